@@ -4,7 +4,6 @@
 //! in the crates [`protocol`] and [`domain`], which depend on neither actix nor the wall clock; [`store`] keeps the
 //! state.
 
-pub mod admin;
 pub mod admin_tokens;
 pub mod audit_log;
 pub mod command;

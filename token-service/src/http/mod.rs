@@ -1,6 +1,6 @@
 //! HTTP: routes, extraction, rendering. Contains no decisions.
 
-mod admin;
+pub mod admin;
 mod body;
 mod client_call;
 mod cors;

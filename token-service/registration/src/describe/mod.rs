@@ -85,8 +85,12 @@ pub struct Moment<'a> {
 #[derive(Debug)]
 pub struct Description {
     pub kind: ObjectKind,
+    /// Last segment of the path of all objects in the administration; for clients and users their key in files too.
+    pub list: &'static str,
     /// Key of the name in files and JSON.
     pub name_key: &'static str,
+    /// Flag for the name of a new object, as an alternative to the argument.
+    pub name_flag: Option<&'static str>,
     /// Name and description of the schema of registrations.
     pub registration: (&'static str, &'static str),
     /// Name and description of the schema of views.
@@ -125,8 +129,8 @@ pub struct Field {
     pub(crate) element: fn(&Value) -> Element,
 }
 
-/// A key of a view that is computed from the object.
-#[derive(Debug)]
+/// A key of a view.
+#[derive(Debug, Clone, Copy)]
 pub struct Shown {
     pub key: Key,
     /// Name in output for people, as a line and as a column.
@@ -281,12 +285,16 @@ impl Field {
 
     /// The keys of the field in a view.
     #[must_use]
-    pub fn viewed(&self) -> Vec<Key> {
-        let own = || Key {
-            required: self.is_always_viewed(),
-            ..Key::new(self.key, self.help, self.shape)
+    pub fn viewed(&self) -> Vec<Shown> {
+        let own = || Shown {
+            key: Key {
+                required: self.is_always_viewed(),
+                ..Key::new(self.key, self.help, self.shape)
+            },
+            label: self.label,
+            card: true,
+            column: self.column,
         };
-        let shown = |shown: &[Shown]| shown.iter().map(|one| one.key).collect();
-        self.shown.map_or_else(|| vec![own()], shown)
+        self.shown.map_or_else(|| vec![own()], <[Shown]>::to_vec)
     }
 }

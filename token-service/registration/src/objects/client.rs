@@ -19,7 +19,9 @@ use domain::{Client, ClientId, Excerpt, RedirectUriPattern, RegistryChange, Scop
 
 const DESCRIPTION: Description = Description {
     kind: ObjectKind::Client,
+    list: "clients",
     name_key: "client_id",
+    name_flag: Some("id"),
     registration: (
         "ClientRegistration",
         "A client's registration: an entry of `clients` of a registrations file. Which keys it has depends on \

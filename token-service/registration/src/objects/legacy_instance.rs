@@ -10,7 +10,9 @@ use domain::{Excerpt, LegacyInstance, RegistryChange};
 
 const DESCRIPTION: Description = Description {
     kind: ObjectKind::LegacyInstance,
+    list: "legacy-instances",
     name_key: "hostname",
+    name_flag: None,
     registration: ("LegacyInstanceRegistration", "A host of the legacy flow."),
     view: ("LegacyInstanceView", "A host of the legacy flow."),
     fields: &[

@@ -25,7 +25,9 @@ const PASSWORD_HASH: Key = Key::new(
 
 const DESCRIPTION: Description = Description {
     kind: ObjectKind::User,
+    list: "users",
     name_key: "username",
+    name_flag: None,
     registration: (
         "UserRegistration",
         "A user's registration: an entry of `users` of a registrations file.",

@@ -11,7 +11,7 @@ use ureq::http::Method;
 
 use super::Connected;
 use super::connection::{Refused, query};
-use crate::admin::views::Applied;
+use crate::http::admin::registrations::Applied;
 use crate::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
 use domain::clock::{Clock as _, SystemClock};

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::Connected;
 use super::connection::{Answer, query, segment};
-use crate::admin::views::{AuditView, Page};
+use crate::http::admin::audit::AuditView;
+use crate::http::admin::pages::Page;
 use domain::clock::{Clock as _, SystemClock};
 
 pub(super) const EXAMPLES: &str = "Examples:

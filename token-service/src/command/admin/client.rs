@@ -7,11 +7,9 @@ use ureq::http::Method;
 
 use super::Connected;
 use super::connection::{Paging, segment};
-use super::form::{Change, Commanded, Named, New};
-use super::objects;
+use super::form::{Change, Named, New};
+use super::objects::{self, registered};
 use super::values::card;
-use crate::admin::schema::ClientView;
-use crate::admin::views::ClientWithSecret;
 use domain::Client;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -69,20 +67,6 @@ pub(in crate::command) struct RemoveCertificate {
     alias: String,
 }
 
-impl Commanded for Client {
-    const PATH: &'static str = "/clients";
-    const NAME: &'static str = "CLIENT_ID";
-    const NAME_FLAG: Option<&'static str> = Some("id");
-
-    fn registered(answer: &ClientWithSecret) -> String {
-        let client = card(&answer.client);
-        match &answer.client_secret {
-            None => client,
-            Some(secret) => format!("{client}\n\nClient secret, shown this once:\n{secret}"),
-        }
-    }
-}
-
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Add(arguments) => objects::add(arguments),
@@ -96,15 +80,15 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let bytes = std::fs::read(&own.file).with_context(|| own.file.display().to_string())?;
             let path = certificate_path(&own.client, &own.alias);
             administration
-                .send_bytes::<ClientView>(Method::PUT, &path, &bytes)?
-                .print(card)
+                .send_bytes(Method::PUT, &path, &bytes)?
+                .print(card::<Client>)
         }
         Command::RemoveCertificate(arguments) => {
             let (own, administration) = arguments.open()?;
             let path = certificate_path(&own.client, &own.alias);
             administration
-                .act::<ClientView>(Method::DELETE, &path)?
-                .print(card)
+                .act(Method::DELETE, &path)?
+                .print(card::<Client>)
         }
     }
 }
@@ -118,10 +102,10 @@ fn rotate_secret(arguments: &Connected<RotateSecret>) -> anyhow::Result<()> {
     let path = format!("{}/secrets", own.client.path());
     if own.end_old {
         return administration
-            .act::<ClientView>(Method::DELETE, &path)?
-            .print(card);
+            .act(Method::DELETE, &path)?
+            .print(card::<Client>);
     }
     administration
         .act(Method::POST, &path)?
-        .print(Client::registered)
+        .print(registered::<Client>)
 }

@@ -4,7 +4,7 @@ use ureq::http::Method;
 
 use super::connection::Answer;
 use super::{Connected, table};
-use crate::admin::views::EncryptionKeysView;
+use crate::http::admin::encryption_keys::EncryptionKeysView;
 
 pub(super) const EXAMPLES: &str = "To rotate the encryption key:
   1. Add the new key below the old one in encryption_key_file of every replica, and restart them one by one:

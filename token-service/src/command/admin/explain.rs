@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::Connected;
 use super::connection::Answer;
-use crate::admin::explain::Explanation;
+use crate::http::admin::explain::Explanation;
 use crate::visible::{visible, visible_json};
 
 pub(super) const EXAMPLES: &str = "Examples:

@@ -8,36 +8,20 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::connection::segment;
-use crate::admin::Object;
-use crate::admin::objects::Administered;
+use crate::http::admin::Object;
 use domain::client::IntegrationKind;
+use domain::remembered::ObjectKind;
 use registration::describe::{Field, Flag, Record, Registered, Shape};
 use registration::objects::ACCOUNT;
 
-/// Kinds of objects with their own commands.
-pub(in crate::command) trait Commanded:
-    Administered<Created: DeserializeOwned>
-{
-    /// Path of all objects.
-    const PATH: &'static str;
-    /// Placeholder for the object's name in the help.
-    const NAME: &'static str;
-    /// Flag for the name of a new object, as an alternative to the argument.
-    const NAME_FLAG: Option<&'static str> = None;
-
-    /// The response to a registration as text.
-    fn registered(created: &Self::Created) -> String;
-}
-
 /// The name of an object.
 #[derive(Debug, clap::Args)]
-pub(in crate::command) struct Named<T: Commanded> {
-    #[arg(id = T::DESCRIPTION.name_key, value_name = T::NAME, help = help_of_name::<T>())]
+pub(in crate::command) struct Named<T: Registered> {
+    #[arg(id = T::DESCRIPTION.name_key, value_name = name_value::<T>(), help = help_of_name::<T>())]
     pub(super) name: String,
     #[arg(skip)]
     of: PhantomData<T>,
@@ -45,7 +29,7 @@ pub(in crate::command) struct Named<T: Commanded> {
 
 /// The flags for an object: for a new object, or with `CHANGE` the changes of an existing object.
 #[derive(Debug)]
-pub(in crate::command) struct Form<T: Commanded, const CHANGE: bool> {
+pub(in crate::command) struct Form<T: Registered, const CHANGE: bool> {
     pub(super) named: Named<T>,
     given: BTreeMap<&'static str, Given>,
 }
@@ -65,10 +49,10 @@ enum Given {
     NamedFiles(Vec<String>),
 }
 
-impl<T: Commanded, const CHANGE: bool> clap::Args for Form<T, CHANGE> {
+impl<T: Registered, const CHANGE: bool> clap::Args for Form<T, CHANGE> {
     fn augment_args(command: clap::Command) -> clap::Command {
         let command = Named::<T>::augment_args(command);
-        let command = match T::NAME_FLAG.filter(|_| !CHANGE) {
+        let command = match T::DESCRIPTION.name_flag.filter(|_| !CHANGE) {
             None => command,
             Some(flag) => command
                 .mut_arg(T::DESCRIPTION.name_key, |name| {
@@ -77,9 +61,9 @@ impl<T: Commanded, const CHANGE: bool> clap::Args for Form<T, CHANGE> {
                 .arg(
                     Arg::new(flag)
                         .long(flag)
-                        .value_name(T::NAME)
+                        .value_name(name_value::<T>())
                         .conflicts_with(T::DESCRIPTION.name_key)
-                        .help(format!("The same as the argument {}", T::NAME)),
+                        .help(format!("The same as the argument {}", name_value::<T>())),
                 ),
         };
         let fields = T::DESCRIPTION.fields.iter();
@@ -91,7 +75,7 @@ impl<T: Commanded, const CHANGE: bool> clap::Args for Form<T, CHANGE> {
     }
 }
 
-impl<T: Commanded, const CHANGE: bool> clap::FromArgMatches for Form<T, CHANGE> {
+impl<T: Registered, const CHANGE: bool> clap::FromArgMatches for Form<T, CHANGE> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = BTreeMap::new();
         for field in T::DESCRIPTION.fields {
@@ -100,7 +84,7 @@ impl<T: Commanded, const CHANGE: bool> clap::FromArgMatches for Form<T, CHANGE> 
                 given.extend(value.map(|value| (field.key, value)));
             }
         }
-        let flag = T::NAME_FLAG.filter(|_| !CHANGE);
+        let flag = T::DESCRIPTION.name_flag.filter(|_| !CHANGE);
         let flag = flag.and_then(|flag| matches.get_one::<String>(flag));
         let name = matches.get_one::<String>(T::DESCRIPTION.name_key).or(flag);
         let name = name.cloned().unwrap_or_default();
@@ -202,6 +186,15 @@ pub(super) fn account(text: &str) -> Result<Object, String> {
     record_of(&ACCOUNT, text)
 }
 
+/// The placeholder for the name in the help.
+fn name_value<T: Registered>() -> &'static str {
+    match T::DESCRIPTION.kind {
+        ObjectKind::Client => "CLIENT_ID",
+        ObjectKind::User => "USERNAME",
+        ObjectKind::LegacyInstance => "HOSTNAME",
+    }
+}
+
 fn help_of_name<T: Registered>() -> String {
     let field = T::DESCRIPTION.fields.first();
     field.map_or_else(String::new, |field| plain(field.help))
@@ -254,7 +247,7 @@ fn value(field: &Field, flag: Flag, change: bool, matches: &ArgMatches) -> Optio
     }
 }
 
-impl<T: Commanded, const CHANGE: bool> Form<T, CHANGE> {
+impl<T: Registered, const CHANGE: bool> Form<T, CHANGE> {
     /// The request body, without the object's name.
     pub(super) fn body(&self) -> anyhow::Result<Object> {
         let body = self.given.iter().map(|(key, given)| {
@@ -298,9 +291,14 @@ fn secret(file: &Path) -> anyhow::Result<Zeroizing<String>> {
     Ok(text)
 }
 
-impl<T: Commanded> Named<T> {
+impl<T: Registered> Named<T> {
     /// Path of the object; its parts have paths below.
     pub(super) fn path(&self) -> String {
-        format!("{}/{}", T::PATH, segment(&self.name))
+        format!("{}/{}", path::<T>(), segment(&self.name))
     }
+}
+
+/// Path of all objects.
+pub(super) fn path<T: Registered>() -> String {
+    format!("/{}", T::DESCRIPTION.list)
 }

@@ -4,7 +4,8 @@ use ureq::http::Method;
 
 use super::connection::{Answer, Paging, query, segment};
 use super::{Connected, table};
-use crate::admin::views::{GrantView, Page, RevokedGrants};
+use crate::http::admin::grants::{GrantView, RevokedGrants};
+use crate::http::admin::pages::Page;
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service grant list --user ada@example.com

@@ -4,8 +4,7 @@ use ureq::http::Method;
 
 use super::connection::{Answer, segment};
 use super::{Connected, table};
-use crate::admin::forms::RotationRequest;
-use crate::admin::views::KeyView;
+use crate::http::admin::keys::{KeyView, RotationRequest};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service key list

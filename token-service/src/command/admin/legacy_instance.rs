@@ -2,10 +2,10 @@
 
 use super::Connected;
 use super::connection::Answer;
-use super::form::{Commanded, Named, New};
+use super::form::{Named, New, path};
 use super::objects;
-use super::values::{card, rows};
-use crate::admin::schema::LegacyInstanceView;
+use super::values::rows;
+use crate::http::admin::Object;
 use domain::LegacyInstance;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -25,22 +25,12 @@ pub(in crate::command) enum Command {
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct List {}
 
-impl Commanded for LegacyInstance {
-    const PATH: &'static str = "/legacy-instances";
-    const NAME: &'static str = "HOSTNAME";
-
-    fn registered(instance: &LegacyInstanceView) -> String {
-        card(instance)
-    }
-}
-
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::List(arguments) => {
             let (_, administration) = arguments.open()?;
-            let instances: Answer<Vec<LegacyInstanceView>> =
-                administration.get(LegacyInstance::PATH)?;
-            instances.print(|instances| rows(instances))
+            let instances: Answer<Vec<Object>> = administration.get(&path::<LegacyInstance>())?;
+            instances.print(|instances| rows::<LegacyInstance>(instances))
         }
         Command::Put(arguments) => objects::put(arguments),
         Command::Remove(arguments) => objects::remove(arguments),

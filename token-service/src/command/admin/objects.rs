@@ -1,33 +1,45 @@
 //! The common commands of clients, users and legacy instances.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use ureq::http::Method;
 
 use super::connection::{Answer, Paging, query};
-use super::form::{Change, Commanded, Named, New};
+use super::form::{Change, Named, New, path};
 use super::{Connected, table, values};
-use crate::admin::schema::View;
-use crate::admin::views::{GrantView, Page};
+use crate::http::admin::Object;
+use crate::http::admin::grants::GrantView;
+use crate::http::admin::pages::Page;
 use domain::remembered::ObjectKind;
+use registration::describe::Registered;
 
-pub(super) fn add<T: Commanded>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
+pub(super) fn add<T: Registered>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let mut body = own.body()?;
     body.insert(T::DESCRIPTION.name_key.to_owned(), json!(own.named.name));
     administration
-        .send(Method::POST, T::PATH, &body)?
-        .print(T::registered)
+        .send(Method::POST, &path::<T>(), &body)?
+        .print(registered::<T>)
+}
+
+/// The response to a registration: a view, or a client and its new secret.
+pub(super) fn registered<T: Registered>(answer: &Object) -> String {
+    let client = answer.get("client").and_then(Value::as_object);
+    let card = values::card::<T>(client.unwrap_or(answer));
+    match answer.get("client_secret").and_then(Value::as_str) {
+        None => card,
+        Some(secret) => format!("{card}\n\nClient secret, shown this once:\n{secret}"),
+    }
 }
 
 /// Registers an object or replaces the object with the same name.
-pub(super) fn put<T: Commanded>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
+pub(super) fn put<T: Registered>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     administration
         .send(Method::PUT, &own.named.path(), &own.body()?)?
-        .print(|view: &View<T>| values::rows(std::slice::from_ref(view)))
+        .print(|view: &Object| values::rows::<T>(std::slice::from_ref(view)))
 }
 
-pub(super) fn update<T: Commanded>(arguments: &Connected<Change<T>>) -> anyhow::Result<()> {
+pub(super) fn update<T: Registered>(arguments: &Connected<Change<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let patch = own.body()?;
     anyhow::ensure!(!patch.is_empty(), "nothing to change: see --help");
@@ -36,14 +48,14 @@ pub(super) fn update<T: Commanded>(arguments: &Connected<Change<T>>) -> anyhow::
         .print(values::card::<T>)
 }
 
-pub(super) fn list<T: Commanded>(arguments: &Connected<Paging>) -> anyhow::Result<()> {
+pub(super) fn list<T: Registered>(arguments: &Connected<Paging>) -> anyhow::Result<()> {
     let (paging, administration) = arguments.open()?;
-    let path = format!("{}{}", T::PATH, paging.query(&[]));
-    let page: Answer<Page<View<T>>> = administration.get(&path)?;
-    page.print(|page| table::with_next(values::rows(&page.items), page.next.as_deref()))
+    let path = format!("{}{}", path::<T>(), paging.query(&[]));
+    let page: Answer<Page<Object>> = administration.get(&path)?;
+    page.print(|page| table::with_next(values::rows::<T>(&page.items), page.next.as_deref()))
 }
 
-pub(super) fn show<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
+pub(super) fn show<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     administration.get(&own.path())?.print(values::card::<T>)
 }
@@ -51,7 +63,7 @@ pub(super) fn show<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::Res
 /// Maximum number of grants that the output of a removal counts.
 const MOST_COUNTED: usize = 500;
 
-pub(super) fn remove<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
+pub(super) fn remove<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let (kind, name) = (T::DESCRIPTION.kind.name(), &own.name);
     let owner = match T::DESCRIPTION.kind {

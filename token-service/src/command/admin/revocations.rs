@@ -4,8 +4,7 @@ use ureq::http::Method;
 
 use super::connection::Answer;
 use super::{Connected, table};
-use crate::admin::forms::CutOffRequest;
-use crate::admin::views::{CutOffView, FeedView};
+use crate::http::admin::revocations::{CutOffRequest, CutOffView, FeedView};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service revocations cut-off      # every access token that was issued until now

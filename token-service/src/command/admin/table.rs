@@ -3,7 +3,7 @@
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 
-use crate::admin::views::Page;
+use crate::http::admin::pages::Page;
 use crate::visible::{visible, visible_lines};
 
 /// A list as a table.

@@ -4,11 +4,10 @@ use ureq::http::Method;
 
 use super::Connected;
 use super::connection::{Paging, query};
-use super::form::{self, Change, Commanded, Named, New};
+use super::form::{self, Change, Named, New};
 use super::objects;
 use super::values::card;
-use crate::admin::Object;
-use crate::admin::schema::UserView;
+use crate::http::admin::Object;
 use domain::User;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -56,15 +55,6 @@ pub(in crate::command) struct Unlink {
     site: String,
 }
 
-impl Commanded for User {
-    const PATH: &'static str = "/users";
-    const NAME: &'static str = "USERNAME";
-
-    fn registered(user: &UserView) -> String {
-        card(user)
-    }
-}
-
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Add(arguments) => objects::add(arguments),
@@ -80,8 +70,8 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let (own, administration) = arguments.open()?;
             let path = format!("{}/accounts", own.user.path());
             administration
-                .send::<UserView>(Method::POST, &path, &own.account)?
-                .print(card)
+                .send(Method::POST, &path, &own.account)?
+                .print(card::<User>)
         }
         Command::Unlink(arguments) => {
             let (own, administration) = arguments.open()?;
@@ -91,8 +81,8 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             ]);
             let path = format!("{}/accounts{query}", own.user.path());
             administration
-                .act::<UserView>(Method::DELETE, &path)?
-                .print(card)
+                .act(Method::DELETE, &path)?
+                .print(card::<User>)
         }
     }
 }

@@ -5,63 +5,35 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::table;
-use crate::admin::schema::View;
+use crate::http::admin::Object;
 use domain::clock::{Clock as _, SystemClock, Timestamp};
-use registration::describe::{Key, Record, Registered, Shape};
+use registration::describe::{Description, Field, Key, Record, Registered, Shape, Shown};
 
 /// An object as lines of name and value.
-pub(super) fn card<T: Registered>(view: &View<T>) -> String {
-    let line = |label, key: Key| Some((label, text(&key, view.object.get(key.key)?)));
-    let lines = T::DESCRIPTION
-        .fields
-        .iter()
-        .flat_map(|field| match field.shown {
-            None => field
-                .viewed()
-                .into_iter()
-                .filter_map(|key| line(field.label, key))
-                .collect(),
-            Some(derived) => {
-                let shown = derived.iter().filter(|one| one.card);
-                shown
-                    .filter_map(|one| line(one.label, one.key))
-                    .collect::<Vec<_>>()
-            }
-        });
-    table::card(lines)
+pub(super) fn card<T: Registered>(view: &Object) -> String {
+    let keys = keys(T::DESCRIPTION).filter(|one| one.card);
+    table::card(keys.map(|one| (one.label, text(&one.key, view.get(one.key.key)))))
 }
 
 /// Objects as a table.
-pub(super) fn rows<T: Registered>(views: &[View<T>]) -> String {
-    let columns = T::DESCRIPTION
-        .fields
-        .iter()
-        .flat_map(|field| match field.shown {
-            None if field.column => {
-                let keys = field.viewed().into_iter();
-                keys.map(|key| (field.label, key)).collect()
-            }
-            None => Vec::new(),
-            Some(derived) => {
-                let shown = derived.iter().filter(|one| one.column);
-                shown.map(|one| (one.label, one.key)).collect()
-            }
-        });
-    let columns: Vec<(&str, Key)> = columns.collect();
-    let heads = columns.iter().map(|(label, _)| label.to_uppercase());
+pub(super) fn rows<T: Registered>(views: &[Object]) -> String {
+    let columns: Vec<Shown> = keys(T::DESCRIPTION).filter(|one| one.column).collect();
+    let heads = columns.iter().map(|one| one.label.to_uppercase());
     let cells = views.iter().map(|view| {
-        let cell = |(_, key): &(&str, Key)| {
-            let value = view.object.get(key.key);
-            value.map_or(String::new(), |value| cell(key, value))
-        };
-        columns.iter().map(cell).collect::<Vec<String>>()
+        let columns = columns.iter();
+        columns.map(|one| cell(&one.key, view.get(one.key.key)))
     });
     table::list(heads, cells)
 }
 
+/// The keys of a view in display order.
+fn keys(description: &Description) -> impl Iterator<Item = Shown> {
+    description.fields.iter().flat_map(Field::viewed)
+}
+
 /// A complete value: a list has one line per item; `None` if there is no value.
-fn text(key: &Key, value: &Value) -> Option<String> {
-    match (key.shape, value) {
+fn text(key: &Key, value: Option<&Value>) -> Option<String> {
+    match (key.shape, value?) {
         (Shape::Records(record), Value::Array(items)) => {
             table::lines(items.iter().map(|item| line(record, item)))
         }
@@ -71,7 +43,10 @@ fn text(key: &Key, value: &Value) -> Option<String> {
 }
 
 /// A value as a table cell: for a list the number of items, for certificates those that need attention.
-fn cell(key: &Key, value: &Value) -> String {
+fn cell(key: &Key, value: Option<&Value>) -> String {
+    let Some(value) = value else {
+        return String::new();
+    };
     match (key.shape, value) {
         (Shape::Records(record), Value::Array(items)) if record.name == "CertificateView" => {
             let certificates = items.iter().map(|item| {

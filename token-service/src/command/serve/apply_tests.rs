@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::planning_tests::{Site, create, object, operate, secret};
+use super::planning_tests::{KEEP, PRUNE, Site, create, object, operate, secret};
 use super::*;
-use crate::admin::AdminError;
-use crate::admin::registrations::{Conflicts, Run, Unlisted};
-use crate::admin::views::Applied;
+use crate::http::admin::AdminError;
+use crate::http::admin::registrations::{Applied, ApplyQuery};
 use domain::{Client, User, Username};
 use store::RegistrationStore as _;
 
@@ -18,11 +17,9 @@ async fn site() -> Site {
     .await
 }
 
-async fn apply(service: &Arc<Service>, document: Value, unlisted: Unlisted) -> Applied {
+async fn apply(service: &Arc<Service>, document: Value, query: ApplyQuery) -> Applied {
     let applied = operate(service, async |admin| {
-        admin
-            .apply(object(document), unlisted, Conflicts::Keep, Run::Real)
-            .await
+        admin.apply(object(document), query).await
     });
     applied.await.unwrap()
 }
@@ -47,7 +44,7 @@ async fn pruning_keeps_a_user_to_whom_a_listed_client_is_bound() {
         &["+ client batch", "- client other", "- user grace"][..],
         &[],
     ] {
-        let applied = apply(&service, document.clone(), Unlisted::Remove).await;
+        let applied = apply(&service, document.clone(), PRUNE).await;
         assert_eq!(applied.differences, differences);
         let kept = "! user ada: stays; the client batch is bound to the user";
         assert_eq!(applied.kept, [kept]);
@@ -73,7 +70,7 @@ async fn a_legacy_client_without_an_instance_is_warned_of() {
     };
     let document = json!({"clients": [legacy("known", &host), legacy("lost", "us9.example")]});
     for _ in 0..2 {
-        let applied = apply(&service, document.clone(), Unlisted::Keep).await;
+        let applied = apply(&service, document.clone(), KEEP).await;
         let warning = "clients[1].client_id: lost is for the hostname us9.example, which no legacy \
                        instance has";
         assert_eq!(applied.warnings, [warning]);
@@ -86,15 +83,7 @@ async fn a_refusal_has_a_thousand_problems_at_most() {
     let service = site.start().await;
     let document = json!({"clients": vec![json!({"nonsense": 1}); 5000]});
     let refused = operate(&service, async |admin| {
-        let applied = admin
-            .apply(
-                object(document.clone()),
-                Unlisted::Keep,
-                Conflicts::Keep,
-                Run::Real,
-            )
-            .await;
-        match applied {
+        match admin.apply(object(document.clone()), KEEP).await {
             Err(AdminError::Invalid(invalid)) => Ok(invalid.problems),
             Err(error) => Err(error),
             Ok(_) => Ok(Vec::new()),

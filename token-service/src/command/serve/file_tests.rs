@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::planning_tests::{Site, apply, create, delete, excerpts, operations, secret};
+use super::planning_tests::{PRUNE, Site, apply, create, delete, excerpts, operations, secret};
 use super::survey::PART;
 use super::*;
-use crate::admin::registrations::Unlisted;
 use domain::digest::Digest;
 use domain::{AppliedFile, ClientId, FileChange, RegistryChange, User, Username};
 use store::RegistrationStore as _;
@@ -179,7 +178,7 @@ async fn an_unchanged_file_is_compared_again_where_more_decides() {
     assert_eq!(site.register().await.1, None);
     assert!(find().await.unwrap().is_some());
     // Pruning forgets what the file said, so the file adds its objects again.
-    let pruned = apply(&service, json!({"users": []}), Unlisted::Remove).await;
+    let pruned = apply(&service, json!({"users": []}), PRUNE).await;
     assert_eq!(pruned.unwrap().len(), 3);
     assert_eq!(site.register().await.1, None);
     assert!(find().await.unwrap().is_some());

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::register::Applied;
 use super::tests::demo;
 use super::*;
-use crate::admin::registrations::{Conflicts, Run, Unlisted};
-use crate::admin::{AdminError, Administration, Object};
 use crate::audit_log::Origin;
+use crate::http::admin::registrations::ApplyQuery;
+use crate::http::admin::{AdminError, Administration, Object};
 use crate::planning::PAGE;
 use domain::{Client, ClientId, LegacyInstance, RegistryChange, User, Username};
 use store::RegistrationStore as _;
@@ -70,15 +70,27 @@ impl Site {
     }
 }
 
+/// How `apply` applies a document.
+pub(super) const KEEP: ApplyQuery = ApplyQuery {
+    dry_run: false,
+    prune: false,
+    overwrite: false,
+};
+
+/// How `apply --prune` applies a document.
+pub(super) const PRUNE: ApplyQuery = ApplyQuery {
+    prune: true,
+    ..KEEP
+};
+
 /// Runs `command` as an operator would.
 pub(super) async fn operate<T>(
     service: &Arc<Service>,
-    command: impl AsyncFnOnce(Administration<'_>) -> Result<T, AdminError>,
+    command: impl AsyncFnOnce(Administration) -> Result<T, AdminError>,
 ) -> Result<T, String> {
-    let origin = Origin::default();
     let administration = Administration {
-        service,
-        origin: &origin,
+        service: Arc::clone(service),
+        origin: Origin::default(),
         name: None,
     };
     command(administration)
@@ -90,7 +102,7 @@ pub(super) fn object(value: Value) -> Object {
     value.as_object().unwrap().clone()
 }
 
-pub(super) async fn create<T: crate::admin::objects::Administered>(
+pub(super) async fn create<T: crate::http::admin::objects::Administered>(
     service: &Arc<Service>,
     value: Value,
 ) -> Result<(), String> {
@@ -100,7 +112,7 @@ pub(super) async fn create<T: crate::admin::objects::Administered>(
     .await
 }
 
-async fn update<T: crate::admin::objects::Administered>(
+async fn update<T: crate::http::admin::objects::Administered>(
     service: &Arc<Service>,
     name: &str,
     value: Value,
@@ -111,7 +123,7 @@ async fn update<T: crate::admin::objects::Administered>(
     .await
 }
 
-pub(super) async fn delete<T: crate::admin::objects::Administered>(
+pub(super) async fn delete<T: crate::http::admin::objects::Administered>(
     service: &Arc<Service>,
     name: &str,
 ) -> Result<(), String> {
@@ -129,10 +141,10 @@ async fn put_host(service: &Arc<Service>, hostname: &str, value: Value) -> Resul
 pub(super) async fn apply(
     service: &Arc<Service>,
     value: Value,
-    unlisted: Unlisted,
+    query: ApplyQuery,
 ) -> Result<Vec<String>, String> {
     operate(service, async |admin| {
-        let applied = admin.apply(object(value), unlisted, Conflicts::Keep, Run::Real);
+        let applied = admin.apply(object(value), query);
         Ok(applied.await?.differences)
     })
     .await
@@ -209,7 +221,7 @@ async fn a_command_reads_the_objects_that_it_names() {
         "put host" => put_host(&service, "us9.example", host.clone()).await,
         "delete host" => delete::<LegacyInstance>(&service, "us9.example").await,
         "apply" => {
-            let applied = apply(&service, document.clone(), Unlisted::Keep).await;
+            let applied = apply(&service, document.clone(), KEEP).await;
             applied.map(drop)
         }
         "delete client" => delete::<Client>(&service, "batch").await,
@@ -369,12 +381,12 @@ async fn pruning_reads_page_by_page() {
         .map(|number| json!({"username": format!("person-{number}")}))
         .collect();
     let document = json!({"clients": clients, "users": users});
-    let applied = apply(&service, document, Unlisted::Keep).await.unwrap();
+    let applied = apply(&service, document, KEEP).await.unwrap();
     assert_eq!(applied.len(), 2 * (PAGE + 5));
     assert_eq!(lists(&site.store.calls()), [""; 0]);
     let (client, user) = (clients.first().unwrap(), users.first().unwrap());
     let document = json!({"clients": [client], "users": [user]});
-    let removed = apply(&service, document, Unlisted::Remove).await.unwrap();
+    let removed = apply(&service, document, PRUNE).await.unwrap();
     assert_eq!(removed.len(), 2 * (PAGE + 4));
     assert!(removed.is_sorted());
     let calls = site.store.calls();
@@ -450,7 +462,7 @@ async fn legacy_clients_are_read_only_for_a_longer_user_id_or_a_new_host() {
     assert_eq!(lists(&site.store.calls()), [&legacy_clients("", PAGE)]);
     // The plan replaces or removes the client that would not fit.
     let document = json!({"users": [person("joan", &long)]});
-    let applied = apply(&service, document, Unlisted::Remove).await;
+    let applied = apply(&service, document, PRUNE).await;
     assert_eq!(
         applied.unwrap(),
         ["- client old", "- user ada", "- user grace", "+ user joan"]
@@ -496,7 +508,7 @@ async fn a_refusal_names_a_hundred_clients_at_most() {
     let service = site.start().await;
     let clients = (0..150).map(|number| legacy(&format!("old-{number}")));
     let document = json!({"clients": clients.collect::<Vec<_>>()});
-    apply(&service, document, Unlisted::Keep).await.unwrap();
+    apply(&service, document, KEEP).await.unwrap();
     let refused = create::<User>(&service, person("joan", &"3".repeat(99))).await;
     let refused = refused.unwrap_err();
     let lines: Vec<&str> = refused.lines().collect();

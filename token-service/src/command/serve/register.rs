@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::survey::{Part, Survey, Tags, is_instance, progress, survey};
-use crate::admin::registrations::{self, MOST_PLANS};
 use crate::audit_log::{Entry, Origin};
 use crate::config::Config;
+use crate::http::admin::registrations::{self, MOST_PLANS};
 use crate::planning::{self, OwnFiles};
 use domain::applied_file::Tag;
 use domain::clock::{Clock as _, SystemClock, Timestamp};

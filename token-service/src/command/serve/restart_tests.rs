@@ -9,12 +9,14 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::planning_tests::KEEP;
 use super::tests::demo;
 use super::*;
-use crate::admin::registrations::{Conflicts, Run, Unlisted};
-use crate::admin::views::{Applied, AuditView};
-use crate::admin::{Administration, Object};
 use crate::audit_log::Origin;
+use crate::http::admin::audit::AuditView;
+use crate::http::admin::registrations::{Applied, ApplyQuery};
+use crate::http::admin::users::AccountQuery;
+use crate::http::admin::{Administration, Object};
 use document::{Problems, Table};
 use domain::clock::Timestamp;
 use domain::remembered::{ObjectKind, ObjectName};
@@ -83,28 +85,31 @@ enum Kind {
 
 const KINDS: [Kind; 2] = [Kind::Redb, Kind::Postgres];
 
+/// How `apply --overwrite` applies a document.
+const OVERWRITE: ApplyQuery = ApplyQuery {
+    overwrite: true,
+    ..KEEP
+};
+
 /// Runs `command` as an operator would.
 async fn operate<T>(
     service: &Arc<Service>,
-    command: impl AsyncFnOnce(Administration<'_>) -> Result<T, crate::admin::AdminError>,
+    command: impl AsyncFnOnce(Administration) -> Result<T, crate::http::admin::AdminError>,
 ) -> T {
-    let origin = Origin::default();
     let administration = Administration {
-        service,
-        origin: &origin,
+        service: Arc::clone(service),
+        origin: Origin::default(),
         name: None,
     };
     command(administration).await.unwrap()
 }
 
-async fn apply(service: &Arc<Service>, text: &str, conflicts: Conflicts) -> Applied {
+async fn apply(service: &Arc<Service>, text: &str, query: ApplyQuery) -> Applied {
     let problems = Problems::default();
     let document = Table::parse(Path::new("registrations.toml"), text, &problems);
     let document = problems.none_or(document.members().clone()).unwrap();
     operate(service, async |administration| {
-        administration
-            .apply(document, Unlisted::Keep, conflicts, Run::Real)
-            .await
+        administration.apply(document, query).await
     })
     .await
 }
@@ -140,7 +145,7 @@ async fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
 
 /// The audit entries of files and the configuration, including conflicts, oldest first.
 async fn audited(service: &Arc<Service>) -> Vec<AuditView> {
-    let query = crate::admin::audit::AuditQuery {
+    let query = crate::http::admin::audit::AuditQuery {
         after: Some(0),
         limit: Some(500),
         ..Default::default()
@@ -213,7 +218,11 @@ impl Command {
             Self::Unlink => {
                 let site = "https://two.example";
                 operate(service, async |admin| {
-                    admin.unlink_account("ada", "2", site).await
+                    let account = AccountQuery {
+                        user_id: "2".to_owned(),
+                        site: site.to_owned(),
+                    };
+                    admin.unlink_account("ada", &account).await
                 })
                 .await;
             }
@@ -319,7 +328,7 @@ async fn a_conflict_is_audited_once_and_only_overwriting_lets_the_file_count() {
                 assert_eq!(kept[0].event.detail.as_deref(), Some(field));
             }
             let running = site.start(&text).await;
-            let applied = apply(&running, &text, Conflicts::Keep).await;
+            let applied = apply(&running, &text, KEEP).await;
             assert_eq!(applied.differences, [""; 0], "{kind:?} {command:?}");
             assert_eq!(
                 applied.kept.len(),
@@ -328,9 +337,9 @@ async fn a_conflict_is_audited_once_and_only_overwriting_lets_the_file_count() {
                 applied.kept
             );
             assert_eq!(concerned(&running).await, after, "{kind:?} {command:?}");
-            apply(&running, &text, Conflicts::Overwrite).await;
+            apply(&running, &text, OVERWRITE).await;
             assert_eq!(concerned(&running).await, expected, "{kind:?} {command:?}");
-            let applied = apply(&running, &text, Conflicts::Keep).await;
+            let applied = apply(&running, &text, KEEP).await;
             assert_eq!((applied.differences, applied.kept), (vec![], vec![]));
         }
     }
@@ -371,7 +380,7 @@ async fn a_file_that_nobody_touched_does_not_undo_another_one_that_was_applied()
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;
         let other = file(&[("ENABLED", "false"), ("NAME", "Applied")]);
-        let applied = apply(&first, &other, Conflicts::Keep).await;
+        let applied = apply(&first, &other, KEEP).await;
         assert_eq!(applied.kept, [""; 0]);
         let after = concerned(&first).await;
         assert!(!after.0.as_ref().unwrap().enabled);

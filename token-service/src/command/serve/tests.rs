@@ -8,11 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
 use super::*;
-use crate::admin::Administration;
-use crate::admin::keys::Rotation;
 use crate::audit_log::Origin;
 use crate::command::assertion::tests::of_the_demo;
 use crate::encryption_key::EncryptionKeyError;
+use crate::http::admin::Administration;
+use crate::http::admin::grants::OwnerQuery;
+use crate::http::admin::keys::RotationRequest;
+use crate::http::admin::revocations::CutOffRequest;
 use crate::http::health;
 use crate::key_file;
 use crate::key_file::KeyFileError;
@@ -210,10 +212,9 @@ async fn a_command_and_its_audit_entry_are_one_write() {
     let store = Arc::new(Watched::new(open_store(&config).await.unwrap()));
     let service = prepare_on(config, Arc::clone(&store) as _, Arc::new(SystemClock)).await;
     let service = Arc::new(service.unwrap());
-    let origin = Origin::default();
     let admin = Administration {
-        service: &service,
-        origin: &origin,
+        service: Arc::clone(&service),
+        origin: Origin::default(),
         name: None,
     };
     let writes = || -> Vec<String> {
@@ -231,13 +232,17 @@ async fn a_command_and_its_audit_entry_are_one_write() {
             .unwrap();
         assert_eq!(writes(), [expected]);
     }
-    admin.revoke_grants(Some("web-demo"), None).await.unwrap();
+    let owner = OwnerQuery {
+        client_id: Some("web-demo".to_owned()),
+        username: None,
+    };
+    admin.revoke_grants(&owner).await.unwrap();
     assert_eq!(writes(), ["revoke_all"]);
-    admin.rotate_keys(Rotation::Announced).await.unwrap();
+    admin.rotate_keys(RotationRequest::default()).await.unwrap();
     assert_eq!(writes(), ["add_signing_key"]);
     admin.renew_feed().await.unwrap();
     assert_eq!(writes(), ["renew_feed"]);
-    admin.cut_off(None, None).await.unwrap();
+    admin.cut_off(&CutOffRequest::default()).await.unwrap();
     assert_eq!(writes(), ["announce"]);
     let entries = service
         .store
@@ -291,17 +296,20 @@ async fn a_replica_that_cannot_open_the_signing_key_is_not_ready() {
         let status = response.status().as_u16();
         (status, actix_web::test::read_body(response).await)
     };
-    let origin = Origin::default();
     let admin = Administration {
-        service: &other,
-        origin: &origin,
+        service: Arc::clone(&other),
+        origin: Origin::default(),
         name: None,
     };
     // The key does not sign yet.
-    admin.rotate_keys(Rotation::Announced).await.unwrap();
+    admin.rotate_keys(RotationRequest::default()).await.unwrap();
     assert!(replica.maintain_keys().await.is_err());
     assert_eq!(readiness(&replica).await.0, 200);
-    admin.rotate_keys(Rotation::Immediate).await.unwrap();
+    let immediate = RotationRequest {
+        immediate: true,
+        cut_off: false,
+    };
+    admin.rotate_keys(immediate).await.unwrap();
     assert!(replica.maintain_keys().await.is_err());
     let (status, body) = readiness(&replica).await;
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Ready, ready};
+use std::ops::Deref;
 
 use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
@@ -10,38 +11,34 @@ use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
 
 use super::super::{error, method, origin};
-use crate::admin::Administration;
-use crate::admin_tokens::{Holder, Role};
-use crate::audit_log::{Entry, Origin};
+use super::Administration;
+use crate::admin_tokens::Role;
+use crate::audit_log::Entry;
 use crate::service::Service;
 use crate::visible::bounded;
 use domain::AuditAction;
 
 /// An administrator with a token of the role `full`. Handlers with this argument require such a token.
 #[derive(Debug)]
-pub(super) struct Administrator(Reader);
-
-impl Administrator {
-    pub(super) fn administration(&self) -> Administration<'_> {
-        self.0.administration()
-    }
-}
+pub(super) struct Administrator(Administration);
 
 /// An administrator with a token of any role, for handlers that change nothing.
 #[derive(Debug)]
-pub(super) struct Reader {
-    service: Data<Service>,
-    origin: Origin,
-    holder: Holder,
+pub(super) struct Reader(Administration);
+
+impl Deref for Administrator {
+    type Target = Administration;
+
+    fn deref(&self) -> &Administration {
+        &self.0
+    }
 }
 
-impl Reader {
-    pub(super) fn administration(&self) -> Administration<'_> {
-        Administration {
-            service: &self.service,
-            origin: &self.origin,
-            name: self.holder.name.as_deref(),
-        }
+impl Deref for Reader {
+    type Target = Administration;
+
+    fn deref(&self) -> &Administration {
+        &self.0
     }
 }
 
@@ -113,11 +110,14 @@ impl FromRequest for Reader {
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        ready(admitted(request, |_| true))
+        ready(admitted(request, |_| true).map(Self))
     }
 }
 
-fn admitted(request: &HttpRequest, may: impl FnOnce(Role) -> bool) -> Result<Reader, Refused> {
+fn admitted(
+    request: &HttpRequest,
+    may: impl FnOnce(Role) -> bool,
+) -> Result<Administration, Refused> {
     let service = request.app_data::<Data<Service>>().cloned();
     let service = service.ok_or(Refused::Unknown)?;
     let origin = origin::of(request);
@@ -132,10 +132,10 @@ fn admitted(request: &HttpRequest, may: impl FnOnce(Role) -> bool) -> Result<Rea
     let method = method::name(request.method());
     let entry = entry.detail(format!("{method} {}", bounded(request.path())));
     match holder {
-        Some(holder) if may(holder.role) => Ok(Reader {
-            service,
+        Some(holder) if may(holder.role) => Ok(Administration {
+            service: service.into_inner(),
             origin,
-            holder,
+            name: holder.name,
         }),
         Some(holder) => {
             let entry = entry.by_administrator(holder.name.as_deref());

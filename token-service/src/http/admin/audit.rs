@@ -1,67 +1,79 @@
-//! `/admin/audit`.
+//! `/admin/audit`: lists the audit log.
 
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
-use actix_web::http::StatusCode;
-use actix_web::web;
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, web};
 use document::unknown;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::access::Reader;
-use super::answer::{self, ErrorBody};
-use super::body;
-use crate::admin::AdminError;
-use crate::admin::audit::AuditQuery;
-use crate::admin::views::{AuditView, Page};
+use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::pages::{MAX_PAGE, Page, entries};
+use super::{Administration, body};
+use crate::event_view::EventView;
 use crate::visible::bounded;
-use domain::AuditAction;
 use domain::clock::Timestamp;
+use domain::{AuditAction, AuditRange, AuditRecord, Username};
 
-pub(super) fn routes(routes: &mut web::ServiceConfig) {
-    routes.service(web::resource("/audit").route(web::get().to(list)));
+/// Maximum number of entries that one request reads to find matching entries.
+const MOST_LOOKED_AT: usize = 50_000;
+
+/// Maximum difference between the clocks of replicas, for reading the log back to a given time.
+const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(600);
+
+/// An entry of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditView {
+    /// Position in the log.
+    pub sequence: u64,
+    /// The recorded event.
+    #[serde(flatten)]
+    pub event: EventView,
+}
+
+impl From<AuditRecord> for AuditView {
+    fn from(record: AuditRecord) -> Self {
+        Self {
+            sequence: record.sequence,
+            event: EventView::from(record.event),
+        }
+    }
 }
 
 /// Filter and page of a listing of the audit log.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Query {
+pub struct AuditQuery {
     /// List entries after this sequence, oldest first; 0 for the start of the log. Default: newest first.
-    after: Option<u64>,
+    pub after: Option<u64>,
     /// List entries before this sequence, newest first: `next` of the previous page.
-    before: Option<u64>,
+    pub before: Option<u64>,
     /// Only entries of this time or later, in RFC 3339.
-    since: Option<String>,
+    pub since: Option<String>,
     /// Maximum number of entries, 1 to 500. Default: 50.
     #[param(minimum = 1, maximum = 500)]
-    limit: Option<usize>,
+    pub limit: Option<usize>,
     /// Only entries of this client.
-    client_id: Option<String>,
+    pub client_id: Option<String>,
     /// Only entries of this user.
-    username: Option<String>,
+    pub username: Option<String>,
     /// Only entries of this action.
     #[param(schema_with = crate::event_view::audit_actions)]
-    action: Option<String>,
+    pub action: Option<String>,
+}
+
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes.service(web::resource("/audit").route(web::get().to(list)));
 }
 
 /// Lists the audit log, newest first. With `after`, oldest first, so that a caller can follow the log.
-#[utoipa::path(get, path = "/admin/audit", tag = "audit", params(Query),
+#[utoipa::path(get, path = "/admin/audit", tag = "audit", params(AuditQuery),
     responses((status = 200, body = Page<AuditView>), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody)))]
-async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminError> {
-    let query = body::query::<Query>(http.query_string())?;
-    let query = AuditQuery {
-        after: query.after,
-        before: query.before,
-        since: query.since.as_deref().map(moment).transpose()?,
-        limit: query.limit,
-        client_id: query.client_id,
-        username: query.username,
-        action: query.action.as_deref().map(action).transpose()?,
-    };
-    let page = reader.administration().audit(&query).await;
-    Ok(answer::json(StatusCode::OK, page?))
+async fn list(reader: Reader, http: HttpRequest) -> Answer {
+    let query = body::query::<AuditQuery>(http.query_string())?;
+    answer::ok(reader.audit(&query).await?)
 }
 
 fn action(name: &str) -> Result<AuditAction, AdminError> {
@@ -83,4 +95,107 @@ fn moment(text: &str) -> Result<Timestamp, AdminError> {
     let moment = humantime::parse_rfc3339_weak(text).map_err(|_| malformed())?;
     let since_1970 = moment.duration_since(UNIX_EPOCH).map_err(|_| malformed())?;
     Ok(Timestamp::from_seconds(since_1970.as_secs()))
+}
+
+/// A query whose time and action are read.
+struct Filter<'q> {
+    query: &'q AuditQuery,
+    since: Option<Timestamp>,
+    action: Option<AuditAction>,
+}
+
+impl<'q> Filter<'q> {
+    fn of(query: &'q AuditQuery) -> Result<Self, AdminError> {
+        Ok(Self {
+            query,
+            since: query.since.as_deref().map(moment).transpose()?,
+            action: query.action.as_deref().map(action).transpose()?,
+        })
+    }
+
+    fn wants(&self, record: &AuditRecord) -> bool {
+        let (query, event) = (self.query, &record.event);
+        let wanted = query.username.as_deref();
+        (query.client_id.is_none() || query.client_id == event.client_id)
+            && wanted.is_none_or(|wanted| is_same_person(wanted, event.username.as_deref()))
+            && self.action.is_none_or(|action| action == event.action)
+            && self.since.is_none_or(|since| event.at >= since)
+    }
+
+    /// True if the log, read backwards, cannot contain further matching entries. Allows for differences between the
+    /// replicas' clocks, which also affect the order of entries.
+    fn is_past(&self, record: &AuditRecord) -> bool {
+        let since = self.since.filter(|_| self.query.after.is_none());
+        since.is_some_and(|since| record.event.at + CLOCKS_DIFFER_BY < since)
+    }
+
+    fn behind(&self, last: Option<u64>) -> AuditRange {
+        match (self.query.after, last) {
+            (Some(after), last) => AuditRange::After(last.unwrap_or(after)),
+            (None, last) => AuditRange::Before(last.or(self.query.before)),
+        }
+    }
+}
+
+/// True if an entry of the user `found` is one of the user `wanted`: letter case does not matter (D-43).
+fn is_same_person(wanted: &str, found: Option<&str>) -> bool {
+    let folded = |name| Some(Username::parse(name)?.folded().into_owned());
+    found.is_some_and(|found| {
+        found == wanted || folded(found).is_some_and(|one| Some(one) == folded(wanted))
+    })
+}
+
+impl Administration {
+    /// Lists entries of the audit log. `next` is the sequence from which the next request continues. A page that
+    /// follows the log always has `next`.
+    ///
+    /// # Errors
+    /// [`AdminError::Malformed`] if both `after` and `before` are given, or [`AdminError::Store`].
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditView>, AdminError> {
+        let filter = Filter::of(query)?;
+        if query.after.is_some() && query.before.is_some() {
+            let message = "after and before exclude each other".to_owned();
+            return Err(AdminError::Malformed(message));
+        }
+        // Writes waiting entries first, so the response contains all events before the request. If the store cannot be
+        // written, it may still be readable.
+        let written = self.service.audit.write(&*self.service.store).await;
+        if let Err(error) = written {
+            tracing::warn!(%error, "the newest entries of the audit log are not in the answer");
+        }
+        let limit = entries(query.limit);
+        let (mut items, mut last, mut looked_at) = (Vec::new(), None, 0);
+        let exhausted = loop {
+            let range = filter.behind(last);
+            let batch = self.service.store.audit(range, MAX_PAGE).await?;
+            let full = batch.len() == MAX_PAGE;
+            looked_at += batch.len();
+            let mut past = false;
+            for record in batch {
+                last = Some(record.sequence);
+                past |= filter.is_past(&record);
+                if filter.wants(&record) {
+                    items.push(AuditView::from(record));
+                }
+                if items.len() == limit {
+                    break;
+                }
+            }
+            if items.len() == limit || looked_at >= MOST_LOOKED_AT {
+                break false;
+            }
+            if !full || past {
+                break true;
+            }
+        };
+        let next = match (query.after, exhausted) {
+            (Some(after), _) => Some(last.unwrap_or(after)),
+            (None, false) => last,
+            (None, true) => None,
+        };
+        Ok(Page {
+            items,
+            next: next.map(|sequence| sequence.to_string()),
+        })
+    }
 }

@@ -9,11 +9,9 @@ use document::{InvalidDocument, Problems, Section, Table};
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde_json::Value;
-use utoipa::IntoParams;
 
-use crate::admin::forms::Form;
-use crate::admin::registrations::blocking;
-use crate::admin::{AdminError, Object, PageRequest};
+use super::answer::AdminError;
+use super::{Object, blocking};
 use crate::visible::bounded;
 
 /// Maximum size of a registrations document, in bytes: about 100,000 users.
@@ -22,24 +20,10 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Time limit from a request's head to the end of its body.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Page of a list.
-#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(super) struct PageQuery {
-    /// `next` of the previous page.
-    after: Option<String>,
-    /// Maximum number of entries, 1 to 500. Default: 50.
-    #[param(minimum = 1, maximum = 500)]
-    limit: Option<usize>,
-}
-
-impl From<PageQuery> for PageRequest {
-    fn from(query: PageQuery) -> Self {
-        Self {
-            after: query.after,
-            limit: query.limit,
-        }
-    }
+/// A body that is read key by key, so that every problem has its place.
+pub(super) trait Form {
+    /// Reads the known keys. Absent keys have defaults.
+    fn read(section: &mut Section<'_>) -> Self;
 }
 
 /// Reads the body.
@@ -132,8 +116,8 @@ fn wrong_parameter<T: for<'de> Deserialize<'de>>(query: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::keys::RotationRequest;
     use super::*;
-    use crate::admin::forms::RotationRequest;
 
     #[test]
     fn the_message_says_which_parameter_is_wrong() {

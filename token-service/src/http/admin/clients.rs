@@ -1,16 +1,67 @@
-//! `/admin/clients`.
+//! `/admin/clients`, with secrets and certificates.
 
-use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 use actix_web::web::{self, Path, Payload};
+use serde::Serialize;
+use utoipa::ToSchema;
+use zeroize::Zeroizing;
 
 use super::access::Administrator;
-use super::answer::{self, ErrorBody};
-use super::{body, objects};
-use crate::admin::AdminError;
-use crate::admin::schema::ClientView;
-use crate::admin::views::ClientWithSecret;
-use domain::Client;
+use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::objects::{self, Administered};
+use super::schema::ClientView;
+use super::{Administration, body};
+use document::{InvalidDocument, Place, Problem};
+use domain::client::ClientSecret;
+use domain::random::Random;
+use domain::{Certificate, Client, ClientId, IntegrationType};
+use store::{Store, StoreError};
+
+/// Maximum number of live secrets of a client: the old secret and its successor (D-21).
+const MOST_SECRETS: usize = 2;
+
+/// A client that was just made, or got a secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ClientWithSecret {
+    /// The client.
+    pub client: ClientView,
+    /// Its new client secret, shown this once: 256 random bits behind the prefix `tscs_`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+}
+
+impl Administered for Client {
+    type Created = ClientWithSecret;
+
+    fn generate(&mut self, random: &dyn Random) -> Result<Option<Zeroizing<String>>, AdminError> {
+        let needs_secret = !matches!(
+            self.integration,
+            IntegrationType::Installed { .. } | IntegrationType::Legacy { .. }
+        );
+        if needs_secret && self.secrets().is_empty() {
+            add_generated(self, random).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn created(client: ClientView, secret: Option<Zeroizing<String>>) -> ClientWithSecret {
+        ClientWithSecret {
+            client,
+            client_secret: secret.map(|secret| secret.to_string()),
+        }
+    }
+
+    async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
+        match ClientId::parse(name) {
+            Some(client_id) => store.client(client_id).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
+        store.clients(after, limit).await
+    }
+}
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -32,17 +83,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     params(("client_id" = String, Path)),
     responses((status = 201, body = ClientWithSecret), (status = 401, body = ErrorBody),
         (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
-async fn add_secret(
-    administrator: Administrator,
-    client_id: Path<String>,
-) -> Result<HttpResponse, AdminError> {
-    Ok(answer::json(
-        StatusCode::CREATED,
-        administrator
-            .administration()
-            .add_secret(&client_id)
-            .await?,
-    ))
+async fn add_secret(administrator: Administrator, client_id: Path<String>) -> Answer {
+    answer::made(administrator.add_secret(&client_id).await?)
 }
 
 /// Removes all client secrets except the newest.
@@ -50,17 +92,8 @@ async fn add_secret(
     params(("client_id" = String, Path)),
     responses((status = 200, body = ClientView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody)))]
-async fn end_old_secrets(
-    administrator: Administrator,
-    client_id: Path<String>,
-) -> Result<HttpResponse, AdminError> {
-    Ok(answer::json(
-        StatusCode::OK,
-        administrator
-            .administration()
-            .end_old_secrets(&client_id)
-            .await?,
-    ))
+async fn end_old_secrets(administrator: Administrator, client_id: Path<String>) -> Answer {
+    answer::ok(administrator.end_old_secrets(&client_id).await?)
 }
 
 /// Adds a certificate, PEM or DER, under an alias that the client does not have yet.
@@ -73,32 +106,115 @@ async fn add_certificate(
     administrator: Administrator,
     path: Path<(String, String)>,
     payload: Payload,
-) -> Result<HttpResponse, AdminError> {
+) -> Answer {
     let (client_id, alias) = path.into_inner();
     let bytes = body::bytes(payload).await?;
-    Ok(answer::json(
-        StatusCode::OK,
-        administrator
-            .administration()
-            .add_certificate(&client_id, &alias, &bytes)
-            .await?,
-    ))
+    let (view, ()) = administrator
+        .edit(&client_id, |client: &mut Client| {
+            let certificate = Certificate::read(&alias, &bytes).map_err(|error| {
+                let place = Place::Json(String::new());
+                AdminError::Invalid(InvalidDocument {
+                    problems: vec![Problem {
+                        place,
+                        message: error.to_string(),
+                    }],
+                })
+            })?;
+            let taken = client
+                .certificates()
+                .iter()
+                .find(|other| other.alias == alias || other.x5t() == certificate.x5t());
+            if let Some(other) = taken {
+                let message = format!(
+                    "{client_id} has the certificate {} with x5t {} already",
+                    other.alias,
+                    other.x5t()
+                );
+                return Err(AdminError::Conflict(message));
+            }
+            let Some(certificates) = client.certificates_mut() else {
+                let message =
+                    format!("{client_id} is not of type non_interactive: it has no certificates");
+                return Err(AdminError::Conflict(message));
+            };
+            certificates.push(certificate);
+            Ok(())
+        })
+        .await?;
+    answer::ok(view)
 }
 
 /// Removes a certificate. The service refuses assertions signed with its key from now on.
 #[utoipa::path(delete, path = "/admin/clients/{client_id}/certificates/{alias}", tag = "clients",
     params(("client_id" = String, Path), ("alias" = String, Path)),
     responses((status = 200, body = ClientView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn delete_certificate(
-    administrator: Administrator,
-    path: Path<(String, String)>,
-) -> Result<HttpResponse, AdminError> {
+async fn delete_certificate(administrator: Administrator, path: Path<(String, String)>) -> Answer {
     let (client_id, alias) = path.into_inner();
-    Ok(answer::json(
-        StatusCode::OK,
-        administrator
-            .administration()
-            .delete_certificate(&client_id, &alias)
-            .await?,
-    ))
+    let (view, ()) = administrator
+        .edit(&client_id, |client: &mut Client| {
+            let before = client.certificates().len();
+            if let Some(certificates) = client.certificates_mut() {
+                certificates.retain(|certificate| certificate.alias != alias);
+            }
+            if client.certificates().len() == before {
+                return Err(AdminError::not_found("certificate", &*alias));
+            }
+            Ok(())
+        })
+        .await?;
+    answer::ok(view)
+}
+
+impl Administration {
+    /// Adds a generated client secret. The previous secret works until [`Self::end_old_secrets`].
+    ///
+    /// # Errors
+    /// [`AdminError::Conflict`] if two secrets are live or the client's type has no secret.
+    pub async fn add_secret(&self, client_id: &str) -> Result<ClientWithSecret, AdminError> {
+        let changed = self.edit(client_id, |client: &mut Client| {
+            if client.secrets().len() >= MOST_SECRETS {
+                let message = format!(
+                    "{client_id} has {MOST_SECRETS} live secrets: end the old one before you add another"
+                );
+                return Err(AdminError::Conflict(message));
+            }
+            add_generated(client, &*self.service.random)
+        });
+        let (view, secret) = changed.await?;
+        Ok(Client::created(view, Some(secret)))
+    }
+
+    /// Removes all secrets except the newest.
+    ///
+    /// # Errors
+    /// [`AdminError::Conflict`] if the client has no older secret.
+    pub async fn end_old_secrets(&self, client_id: &str) -> Result<ClientView, AdminError> {
+        let changed = self.edit(client_id, |client: &mut Client| {
+            match client.secrets_mut() {
+                Some(secrets) if secrets.len() > 1 => {
+                    secrets.drain(..secrets.len() - 1);
+                    Ok(())
+                }
+                _ => {
+                    let message = format!("{client_id} has no older secret");
+                    Err(AdminError::Conflict(message))
+                }
+            }
+        });
+        Ok(changed.await?.0)
+    }
+}
+
+fn add_generated(
+    client: &mut Client,
+    random: &dyn Random,
+) -> Result<Zeroizing<String>, AdminError> {
+    let client_id = client.client_id.to_string();
+    let Some(secrets) = client.secrets_mut() else {
+        let message = format!("{client_id} is a public client: it has no secret");
+        return Err(AdminError::Conflict(message));
+    };
+    let (text, secret) = ClientSecret::generate(random)?;
+    secrets.push(secret);
+    Ok(text)
 }

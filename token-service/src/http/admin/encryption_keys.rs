@@ -1,13 +1,42 @@
-//! `/admin/encryption-keys`.
+//! `/admin/encryption-keys`: usage and resealing.
 
-use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 use actix_web::web;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use super::Administration;
 use super::access::{Administrator, Reader};
-use super::answer::{self, ErrorBody};
-use crate::admin::AdminError;
-use crate::admin::views::EncryptionKeysView;
+use super::answer::{self, AdminError, Answer, ErrorBody};
+use crate::audit_log::Entry;
+use crate::encryption_key;
+use domain::AuditAction;
+use store::StoreError;
+
+/// The encryption keys of a replica's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EncryptionKeysView {
+    /// The keys, the current one first.
+    pub keys: Vec<EncryptionKeyView>,
+    /// Values that are sealed with an earlier key.
+    pub outdated: u64,
+    /// Values that none of the keys opens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
+    /// Values that were sealed anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resealed: Option<u64>,
+}
+
+/// An encryption key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EncryptionKeyView {
+    /// Its name, which tells nothing of the key.
+    pub id: String,
+    /// Whether it seals.
+    pub current: bool,
+    /// Values of the store that are sealed with it.
+    pub sealed_values: u64,
+}
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -19,15 +48,44 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// seals.
 #[utoipa::path(get, path = "/admin/encryption-keys", tag = "encryption_keys",
     responses((status = 200, body = EncryptionKeysView), (status = 401, body = ErrorBody)))]
-async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
-    let keys = reader.administration().encryption_keys().await?;
-    Ok(answer::json(StatusCode::OK, keys))
+async fn list(reader: Reader) -> Answer {
+    answer::ok(view(&reader, None).await?)
 }
 
 /// Seals every stored value with the current key. Afterwards only earlier backups need the other keys.
 #[utoipa::path(post, path = "/admin/encryption-keys/reseal", tag = "encryption_keys",
     responses((status = 200, body = EncryptionKeysView), (status = 401, body = ErrorBody)))]
-async fn reseal(administrator: Administrator) -> Result<HttpResponse, AdminError> {
-    let keys = administrator.administration().reseal().await?;
-    Ok(answer::json(StatusCode::OK, keys))
+async fn reseal(administrator: Administrator) -> Answer {
+    let service = &administrator.service;
+    let resealed = encryption_key::reseal(&service.encryption_key, &*service.store).await;
+    let resealed = resealed.map_err(|error| AdminError::Internal(error.to_string()))?;
+    service.maintain_keys().await?;
+    service.follow_registrations().await?;
+    let keys = view(&administrator, Some(resealed)).await?;
+    let current = keys.keys.first().map(|key| key.id.as_str());
+    let detail = format!("{resealed} values, key {}", current.unwrap_or_default());
+    administrator.record(Entry::new(AuditAction::StoreResealed).detail(detail));
+    answer::ok(keys)
+}
+
+/// The keys of the file and the number of values that each sealed.
+async fn view(
+    administration: &Administration,
+    resealed: Option<u64>,
+) -> Result<EncryptionKeysView, StoreError> {
+    let service = &administration.service;
+    let usage = encryption_key::usage(&service.encryption_key, &*service.store).await?;
+    let current = usage.keys.first().map(|(id, _)| *id);
+    let sealed = usage.keys.iter().map(|(_, count)| count).sum::<u64>();
+    let keys = usage.keys.iter().map(|(id, count)| EncryptionKeyView {
+        id: id.to_string(),
+        current: Some(*id) == current,
+        sealed_values: *count,
+    });
+    Ok(EncryptionKeysView {
+        keys: keys.collect(),
+        outdated: sealed - usage.up_to_date,
+        unreadable: usage.unreadable,
+        resealed,
+    })
 }

@@ -1,16 +1,75 @@
 //! `/admin/grants`.
 
-use actix_web::http::StatusCode;
-use actix_web::web::{self, Path};
-use actix_web::{HttpRequest, HttpResponse};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use std::sync::Arc;
 
+use actix_web::HttpRequest;
+use actix_web::web::{self, Path};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Administration;
 use super::access::{Administrator, Reader};
-use super::answer::{self, ErrorBody};
+use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::body;
-use crate::admin::views::{GrantView, Page, RevokedGrants};
-use crate::admin::{AdminError, PageRequest};
+use super::objects::{Administered, not_found};
+use super::pages::{Page, entries};
+use super::schema::AccountView;
+use crate::audit_log::Entry;
+use domain::clock::Timestamp;
+use domain::grant::MAX_CODE_LIFETIME;
+use domain::{
+    AuditAction, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, Revoked, User,
+    Username,
+};
+
+/// An authorization by a user for a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GrantView {
+    /// The claim `grant_id` of its tokens.
+    pub grant_id: String,
+    /// The client.
+    pub client_id: String,
+    /// The user.
+    pub username: String,
+    /// The linked account.
+    pub account: AccountView,
+    /// What was authorized.
+    pub scope: String,
+    /// When the user signed in for it, RFC 3339.
+    pub authenticated_at: String,
+    /// When its live tokens were issued, RFC 3339.
+    pub last_issued_at: String,
+    /// When its live refresh token expires, RFC 3339.
+    pub expires_at: String,
+    /// When it was revoked, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<String>,
+}
+
+impl From<&Grant> for GrantView {
+    fn from(grant: &Grant) -> Self {
+        Self {
+            grant_id: grant.grant_id.to_string(),
+            client_id: grant.client_id.to_string(),
+            username: grant.username.to_string(),
+            account: AccountView(grant.account.clone()),
+            scope: grant.scope.to_string(),
+            authenticated_at: grant.authenticated_at.rfc3339(),
+            last_issued_at: grant.current.issued_at.rfc3339(),
+            expires_at: grant.current.refresh_expires_at.rfc3339(),
+            revoked_at: grant.revoked_at.map(Timestamp::rfc3339),
+        }
+    }
+}
+
+/// What revoking several grants did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RevokedGrants {
+    /// Grants that were live and are revoked now.
+    pub revoked: u64,
+    /// The latest `iat` of the access tokens that are revoked.
+    pub issued_up_to: String,
+}
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -45,26 +104,54 @@ struct GrantQuery {
 #[utoipa::path(get, path = "/admin/grants", tag = "grants", params(GrantQuery),
     responses((status = 200, body = Page<GrantView>), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody)))]
-async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminError> {
+async fn list(reader: Reader, http: HttpRequest) -> Answer {
     let query = body::query::<GrantQuery>(http.query_string())?;
-    let page = PageRequest {
-        after: query.after,
-        limit: query.limit,
+    let malformed = |what: &str| AdminError::Malformed(format!("{what} is not one"));
+    let username = query
+        .username
+        .map(|text| Username::parse(&text).ok_or_else(|| malformed("username")))
+        .transpose()?;
+    let username = match username {
+        // Grants have the registered spelling.
+        Some(username) => {
+            let user = reader.service.store.user(username.clone()).await?;
+            Some(user.map_or(username, |user| user.username))
+        }
+        None => None,
     };
-    let (client_id, username) = (query.client_id.as_deref(), query.username.as_deref());
-    let administration = reader.administration();
-    let grants = administration.grants(client_id, username, &page).await;
-    Ok(answer::json(StatusCode::OK, grants?))
+    let filter = GrantFilter {
+        client_id: query
+            .client_id
+            .map(|text| ClientId::parse(&text).ok_or_else(|| malformed("client_id")))
+            .transpose()?,
+        username,
+    };
+    let after = query
+        .after
+        .as_deref()
+        .map(|text| GrantId::parse(text).ok_or_else(|| malformed("after")))
+        .transpose()?;
+    let limit = entries(query.limit);
+    // One more than the limit shows whether there is a next page.
+    let grants = reader
+        .service
+        .store
+        .grants(filter, after, limit + 1)
+        .await?;
+    let views = grants.iter().map(GrantView::from).collect();
+    answer::ok(Page::of(views, limit, |grant: &GrantView| {
+        grant.grant_id.clone()
+    }))
 }
 
 /// Whose grants.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct OwnerQuery {
+pub struct OwnerQuery {
     /// Grants of this client.
-    client_id: Option<String>,
+    pub client_id: Option<String>,
     /// Grants of this user.
-    username: Option<String>,
+    pub username: Option<String>,
 }
 
 /// Revokes all live grants of a client, of a user, or of a user at a client, and every access token issued to them until
@@ -72,37 +159,104 @@ struct OwnerQuery {
 #[utoipa::path(delete, path = "/admin/grants", tag = "grants", params(OwnerQuery),
     responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn revoke_all(
-    administrator: Administrator,
-    http: HttpRequest,
-) -> Result<HttpResponse, AdminError> {
-    let query = body::query::<OwnerQuery>(http.query_string())?;
-    let (client_id, username) = (query.client_id.as_deref(), query.username.as_deref());
-    let administration = administrator.administration();
-    let revoked = administration.revoke_grants(client_id, username).await?;
-    Ok(answer::json(StatusCode::OK, revoked))
+async fn revoke_all(administrator: Administrator, http: HttpRequest) -> Answer {
+    let owner = body::query::<OwnerQuery>(http.query_string())?;
+    answer::ok(administrator.revoke_grants(&owner).await?)
 }
 
 /// Shows a grant.
 #[utoipa::path(get, path = "/admin/grants/{grant_id}", tag = "grants", params(("grant_id" = String, Path)),
     responses((status = 200, body = GrantView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn show(reader: Reader, grant_id: Path<String>) -> Result<HttpResponse, AdminError> {
-    Ok(answer::json(
-        StatusCode::OK,
-        reader.administration().grant(&grant_id).await?,
-    ))
+async fn show(reader: Reader, grant_id: Path<String>) -> Answer {
+    let not_found = || AdminError::not_found("grant", &**grant_id);
+    let id = GrantId::parse(&grant_id).ok_or_else(not_found)?;
+    let grant = reader.service.store.grant(id).await?;
+    answer::ok(GrantView::from(&grant.ok_or_else(not_found)?))
 }
 
 /// Revokes a grant. The service refuses its refresh token, and gateways refuse its access tokens.
 #[utoipa::path(delete, path = "/admin/grants/{grant_id}", tag = "grants", params(("grant_id" = String, Path)),
     responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn revoke(
-    administrator: Administrator,
-    grant_id: Path<String>,
-) -> Result<HttpResponse, AdminError> {
-    administrator
-        .administration()
-        .revoke_grant(&grant_id)
-        .await?;
-    Ok(HttpResponse::NoContent().finish())
+async fn revoke(administrator: Administrator, grant_id: Path<String>) -> Answer {
+    // Revoking a grant twice is not an error. Access tokens without a refresh token (JWT bearer, client credentials)
+    // have the id of a grant that is not stored; such an id revokes them too.
+    let not_found = || AdminError::not_found("grant", &**grant_id);
+    let id = GrantId::parse(&grant_id).ok_or_else(not_found)?;
+    let store = &administrator.service.store;
+    let now = administrator.service.clock.now();
+    let entry = Entry::new(AuditAction::GrantRevoked).grant(id);
+    let (ended, events) = match store.grant(id).await? {
+        Some(grant) => {
+            let events = administrator.events(entry.client(grant.client_id).user(grant.username));
+            let ended = store.revoke_grant(id, Arc::clone(&events), now).await?;
+            (ended, events)
+        }
+        None => {
+            // Another replica may have drawn the id, and its clock may be ahead.
+            let latest = now + administrator.service.config.protocol.lifetimes.clock_skew;
+            let made_at = id.made_at().filter(|made_at| *made_at <= latest);
+            // A code contains the id of its grant, so the tokens may be younger than the id. The grant itself may be
+            // missing after a restore.
+            let youngest = made_at.map(|made_at| made_at + MAX_CODE_LIFETIME);
+            let expires_at = youngest.map(|issued_at| issued_at + store.longest_token());
+            let expires_at = expires_at.filter(|expires_at| now < *expires_at);
+            let extent = Extent {
+                at: now,
+                expires_at: expires_at.ok_or_else(not_found)?,
+            };
+            let events = administrator.events(entry);
+            let announced = store.announce(Revoked::Grant(id), extent, Arc::clone(&events));
+            (announced.await?, events)
+        }
+    };
+    if ended {
+        administrator.service.recorded(&events);
+    }
+    answer::done()
+}
+
+impl Administration {
+    /// Revokes all live grants of a client, of a user, or of a user at a client, and every access token issued to them
+    /// up to and including this second, with or without a stored grant.
+    ///
+    /// # Errors
+    /// [`AdminError::Malformed`] if neither is named; [`AdminError::NotFound`] if a name is unknown.
+    pub async fn revoke_grants(&self, owner: &OwnerQuery) -> Result<RevokedGrants, AdminError> {
+        let client = self.named::<Client>(owner.client_id.as_deref()).await?;
+        let user = self.named::<User>(owner.username.as_deref()).await?;
+        let client_id = client.map(|client| client.client_id);
+        let username = user.map(|user| user.username);
+        let now = self.service.clock.now();
+        let issued_up_to = now.rfc3339();
+        let mut entry = Entry::new(AuditAction::GrantRevoked).detail(format!(
+            "all, and access tokens issued up to {issued_up_to}"
+        ));
+        if let Some(client_id) = &client_id {
+            entry = entry.client(client_id.as_str());
+        }
+        if let Some(username) = &username {
+            entry = entry.user(username.as_str());
+        }
+        let owner = Owner::of(client_id, username).ok_or_else(|| {
+            let message = "name client_id, username, or both".to_owned();
+            AdminError::Malformed(message)
+        })?;
+        let events = self.events(entry);
+        let store = &self.service.store;
+        let revoked = store.revoke_all(owner, Arc::clone(&events), now).await?;
+        self.service.recorded(&events);
+        Ok(RevokedGrants {
+            revoked,
+            issued_up_to,
+        })
+    }
+
+    /// The registered object with this name, if a name is given.
+    async fn named<T: Administered>(&self, name: Option<&str>) -> Result<Option<T>, AdminError> {
+        let Some(name) = name else {
+            return Ok(None);
+        };
+        let found = T::stored(&*self.service.store, name).await?;
+        found.map(Some).ok_or_else(|| not_found::<T>(name))
+    }
 }

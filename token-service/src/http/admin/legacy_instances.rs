@@ -1,15 +1,34 @@
-//! `/admin/legacy-instances`.
+//! `/admin/legacy-instances`: hosts of the legacy flow.
 
-use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 use actix_web::web::{self, Path, Payload};
+use zeroize::Zeroizing;
 
 use super::access::{Administrator, Reader};
-use super::answer::{self, ErrorBody};
-use super::{body, objects};
-use crate::admin::AdminError;
-use crate::admin::schema::{LegacyInstanceRegistration, LegacyInstanceView};
+use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::objects::{self, Administered};
+use super::schema::{LegacyInstanceRegistration, LegacyInstanceView};
+use super::{Administration, Object, body};
 use domain::LegacyInstance;
+use store::{Store, StoreError};
+
+impl Administered for LegacyInstance {
+    type Created = LegacyInstanceView;
+
+    fn created(view: LegacyInstanceView, _: Option<Zeroizing<String>>) -> LegacyInstanceView {
+        view
+    }
+
+    async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
+        let mut instances = store.legacy_instances().await?.into_iter();
+        Ok(instances.find(|instance| instance.hostname == name))
+    }
+
+    async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
+        let instances = store.legacy_instances().await?.into_iter();
+        let behind = instances.filter(|instance| instance.hostname > after);
+        Ok(behind.take(limit).collect())
+    }
+}
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -24,9 +43,9 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Lists the hosts of the legacy flow.
 #[utoipa::path(get, path = "/admin/legacy-instances", tag = "legacy instances",
     responses((status = 200, body = Vec<LegacyInstanceView>), (status = 401, body = ErrorBody)))]
-async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
-    let instances = reader.administration().legacy_instances().await?;
-    Ok(answer::json(StatusCode::OK, instances))
+async fn list(reader: Reader) -> Answer {
+    let instances = reader.service.store.legacy_instances().await?;
+    answer::ok(reader.views(&instances).await?)
 }
 
 /// Registers or changes a host of the legacy flow. At the next start, a host in the configuration file overwrites the
@@ -35,26 +54,37 @@ async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
     params(("hostname" = String, Path)), request_body = LegacyInstanceRegistration,
     responses((status = 200, body = LegacyInstanceView), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody)))]
-async fn put(
-    administrator: Administrator,
-    hostname: Path<String>,
-    payload: Payload,
-) -> Result<HttpResponse, AdminError> {
+async fn put(administrator: Administrator, hostname: Path<String>, payload: Payload) -> Answer {
     let instance = body::object(payload).await?;
-    let instance = administrator
-        .administration()
-        .put_legacy_instance(&hostname, instance)
-        .await?;
-    Ok(answer::json(StatusCode::OK, instance))
+    answer::ok(
+        administrator
+            .put_legacy_instance(&hostname, instance)
+            .await?,
+    )
 }
 
 /// Removes a host of the legacy flow.
 #[utoipa::path(delete, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)),
     responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn delete(
-    administrator: Administrator,
-    hostname: Path<String>,
-) -> Result<HttpResponse, AdminError> {
+async fn delete(administrator: Administrator, hostname: Path<String>) -> Answer {
     objects::delete::<LegacyInstance>(administrator, hostname).await
+}
+
+impl Administration {
+    /// Registers or changes the host `hostname`; the body is an object with `auth_server_hostname` and `enabled`. A
+    /// start overwrites the host only if the configuration has changed there (D-27).
+    ///
+    /// # Errors
+    /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
+    pub async fn put_legacy_instance(
+        &self,
+        hostname: &str,
+        instance: Object,
+    ) -> Result<LegacyInstanceView, AdminError> {
+        let view = self.put::<LegacyInstance>(hostname, instance).await?;
+        // The first legacy host needs an Ed25519 key.
+        self.service.maintain_keys().await?;
+        Ok(view)
+    }
 }

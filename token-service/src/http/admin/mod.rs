@@ -1,32 +1,82 @@
-//! `/admin/...`, on the internal listener: registration and operations, as JSON behind the admin token.
+//! `/admin/...`, on the internal listener: registration and operators' daily tasks, as JSON behind the admin token. One
+//! file for each topic, with its routes, its functions and their OpenAPI description.
 
 mod access;
 mod answer;
-mod audit;
+pub mod audit;
+mod backup;
 mod body;
-mod clients;
-mod encryption_keys;
-mod grants;
-mod keys;
+pub mod clients;
+pub mod encryption_keys;
+pub mod explain;
+pub mod grants;
+pub mod keys;
 mod legacy_instances;
-mod objects;
+pub mod objects;
 mod operations;
-mod revocations;
-mod service;
-mod users;
+pub mod pages;
+pub mod registrations;
+pub mod revocations;
+pub mod schema;
+pub mod users;
+
+use std::sync::Arc;
 
 use actix_web::HttpResponse;
 use actix_web::middleware::from_fn;
 use actix_web::web;
+use serde_json::{Map, Value};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
+pub use self::answer::AdminError;
+use self::pages::Page;
+use self::schema::{ClientView, UserView};
 use super::{error, line, paths, uncancelled};
-use crate::admin::schema::{ClientView, UserView};
-use crate::admin::views::Page;
-use domain::{Client, User};
+use crate::audit_log::{Entry, Origin};
+use crate::service::Service;
+use domain::{AuditEvent, Client, User};
+
+/// A JSON object, such as a request body.
+pub type Object = Map<String, Value>;
+
+/// The running service and the administrator who uses it.
+#[derive(Debug)]
+pub struct Administration {
+    pub service: Arc<Service>,
+    pub origin: Origin,
+    /// The name of the admin token, if it has one.
+    pub name: Option<String>,
+}
+
+impl Administration {
+    /// An entry of the audit log, by this administrator.
+    fn event(&self, entry: Entry) -> AuditEvent {
+        let entry = entry.by_administrator(self.name.as_deref());
+        self.service.event(&self.origin, entry)
+    }
+
+    /// The entry of the audit log for the transaction of a change.
+    fn events(&self, entry: Entry) -> Arc<[AuditEvent]> {
+        [self.event(entry)].into()
+    }
+
+    /// Adds an entry to the audit log.
+    fn record(&self, entry: Entry) {
+        let entry = entry.by_administrator(self.name.as_deref());
+        self.service.record(&self.origin, entry);
+    }
+}
+
+/// Runs `work` outside the worker of the administration, which also answers health checks.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, AdminError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| AdminError::Internal(error.to_string()))
+}
 
 /// Path of the description, below [`paths::ADMIN`].
 const OPENAPI: &str = "/openapi.json";
@@ -67,9 +117,9 @@ const OPENAPI: &str = "/openapi.json";
         revocations::cut_off,
         revocations::renew_feed,
         audit::list,
-        service::apply,
-        service::backup,
-        service::explain,
+        registrations::apply,
+        backup::backup,
+        explain::explain,
     )
 )]
 struct Description;
@@ -91,8 +141,28 @@ struct Objects;
 
 impl Modify for Objects {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        objects::describe::<Client>(openapi);
-        objects::describe::<User>(openapi);
+        objects::describe::<Client>(
+            openapi,
+            [
+                "Lists clients in the order of their ids.",
+                "Registers a client. A generated secret is in the answer, this once.",
+                "Shows a client.",
+                "Changes a client by a JSON merge patch (RFC 7396) of its registration. Disabling it revokes what was \
+                 issued to it.",
+                "Removes a client; everything issued to it is revoked, at the edge too.",
+            ],
+        );
+        objects::describe::<User>(
+            openapi,
+            [
+                "Lists users in the order of their names.",
+                "Registers a user.",
+                "Shows a user.",
+                "Changes a user by a JSON merge patch (RFC 7396) of the registration. A new password or second \
+                 factor, or being disabled, ends the user's sessions and revokes what was issued.",
+                "Removes a user; everything issued to them is revoked, at the edge too.",
+            ],
+        );
     }
 }
 
@@ -174,7 +244,9 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
             .configure(legacy_instances::routes)
             .configure(revocations::routes)
             .configure(audit::routes)
-            .configure(service::routes)
+            .configure(registrations::routes)
+            .configure(backup::routes)
+            .configure(explain::routes)
             .default_service(web::to(error::not_found)),
     );
 }

@@ -1,57 +1,70 @@
-//! The common routes of clients and users, and their OpenAPI description.
+//! Lists, shows, registers, changes and removes clients, users and legacy instances, with the same code for all of
+//! them: routes, functions and their OpenAPI description.
 
-use actix_web::http::StatusCode;
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
 use actix_web::web::{self, Path, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use serde_json::Value;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required, ResponseBuilder, Schema};
 use utoipa::{IntoParams as _, ToSchema};
+use zeroize::Zeroizing;
 
 use super::access::{Administrator, Reader};
-use super::answer::{self, ErrorBody};
-use super::body::{self, PageQuery};
-use crate::admin::AdminError;
-use crate::admin::objects::{Administered, Listed};
-use crate::admin::schema::{Given, View};
-use domain::{Client, User};
+use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::pages::{Page, PageQuery, entries};
+use super::schema::{Given, View};
+use super::{Administration, Object, blocking, body};
+use domain::random::Random;
+use domain::remembered::ObjectKind;
+use domain::{ClientId, Excerpt, ObjectName, Username};
+use registration::apply::Plan;
+use registration::describe::{self, Completeness, Moment, Registered, Registration};
+use registration::registrations::{Draft, looked_up, read_entry};
+use store::{Store, StoreError};
 
-/// Kinds of objects with their own path.
-pub(super) trait Served: Listed {
-    /// Last segment of the path of all objects, and tag of the operations.
-    const SEGMENT: &'static str;
-    /// Summaries of the operations: list, create, show, update, delete.
-    const SUMMARIES: [&'static str; 5];
+/// A kind of object that the administration registers, changes and removes.
+pub trait Administered: Registered {
+    /// Response to a registration.
+    type Created: Serialize + ToSchema;
+
+    /// Adds generated values to a new object: a secret, which only this response shows.
+    ///
+    /// # Errors
+    /// [`AdminError::Random`] if the random generator fails.
+    fn generate(&mut self, _random: &dyn Random) -> Result<Option<Zeroizing<String>>, AdminError> {
+        Ok(None)
+    }
+
+    /// The response to a registration.
+    fn created(view: View<Self>, secret: Option<Zeroizing<String>>) -> Self::Created;
+
+    fn stored(
+        store: &dyn Store,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<Self>, StoreError>>;
+
+    /// At most `limit` objects after the name `after`, sorted by name.
+    fn page(
+        store: &dyn Store,
+        after: String,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Self>, StoreError>>;
 }
 
-impl Served for Client {
-    const SEGMENT: &'static str = "clients";
-    const SUMMARIES: [&'static str; 5] = [
-        "Lists clients in the order of their ids.",
-        "Registers a client. A generated secret is in the answer, this once.",
-        "Shows a client.",
-        "Changes a client by a JSON merge patch (RFC 7396) of its registration. Disabling it revokes what was \
-                 issued to it.",
-        "Removes a client; everything issued to it is revoked, at the edge too.",
-    ];
-}
-
-impl Served for User {
-    const SEGMENT: &'static str = "users";
-    const SUMMARIES: [&'static str; 5] = [
-        "Lists users in the order of their names.",
-        "Registers a user.",
-        "Shows a user.",
-        "Changes a user by a JSON merge patch (RFC 7396) of the registration. A new password or second factor, or \
-                 being disabled, ends the user's sessions and revokes what was issued.",
-        "Removes a user; everything issued to them is revoked, at the edge too.",
-    ];
-}
-
-pub(super) fn routes<T: Served>(routes: &mut web::ServiceConfig) {
-    let all = format!("/{}", T::SEGMENT);
+/// The paths of all objects and of one.
+fn paths<T: Registered>() -> [String; 2] {
+    let all = format!("/{}", T::DESCRIPTION.list);
     let one = format!("{all}/{{{}}}", T::DESCRIPTION.name_key);
+    [all, one]
+}
+
+pub(super) fn routes<T: Administered>(routes: &mut web::ServiceConfig) {
+    let [all, one] = paths::<T>();
     routes
         .service(
             web::resource(all)
@@ -66,52 +79,288 @@ pub(super) fn routes<T: Served>(routes: &mut web::ServiceConfig) {
         );
 }
 
-async fn list<T: Served>(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminError> {
+/// Lists enabled and disabled objects, sorted by name.
+async fn list<T: Administered>(reader: Reader, http: HttpRequest) -> Answer {
     let query = body::query::<PageQuery>(http.query_string())?;
-    let page = reader.administration().list::<T>(&query.into()).await?;
-    Ok(answer::json(StatusCode::OK, page))
+    let limit = entries(query.limit);
+    let after = query.after.unwrap_or_default();
+    let found = T::page(&*reader.service.store, after, limit + 1).await?;
+    let Page { items, next } = Page::of(found, limit, |object| object.name().to_owned());
+    let items = reader.views(&items).await?;
+    answer::ok(Page { items, next })
 }
 
-async fn create<T: Served>(
-    administrator: Administrator,
-    payload: Payload,
-) -> Result<HttpResponse, AdminError> {
+async fn create<T: Administered>(administrator: Administrator, payload: Payload) -> Answer {
     let registration = body::object(payload).await?;
-    let administration = administrator.administration();
-    let created = administration.create::<T>(registration).await?;
-    Ok(answer::json(StatusCode::CREATED, created))
+    answer::made(administrator.create::<T>(registration).await?)
 }
 
-async fn show<T: Served>(reader: Reader, name: Path<String>) -> Result<HttpResponse, AdminError> {
-    let view = reader.administration().show::<T>(&name).await?;
-    Ok(answer::json(StatusCode::OK, view))
+async fn show<T: Administered>(reader: Reader, name: Path<String>) -> Answer {
+    let found = T::stored(&*reader.service.store, &name).await?;
+    let found = found.ok_or_else(|| not_found::<T>(&name))?;
+    answer::ok(reader.view(&found).await?)
 }
 
-async fn update<T: Served>(
+async fn update<T: Administered>(
     administrator: Administrator,
     name: Path<String>,
     payload: Payload,
-) -> Result<HttpResponse, AdminError> {
+) -> Answer {
     let patch = body::object(payload).await?;
-    let administration = administrator.administration();
-    let view = administration.update::<T>(&name, patch).await?;
-    Ok(answer::json(StatusCode::OK, view))
+    answer::ok(administrator.update::<T>(&name, patch).await?)
 }
 
 pub(super) async fn delete<T: Administered>(
     administrator: Administrator,
     name: Path<String>,
-) -> Result<HttpResponse, AdminError> {
-    administrator.administration().delete::<T>(&name).await?;
-    Ok(HttpResponse::NoContent().finish())
+) -> Answer {
+    administrator.delete::<T>(&name).await?;
+    answer::done()
+}
+
+impl Administration {
+    /// Registers an object; `registration` is an entry of a registrations file. A client that needs a secret gets a
+    /// generated secret, unless the registration contains one.
+    ///
+    /// # Errors
+    /// [`AdminError::Conflict`] if the name is in use, [`AdminError::Invalid`] with every problem.
+    pub async fn create<T: Administered>(
+        &self,
+        registration: Object,
+    ) -> Result<T::Created, AdminError> {
+        self.changing(async || {
+            let draft = self.read::<T>(registration.clone()).await?;
+            let stored = self.excerpt(draft.names()).await?;
+            let mut registration = draft.check(&stored)?;
+            let object = &mut registration.object;
+            if T::find(&stored, object.name()).is_some() {
+                let message = format!(
+                    "there is a {} {} already",
+                    T::DESCRIPTION.kind.name(),
+                    object.name()
+                );
+                return Err(AdminError::Conflict(message));
+            }
+            let secret = object.generate(&*self.service.random)?;
+            let view = self.register(registration, &stored).await?;
+            Ok(T::created(view, secret))
+        })
+        .await
+    }
+
+    /// Changes an object: merges `patch` into its registration (RFC 7396). Secrets and certificates that the patch does
+    /// not name stay; name and integration type cannot change. These end sessions and revoke tokens: disabling the
+    /// object, a new password, a new second factor.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`], [`AdminError::Conflict`], [`AdminError::Invalid`] with every problem.
+    pub async fn update<T: Administered>(
+        &self,
+        name: &str,
+        patch: Object,
+    ) -> Result<View<T>, AdminError> {
+        self.patch(name, |_: &T| Ok(patch.clone())).await
+    }
+
+    /// Changes an object by a patch that depends on the stored object. No other change of this process happens in
+    /// between.
+    pub(super) async fn patch<T: Administered>(
+        &self,
+        name: &str,
+        patch: impl Fn(&T) -> Result<Object, AdminError>,
+    ) -> Result<View<T>, AdminError> {
+        self.changing(async || {
+            let first = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
+            let before = found::<T>(&first, name)?;
+            let mut body = describe::registration(before);
+            merge_patch(&mut body, patch(before)?);
+            let draft = self.read::<T>(body).await?;
+            let stored =
+                self.completed(&first, looked_up(T::DESCRIPTION.kind, name), draft.names());
+            let stored = stored.await?;
+            let mut registration = draft.check(&stored)?;
+            let object = &mut registration.object;
+            let same_name = object.name() == before.name();
+            if !same_name || object.integration() != before.integration() {
+                let kind = T::DESCRIPTION.kind.name();
+                let key = if same_name {
+                    "type"
+                } else {
+                    T::DESCRIPTION.name_key
+                };
+                let message = format!("{key} cannot change: register another {kind}");
+                return Err(AdminError::Conflict(message));
+            }
+            object.complete(before);
+            self.register(registration, &stored).await
+        })
+        .await
+    }
+
+    /// Registers the object, or replaces the object with this name.
+    ///
+    /// # Errors
+    /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
+    pub async fn put<T: Administered>(
+        &self,
+        name: &str,
+        registration: Object,
+    ) -> Result<View<T>, AdminError> {
+        self.changing(async || {
+            let mut registration = registration.clone();
+            registration.insert(T::DESCRIPTION.name_key.to_owned(), Value::from(name));
+            let draft = self.read::<T>(registration).await?;
+            let stored = self.excerpt(draft.names()).await?;
+            self.register(draft.check(&stored)?, &stored).await
+        })
+        .await
+    }
+
+    /// Removes an object and revokes all its tokens, at the gateway too.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
+    pub async fn delete<T: Administered>(&self, name: &str) -> Result<(), AdminError> {
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
+            let object = found::<T>(&stored, name)?;
+            // Read after the excerpt: a client that is bound to a user in between overtakes the plan.
+            if T::DESCRIPTION.kind == ObjectKind::User
+                && let Some(username) = Username::parse(object.name())
+                && let Some(client_id) = self.service.store.client_bound_to(username).await?
+            {
+                let message = format!(
+                    "the client {client_id} is bound to {}: bind it to another user, or delete it first",
+                    object.name()
+                );
+                return Err(AdminError::Conflict(message));
+            }
+            let mut plan = Plan::on(&stored);
+            plan.remove(object);
+            self.carry_out(plan, &stored).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes a stored object in place; returns the view and what `change` returns.
+    pub(super) async fn edit<T: Administered, R>(
+        &self,
+        name: &str,
+        change: impl Fn(&mut T) -> Result<R, AdminError>,
+    ) -> Result<(View<T>, R), AdminError> {
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
+            let mut object = found::<T>(&stored, name)?.clone();
+            let outcome = change(&mut object)?;
+            let view = self.register(Registration::of(object), &stored).await?;
+            Ok((view, outcome))
+        })
+        .await
+    }
+
+    async fn read<T: Administered>(
+        &self,
+        registration: Object,
+    ) -> Result<Draft<Registration<T>>, AdminError> {
+        let now = self.service.clock.now();
+        blocking(move || read_entry(registration, Completeness::Partial, now)).await
+    }
+
+    /// The registrations of these names, for a plan.
+    pub(super) async fn excerpt(&self, names: Vec<ObjectName>) -> Result<Arc<Excerpt>, StoreError> {
+        Ok(Arc::new(self.service.store.excerpt(names).await?))
+    }
+
+    /// `first`, which has `known`, or an excerpt that has `needed` too. A plan on it counts as planned on `first`, so
+    /// that a change of its objects in between overtakes the plan.
+    async fn completed(
+        &self,
+        first: &Arc<Excerpt>,
+        known: Vec<ObjectName>,
+        needed: Vec<ObjectName>,
+    ) -> Result<Arc<Excerpt>, StoreError> {
+        if needed.iter().all(|name| known.contains(name)) {
+            return Ok(Arc::clone(first));
+        }
+        let more = self.service.store.excerpt(needed).await?;
+        Ok(Arc::new(match first.version() {
+            Some(version) => more.at(version),
+            None => more,
+        }))
+    }
+
+    async fn register<T: Administered>(
+        &self,
+        registration: Registration<T>,
+        stored: &Arc<Excerpt>,
+    ) -> Result<View<T>, AdminError> {
+        let object = registration.object.clone();
+        let plan = self.planned(stored, move |stored, protection| {
+            let mut plan = Plan::on(stored);
+            plan.register(registration, stored, protection)?;
+            Ok(plan)
+        });
+        self.carry_out(plan.await?, stored).await?;
+        // The stored object also contains values that the registration omits.
+        let stored = T::stored(&*self.service.store, object.name()).await?;
+        self.view(stored.as_ref().unwrap_or(&object)).await
+    }
+
+    async fn view<T: Administered>(&self, object: &T) -> Result<View<T>, AdminError> {
+        let mut views = self.views(std::slice::from_ref(object)).await?;
+        let gone = || AdminError::Internal("an object without a view".to_owned());
+        views.pop().ok_or_else(gone)
+    }
+
+    pub(super) async fn views<T: Administered>(
+        &self,
+        objects: &[T],
+    ) -> Result<Vec<View<T>>, AdminError> {
+        let secret_times = match T::DESCRIPTION.kind {
+            ObjectKind::Client => {
+                let names = objects.iter().map(T::name);
+                let clients = names.filter_map(ClientId::parse).collect();
+                self.service.store.secret_times(clients).await?
+            }
+            ObjectKind::User | ObjectKind::LegacyInstance => Vec::new(),
+        };
+        let moment = Moment {
+            now: self.service.clock.now(),
+            secret_times: &secret_times,
+        };
+        let views = objects.iter().map(|object| describe::view(object, &moment));
+        Ok(views.map(View::new).collect())
+    }
+}
+
+pub(super) fn found<'a, T: Registered>(
+    stored: &'a Excerpt,
+    name: &str,
+) -> Result<&'a T, AdminError> {
+    T::find(stored, name).ok_or_else(|| not_found::<T>(name))
+}
+
+pub(super) fn not_found<T: Registered>(name: &str) -> AdminError {
+    AdminError::not_found(T::DESCRIPTION.kind.name(), name)
+}
+
+/// Merges `patch` into `target` (RFC 7396): `null` removes a key.
+fn merge_patch(target: &mut Object, patch: Object) {
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(&key);
+        } else {
+            target.insert(key, value);
+        }
+    }
 }
 
 /// Adds the operations to the OpenAPI description of the administration.
-pub(super) fn describe<T: Served>(openapi: &mut OpenApi) {
-    let all = format!("/admin/{}", T::SEGMENT);
-    let one = format!("{all}/{{{}}}", T::DESCRIPTION.name_key);
+pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str; 5]) {
+    let [all, one] = paths::<T>().map(|path| format!("/admin{path}"));
     let page = Ref::from_schema_name(format!("Page_{}", View::<T>::name())).into();
-    let [list, create, show, update, delete] = T::SUMMARIES;
+    let [list, create, show, update, delete] = summaries;
     let name = ParameterBuilder::new()
         .name(T::DESCRIPTION.name_key)
         .parameter_in(ParameterIn::Path)
@@ -126,7 +375,7 @@ pub(super) fn describe<T: Served>(openapi: &mut OpenApi) {
             let operation = OperationBuilder::new()
                 .operation_id(Some(name))
                 .summary(Some(summary))
-                .tag(T::SEGMENT)
+                .tag(T::DESCRIPTION.list)
                 .request_body(body.map(request_body));
             let (status, answer) = success;
             let operation = operation.response(status, response(answer));

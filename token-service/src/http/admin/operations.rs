@@ -15,8 +15,8 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterIn};
 
 use super::super::{error, paths};
+use super::answer::AdminError;
 use super::{Description, OPENAPI};
-use crate::admin::AdminError;
 use crate::visible::bounded;
 
 /// The operations of one path.

@@ -1,17 +1,44 @@
-//! `/admin/users`.
+//! `/admin/users`, with second factors and linked accounts.
 
-use actix_web::http::StatusCode;
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
 use actix_web::web::{self, Path, Payload};
-use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
+use serde_json::json;
 use utoipa::IntoParams;
+use zeroize::Zeroizing;
 
 use super::access::Administrator;
-use super::answer::{self, ErrorBody};
-use super::{body, objects};
-use crate::admin::AdminError;
-use crate::admin::schema::{AccountView, UserView};
-use domain::User;
+use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::objects::{self, Administered, found};
+use super::schema::{AccountView, UserView};
+use super::{Administration, Object, body};
+use crate::audit_log::Entry;
+use domain::remembered::ObjectKind;
+use domain::{AuditAction, LinkedAccount, User, Username};
+use registration::apply::Plan;
+use registration::registrations::looked_up;
+use store::{Store, StoreError};
+
+impl Administered for User {
+    type Created = UserView;
+
+    fn created(view: UserView, _: Option<Zeroizing<String>>) -> UserView {
+        view
+    }
+
+    async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
+        match Username::parse(name) {
+            Some(username) => store.user(username).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
+        store.users(after, limit).await
+    }
+}
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -30,26 +57,20 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Linked account.
 #[derive(Debug, Clone, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct AccountQuery {
+pub struct AccountQuery {
     /// User ID of the account.
-    user_id: String,
+    pub user_id: String,
     /// URL of the account's instance.
-    site: String,
+    pub site: String,
 }
 
 /// Removes a user's second factor, registered or set up by the user, and ends the user's sessions.
 #[utoipa::path(delete, path = "/admin/users/{username}/second-factor", tag = "users",
     params(("username" = String, Path)),
     responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn remove_second_factor(
-    administrator: Administrator,
-    username: Path<String>,
-) -> Result<HttpResponse, AdminError> {
-    administrator
-        .administration()
-        .remove_second_factor(&username)
-        .await?;
-    Ok(HttpResponse::NoContent().finish())
+async fn remove_second_factor(administrator: Administrator, username: Path<String>) -> Answer {
+    administrator.remove_second_factor(&username).await?;
+    answer::done()
 }
 
 /// Links an account.
@@ -61,15 +82,9 @@ async fn link_account(
     administrator: Administrator,
     username: Path<String>,
     payload: Payload,
-) -> Result<HttpResponse, AdminError> {
+) -> Answer {
     let account = body::object(payload).await?;
-    Ok(answer::json(
-        StatusCode::CREATED,
-        administrator
-            .administration()
-            .link_account(&username, account)
-            .await?,
-    ))
+    answer::made(administrator.link_account(&username, account).await?)
 }
 
 /// Unlinks an account and revokes what was authorized for it.
@@ -80,13 +95,82 @@ async fn unlink_account(
     administrator: Administrator,
     username: Path<String>,
     http: HttpRequest,
-) -> Result<HttpResponse, AdminError> {
-    let AccountQuery { user_id, site } = body::query::<AccountQuery>(http.query_string())?;
-    Ok(answer::json(
-        StatusCode::OK,
-        administrator
-            .administration()
-            .unlink_account(&username, &user_id, &site)
-            .await?,
-    ))
+) -> Answer {
+    let account = body::query::<AccountQuery>(http.query_string())?;
+    answer::ok(administrator.unlink_account(&username, &account).await?)
+}
+
+impl Administration {
+    /// Removes a user's second factor, set up by the user or registered. Ends the user's sessions and revokes the
+    /// user's grants (D-35).
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`].
+    pub async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
+            let before = found::<User>(&stored, username)?;
+            let entry = Entry::new(AuditAction::SecondFactorRemoved);
+            let entry = entry.user(before.username.as_str());
+            if before.totp_secret_sealed.is_some() {
+                // The second factor that the user set up goes with the registered one.
+                let mut plan = Plan::on(&stored);
+                plan.remove_totp_secret(before);
+                self.make(plan, Some(entry)).await?;
+                return Ok(());
+            }
+            let (store, now) = (&self.service.store, self.service.clock.now());
+            let events = self.events(entry);
+            let audit = Arc::clone(&events);
+            let set = store.set_second_factor(before.username.clone(), None, None, audit, now);
+            if set.await?.is_none() {
+                return Err(AdminError::Overtaken);
+            }
+            self.service.recorded(&events);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Links an account: an object with `user_id`, `username` and `site`.
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub async fn link_account(
+        &self,
+        username: &str,
+        account: Object,
+    ) -> Result<UserView, AdminError> {
+        self.patch(username, |user: &User| {
+            let mut accounts = json!(user.accounts);
+            if let Some(accounts) = accounts.as_array_mut() {
+                accounts.push(account.clone().into());
+            }
+            Ok(Object::from_iter([("accounts".to_owned(), accounts)]))
+        })
+        .await
+    }
+
+    /// Unlinks an account and revokes its grants.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`].
+    pub async fn unlink_account(
+        &self,
+        username: &str,
+        account: &AccountQuery,
+    ) -> Result<UserView, AdminError> {
+        let AccountQuery { user_id, site } = account;
+        self.patch(username, |user: &User| {
+            let is_other =
+                |account: &&LinkedAccount| account.user_id != *user_id || account.site != *site;
+            let kept: Vec<&LinkedAccount> = user.accounts.iter().filter(is_other).collect();
+            if kept.len() == user.accounts.len() {
+                let name = format!("{user_id} at {site}");
+                return Err(AdminError::not_found("linked account", name));
+            }
+            Ok(Object::from_iter([("accounts".to_owned(), json!(kept))]))
+        })
+        .await
+    }
 }

@@ -1,9 +1,10 @@
-//! `explain`: decodes a token or an assertion and runs every check, with its reason in words. The checks are the same
+//! `/admin/explain`: decodes a token or an assertion and runs every check, with its reason in words. The checks are the same
 //! functions that decide about requests.
 
 mod assertion;
 mod issued;
 
+use actix_web::web::{self, Payload};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::CompactJws;
@@ -12,11 +13,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::Administration;
+use super::access::Reader;
+use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::{Administration, body};
 use assertion::user_assertion;
 use issued::{issued, opaque_refresh_token};
 use protocol::flows;
 use store::StoreError;
+
+/// A token or assertion to explain.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ExplainRequest {
+    /// The JWT.
+    token: String,
+}
 
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -69,13 +80,25 @@ fn judged(check: &str, right: bool, found: &str, wrong: &str) -> CheckView {
     }
 }
 
-impl Administration<'_> {
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes.service(web::resource("/explain").route(web::post().to(explain)));
+}
+
+/// Decodes an access token, refresh token or user assertion, and returns the result of each check with its reason.
+#[utoipa::path(post, path = "/admin/explain", tag = "service", request_body = ExplainRequest,
+    responses((status = 200, body = Explanation), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
+async fn explain(reader: Reader, payload: Payload) -> Answer {
+    let bytes = body::bytes(payload).await?;
+    // The parser's message might repeat the token.
+    let request: ExplainRequest = serde_json::from_slice(&bytes)
+        .map_err(|_| AdminError::Malformed("expected {\"token\": \"...\"}".to_owned()))?;
+    answer::ok(reader.explained(&request.token).await?)
+}
+
+impl Administration {
     /// Explains an access token, a refresh token, a legacy refresh token or a user assertion. The `jti` of an assertion
     /// stays unused.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the store fails.
-    pub async fn explain(&self, token: &str) -> Result<Explanation, StoreError> {
+    async fn explained(&self, token: &str) -> Result<Explanation, StoreError> {
         let token = token.trim();
         let token = match token.split_at_checked(7) {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("Bearer ") => rest.trim_start(),

@@ -1,11 +1,18 @@
-//! Changes of the registry: compares a registrations document with the registry and applies all differences in one
-//! transaction.
+//! `/admin/registrations`, and all changes of the registry: compares a registrations document with the registry and
+//! applies all differences in one transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::views::Applied;
-use super::{AdminError, Administration, Object};
+use actix_web::HttpRequest;
+use actix_web::web::{self, Payload};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::access::Administrator;
+use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::schema::{ClientRegistration, UserRegistration};
+use super::{Administration, Object, blocking, body};
 use crate::audit_log::Entry;
 use crate::planning;
 use document::Place;
@@ -19,48 +26,70 @@ use registration::registrations::Registrations;
 /// Maximum number of attempts at a change when other replicas change the registry at the same time.
 pub const MOST_PLANS: usize = 20;
 
-/// Treatment of clients and users that a document does not list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unlisted {
-    /// Keep them.
-    Keep,
-    /// Remove them and revoke their tokens.
-    Remove,
+/// A registrations file as JSON; certificates stand in it as `pem`.
+#[derive(ToSchema)]
+pub struct RegistrationsDocument {
+    /// What the clients that it lists are.
+    pub clients: Vec<ClientRegistration>,
+    /// What the users that it lists are.
+    pub users: Vec<UserRegistration>,
 }
 
-/// Treatment of fields that a command changed after a file was last applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Conflicts {
-    /// Keep the value in the registry (D-27).
-    Keep,
-    /// Use the value in the document.
-    Overwrite,
+/// How to apply registrations.
+#[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ApplyQuery {
+    /// Return what would change, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Remove clients and users that the document does not list, and revoke everything issued to them.
+    #[serde(default)]
+    pub prune: bool,
+    /// On a conflict, use the value of the document instead of the value that a command set.
+    #[serde(default)]
+    pub overwrite: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Run {
-    /// Make the changes.
-    Real,
-    /// Only report the changes.
-    Dry,
+/// What applying registrations did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Applied {
+    /// One text per client and user that changes: `+` new, `~` changed with its fields, `-` removed. A changed one goes
+    /// on with a line for each field, which has the old and the new value unless they are secret.
+    pub differences: Vec<String>,
+    /// One line per field, each with `!`, in which the registry stays as it is although the file says something else: a
+    /// command changed it after a file was last applied, or no file was applied to the object before (D-27).
+    #[serde(default)]
+    pub kept: Vec<String>,
+    /// What is allowed but unwise.
+    pub warnings: Vec<String>,
+    /// Whether it was only looked at.
+    pub dry_run: bool,
 }
 
-impl Administration<'_> {
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes.service(web::resource("/registrations").route(web::put().to(apply)));
+}
+
+/// Applies what changed in the document since the last applied document. Applying it again changes nothing.
+#[utoipa::path(put, path = "/admin/registrations", tag = "service", params(ApplyQuery),
+    request_body = RegistrationsDocument,
+    responses((status = 200, body = Applied), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
+async fn apply(administrator: Administrator, http: HttpRequest, payload: Payload) -> Answer {
+    let query = body::query::<ApplyQuery>(http.query_string())?;
+    let document = body::object(payload).await?;
+    answer::ok(administrator.apply(document, query).await?)
+}
+
+impl Administration {
     /// Applies the changes in `document` since a document was last applied. `document` is an object with the lists
     /// `clients` and `users`. Applying the same document again changes nothing.
     ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`], or a failure; then nothing is changed.
-    pub async fn apply(
-        &self,
-        document: Object,
-        unlisted: Unlisted,
-        conflicts: Conflicts,
-        run: Run,
-    ) -> Result<Applied, AdminError> {
-        let occasion = match conflicts {
-            Conflicts::Keep => Occasion::Apply,
-            Conflicts::Overwrite => Occasion::Overwrite,
+    pub async fn apply(&self, document: Object, query: ApplyQuery) -> Result<Applied, AdminError> {
+        let occasion = match query.overwrite {
+            false => Occasion::Apply,
+            true => Occasion::Overwrite,
         };
         let document = Arc::new(document);
         self.changing(async || {
@@ -89,20 +118,20 @@ impl Administration<'_> {
                     Plan::merge(registrations, stored, occasion, protection)
                 })
                 .await?;
-            if unlisted == Unlisted::Remove {
+            if query.prune {
                 planning::prune(&mut plan, &listed, &stored, &*self.service.store).await?;
             }
             self.refuse_misfits(&plan, &stored, &places).await?;
             let kept = plan.kept.iter().map(ToString::to_string).collect();
-            let differences = match run {
-                Run::Dry => plan.differences,
-                Run::Real => self.make(plan, None).await?,
+            let differences = match query.dry_run {
+                true => plan.differences,
+                false => self.make(plan, None).await?,
             };
             Ok(Applied {
                 differences: differences.iter().map(Difference::with_values).collect(),
                 kept,
                 warnings,
-                dry_run: run == Run::Dry,
+                dry_run: query.dry_run,
             })
         })
         .await
@@ -130,7 +159,7 @@ impl Administration<'_> {
         stored: &Arc<Excerpt>,
         plan: impl FnOnce(&Excerpt, &AtRest<'_>) -> Result<Plan, ProtectionError> + Send + 'static,
     ) -> Result<Plan, AdminError> {
-        let (service, stored) = (Arc::clone(self.service), Arc::clone(stored));
+        let (service, stored) = (Arc::clone(&self.service), Arc::clone(stored));
         Ok(blocking(move || plan(&stored, &AtRest(&service.encryption_key))).await??)
     }
 
@@ -152,12 +181,8 @@ impl Administration<'_> {
         }
         let now = self.service.clock.now();
         let store = &self.service.store;
-        let event = |entry: Entry| {
-            let entry = entry.by_administrator(self.name);
-            self.service.event(self.origin, entry)
-        };
         let entries = entries(&plan.differences, &plan.kept).chain(also);
-        let events: Arc<[AuditEvent]> = entries.map(event).collect();
+        let events: Arc<[AuditEvent]> = entries.map(|entry| self.event(entry)).collect();
         let change = RegistryChange {
             audit: Arc::clone(&events),
             ..plan.change
@@ -193,17 +218,6 @@ impl Administration<'_> {
         }
         Err(AdminError::DoesNotFit(misfits))
     }
-}
-
-/// Runs `work` outside the worker of the administration, which also answers health checks.
-///
-/// # Errors
-/// [`AdminError::Internal`] if `work` panicked.
-pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, AdminError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| AdminError::Internal(error.to_string()))
 }
 
 /// Audit entries, without the actor, for a plan that was carried out: the changes and the new conflicts.

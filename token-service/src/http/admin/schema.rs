@@ -14,23 +14,15 @@ use domain::{Client, LegacyInstance, LinkedAccount, User};
 use registration::describe::{Field, Key, Record, Registered, Shape};
 use registration::objects::ACCOUNT;
 
-/// A view of an object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A view of an object, with the keys of the description.
+#[derive(Debug, Serialize)]
 #[serde(transparent, bound = "")]
-pub struct View<T> {
-    /// The members, by the keys of the description.
-    pub object: Object,
-    #[serde(skip)]
-    of: PhantomData<fn() -> T>,
-}
+pub struct View<T>(Object, #[serde(skip)] PhantomData<fn() -> T>);
 
 impl<T> View<T> {
     #[must_use]
     pub const fn new(object: Object) -> Self {
-        Self {
-            object,
-            of: PhantomData,
-        }
+        Self(object, PhantomData)
     }
 }
 
@@ -120,11 +112,9 @@ impl ToSchema for AccountView {
 }
 
 fn viewed<T: Registered>() -> Vec<Key> {
-    T::DESCRIPTION
-        .fields
-        .iter()
-        .flat_map(Field::viewed)
-        .collect()
+    let fields = T::DESCRIPTION.fields.iter();
+    let keys = fields.flat_map(Field::viewed);
+    keys.map(|shown| shown.key).collect()
 }
 
 /// The description of a field: its integration types and its value.
