@@ -4,14 +4,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use document::internal_host::HostPattern;
 use document::{InvalidDocument, Located, Place, Problems, Section, Table};
 use protocol::settings::Settings;
+use registration::objects::read_legacy_instances;
+use url::Url;
 
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, internal_hosts, issuer, legacy_instances, lifetimes, limits, listen,
-    log_format, name, otlp_endpoint, service_documentation, signing, site_labels, store,
+    Config, LogFormat, audit, issuer, lifetimes, limits, listen, signing, site_labels, store,
     trusted_proxies,
 };
 
@@ -42,7 +44,7 @@ impl Config {
     ) -> LogFormat {
         let problems = Problems::default();
         let table = table(file, environment, &problems);
-        let format = Section::root(table, &problems).parsed("log_format", log_format::parse);
+        let format = Section::root(table, &problems).parsed("log_format", log_format);
         format.map_or_else(|| Self::default().log_format, |format| format.value)
     }
 
@@ -105,7 +107,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
     let config = Config {
         protocol: Settings {
             name: root
-                .parsed("name", name::parse)
+                .parsed("name", name)
                 .map_or(defaults.protocol.name, |name| name.value),
             issuer: issuer.value,
             api_audience: api_audience.value,
@@ -114,9 +116,9 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             lifetimes: lifetimes::read(root.section("lifetimes"), defaults.protocol.lifetimes),
         },
         service_documentation: root
-            .parsed("service_documentation", service_documentation::parse)
+            .parsed("service_documentation", service_documentation)
             .map(|address| address.value),
-        internal_hosts: internal_hosts::read(&mut root).unwrap_or(defaults.internal_hosts),
+        internal_hosts: internal_hosts(&mut root).unwrap_or(defaults.internal_hosts),
         trusted_proxies: trusted_proxies::read(&mut root).unwrap_or(defaults.trusted_proxies),
         registrations: root.path("registrations").map(absolute),
         registrations_cache_mib: root
@@ -135,7 +137,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             file,
         ),
         store: store::read(root.section("store"), file).unwrap_or(defaults.store),
-        legacy_instances: legacy_instances::read(&mut root),
+        legacy_instances: read_legacy_instances(&mut root),
         site_labels: site_labels::read(root.section("site_labels")),
         limits: limits::read(root.section("limits"), defaults.limits),
         audit: audit::read(root.section("audit"), defaults.audit),
@@ -146,10 +148,10 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             Duration::ZERO..=10 * MINUTE,
         ),
         otlp_endpoint: root
-            .parsed("otlp_endpoint", otlp_endpoint::parse)
+            .parsed("otlp_endpoint", otlp_endpoint)
             .map(|endpoint| endpoint.value),
         log_format: root
-            .parsed("log_format", log_format::parse)
+            .parsed("log_format", log_format)
             .map_or(defaults.log_format, |format| format.value),
         listen: listen.value,
         internal_listen: internal_listen.value,
@@ -169,4 +171,65 @@ fn path(root: &mut Section<'_>, key: &'static str, default: &Path, file: Option<
 
 fn or_default<T>(read: Option<Located<T>>, default: T) -> Located<T> {
     read.unwrap_or_else(|| Located::default_value(default))
+}
+
+/// Reads the name of the service. The name must not contain a colon, because authenticator apps separate issuer and
+/// account by a colon.
+fn name(text: &str) -> Result<String, &'static str> {
+    let legal = (1..=64).contains(&text.chars().count())
+        && text.trim() == text
+        && !text
+            .chars()
+            .any(|character| character.is_control() || character == ':');
+    if legal {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "must be one line of 1 to 64 characters without a colon and without white space at its ends",
+        )
+    }
+}
+
+fn service_documentation(text: &str) -> Result<String, &'static str> {
+    match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "https" | "http") && url.host().is_some() => {
+            Ok(text.to_owned())
+        }
+        _ => Err("expected an https or http URL"),
+    }
+}
+
+fn otlp_endpoint(text: &str) -> Result<String, &'static str> {
+    const EXPECTED: &str = "expected an http URL, such as http://127.0.0.1:4318";
+    let url = Url::parse(text).map_err(|_| EXPECTED)?;
+    if url.scheme() == "http" && url.host().is_some() {
+        Ok(text.to_owned())
+    } else {
+        Err(EXPECTED)
+    }
+}
+
+fn log_format(text: &str) -> Result<LogFormat, &'static str> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("expected text or json"),
+    }
+}
+
+fn internal_hosts(root: &mut Section<'_>) -> Option<Vec<HostPattern>> {
+    let mut patterns = Vec::new();
+    for Located { value, place } in root.texts("internal_hosts")? {
+        match HostPattern::parse(&value) {
+            Some(pattern) => patterns.push(pattern),
+            None => {
+                let message = format!(
+                    "internal_hosts: {value} is neither a host name nor *. and the end of host names; give it without \
+                     scheme and port"
+                );
+                root.report(&place, message);
+            }
+        }
+    }
+    Some(patterns)
 }

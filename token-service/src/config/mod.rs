@@ -1,20 +1,14 @@
-//! The configuration. Every table of keys, and every key that has rules of its own, has a file of its name. The other keys are
+//! The configuration. Every table of keys, and every key with longer rules, has a file of its name. The other keys are
 //! in `load.rs`.
 
 mod audit;
 mod duration;
-mod internal_hosts;
 mod issuer;
-mod legacy_instances;
 mod lifetimes;
 mod limits;
 mod listen;
 mod load;
-mod log_format;
-mod name;
-mod otlp_endpoint;
 mod paths;
-mod service_documentation;
 mod signing;
 mod site_labels;
 mod store;
@@ -35,7 +29,6 @@ use protocol::settings::Settings;
 
 pub use self::audit::Audit;
 pub use self::limits::Limits;
-pub use self::log_format::LogFormat;
 pub use self::store::StoreUrl;
 use crate::key_file::{exposed_mode, group_readable_mode};
 use duration::DAY;
@@ -81,6 +74,15 @@ pub struct Config {
     pub otlp_endpoint: Option<String>,
     /// Format of the log on standard error.
     pub log_format: LogFormat,
+}
+
+/// Format of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One line of text per event, in colour on a terminal.
+    Text,
+    /// One JSON object per line, for log collectors.
+    Json,
 }
 
 impl Config {
