@@ -12,6 +12,7 @@ COPY claims/Cargo.toml claims/
 COPY claims/document/Cargo.toml claims/document/
 COPY filter/Cargo.toml filter/build.sh filter/linker.sh filter/
 COPY guard/Cargo.toml guard/
+COPY process/Cargo.toml process/
 COPY token-guard/Cargo.toml token-guard/
 COPY token-service/Cargo.toml token-service/
 COPY token-service/domain/Cargo.toml token-service/domain/
@@ -20,7 +21,7 @@ COPY token-service/registration/Cargo.toml token-service/registration/
 COPY token-service/store/Cargo.toml token-service/store/
 COPY tests/Cargo.toml tests/
 # Empty crates stand in for the sources, so that cargo builds what they depend on.
-RUN for library in claims claims/document filter guard tests token-service token-service/domain \
+RUN for library in claims claims/document filter guard process tests token-service token-service/domain \
         token-service/protocol token-service/registration token-service/store; do \
         mkdir -p $library/src && touch $library/src/lib.rs; done \
  && mkdir -p token-guard/src token-service/benches tests/src/bin tests/tests \
@@ -36,10 +37,11 @@ FROM dependencies AS build
 COPY claims claims
 COPY filter filter
 COPY guard guard
+COPY process process
 COPY token-guard token-guard
 COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
-RUN find claims filter guard token-guard token-service -name '*.rs' -exec touch {} + \
+RUN find claims filter guard process token-guard token-service -name '*.rs' -exec touch {} + \
  && CARGO_PROFILE_RELEASE_LTO=thin cargo build --release --locked --package token-service --package token-guard \
  && filter/build.sh
 

@@ -11,11 +11,12 @@ use syn::{Attribute, Item, ItemMod, UseTree};
 
 type Module = Vec<String>;
 
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "claims",
     "claims/document",
     "filter",
     "guard",
+    "process",
     "token-guard",
     "token-service",
     "token-service/domain",

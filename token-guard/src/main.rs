@@ -36,18 +36,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 use anyhow::Context as _;
 use clap::Parser as _;
 use guard::config::Config;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::fetch::Fetcher;
 use crate::http::{Health, State};
-use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::settings::{Command, Origin, Reader, Settings};
 use crate::shared_data::WorkersData;
@@ -85,7 +82,7 @@ fn main() -> ExitCode {
         }
         return code;
     }
-    let (log, level) = match Log::start(settings.log_format) {
+    let level = match log::start(settings.log_format) {
         Ok(started) => started,
         Err(error) => {
             eprintln!("token-guard: {error:#}");
@@ -105,7 +102,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     };
-    log.finish();
+    log::finish();
     code
 }
 
@@ -172,10 +169,7 @@ fn run(settings: Settings, input: Input) -> Result<(), Vec<String>> {
 /// Serves until SIGTERM or SIGINT. Then `/readyz` returns 503, the program serves for another `drain_for`, and
 /// running requests finish. A second signal stops the program at once.
 async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::Result<()> {
-    // Each connection needs a file descriptor, and the usual soft limit of 1,024 is too low.
-    if let Err(error) = rlimit::increase_nofile_limit(rlimit::INFINITY) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
-    }
+    process::raise_open_files();
     let settings = Arc::new(settings);
     let metrics = Metrics::default();
     let health = Data::new(Health {
@@ -234,7 +228,12 @@ async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::R
     );
     let (gateways, operators) = (gateways.run(), operators.run());
     let handles = [gateways.handle(), operators.handle()];
-    actix_web::rt::spawn(stop_on_signals(health, settings.drain_for, handles));
+    let start_draining = move || health.is_draining.store(true, Ordering::Relaxed);
+    actix_web::rt::spawn(process::stop_on_signals(
+        handles,
+        settings.drain_for,
+        start_draining,
+    ));
     tokio::try_join!(gateways, operators)?;
     tracing::info!("stopped");
     Ok(())
@@ -244,54 +243,4 @@ fn cannot_listen(address: std::net::SocketAddr, error: &io::Error) -> anyhow::Er
     anyhow::anyhow!(
         "cannot listen on {address}: {error}: set another address with --listen or --internal-listen"
     )
-}
-
-async fn stop_on_signals(health: Data<Health>, drain_for: Duration, servers: [ServerHandle; 2]) {
-    let mut signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tracing::error!(%error, "signals cannot be awaited: only killing the process stops it");
-            return;
-        }
-    };
-    signals.next().await;
-    tracing::info!(?drain_for, "stopping; a second signal stops at once");
-    health.is_draining.store(true, Ordering::Relaxed);
-    let [gateways, operators] = servers;
-    let orderly = async {
-        // Only a second signal ends the pause early.
-        let pause = tokio::time::timeout(drain_for, std::future::pending::<()>());
-        let _ = pause.await;
-        gateways.stop(true).await;
-        operators.stop(true).await;
-    };
-    tokio::select! {
-        () = orderly => {}
-        () = signals.next() => {
-            tracing::warn!("a second signal: stopping at once");
-            tokio::join!(gateways.stop(false), operators.stop(false));
-        }
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

@@ -15,7 +15,6 @@ pub mod http;
 pub mod key_file;
 pub mod limits;
 pub mod metrics;
-pub mod output;
 pub mod planning;
 pub mod service;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]

@@ -1,5 +1,6 @@
 //! Metrics for Prometheus. No label has a value that clients choose freely.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -11,9 +12,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::feed::FeedMetrics;
-use crate::output;
 use domain::clock::Timestamp;
 use domain::{AuditAction, CertificateExpiry};
+use process::output;
 use protocol::Context;
 use protocol::token::rotation::{Policy, Signers};
 use store::{Counts, Registrations, Store};
@@ -74,6 +75,8 @@ struct CertificateLabel {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    log_lines_dropped: Counter,
+    audit_lines_dropped: Counter,
     requests: Family<Answer, Counter>,
     durations: Family<Route, Histogram, fn() -> Histogram>,
     token_requests: Family<Grant, Counter>,
@@ -112,18 +115,21 @@ impl Metrics {
             "Sessions, legacy codes and grants that ended because the user had reached the limit",
             store::ended_for_room(),
         );
+        let (log_lines_dropped, audit_lines_dropped) = (Counter::default(), Counter::default());
         registry.register(
             "log_lines_dropped",
             "Log lines dropped because the reader of standard error was too slow",
-            output::standard_error().dropped().clone(),
+            Counter::clone(&log_lines_dropped),
         );
         registry.register(
             "audit_lines_dropped",
             "Audit lines dropped because the reader of standard output was too slow",
-            output::standard_output().dropped().clone(),
+            Counter::clone(&audit_lines_dropped),
         );
         let mut metrics = Self {
             registry: Registry::default(),
+            log_lines_dropped,
+            audit_lines_dropped,
             requests: Family::default(),
             durations: Family::new_with_constructor(request_durations),
             token_requests: Family::default(),
@@ -310,6 +316,13 @@ impl Metrics {
         gauge(&self.passwords_waiting, passwords_waiting as u64);
         gauge(&self.clients, counts.clients);
         gauge(&self.users, counts.users);
+        let counter = |counter: &Counter, lines: &output::Lines| {
+            counter
+                .inner()
+                .fetch_max(lines.dropped(), Ordering::Relaxed);
+        };
+        counter(&self.log_lines_dropped, output::standard_error());
+        counter(&self.audit_lines_dropped, output::standard_output());
         let now = context.now;
         self.keys(context);
         self.certificate_expiry.clear();

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::config::LogFormat;
 use crate::event_view::EventView;
-use crate::output;
 use domain::AuditEvent;
+use process::output;
 
 /// One line on standard output.
 #[derive(Serialize)]

@@ -68,11 +68,7 @@ fn warn(arguments: &ConfigFile, config: &Config) {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    // Each connection needs a file descriptor, and the usual soft limit of 1,024 is too low.
-    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
-        Ok(limit) => tracing::debug!(limit, "open files"),
-        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
-    }
+    process::raise_open_files();
     let service = prepare(config).await?;
     let application = Application::bind(Arc::new(service))?;
     tracing::info!(

@@ -1,26 +1,22 @@
 //! The log, and traces for an OpenTelemetry collector.
 
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use process::{log, output};
+use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
-use tracing::{Level, Metadata};
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use crate::config::LogFormat;
-use crate::output;
 use crate::traces::Traces;
 use crate::visible::visible;
 
 /// Environment variable with the filter of the log, such as `debug` or `token_service=debug,actix_server=warn`.
 pub(super) const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
-
-/// Omits the server's messages about the start of each worker, which do not help operators.
-const LOG_DEFAULT: &str = "info,actix_server=warn";
 
 /// Target of the error that ends the process. The log has it whatever its level.
 const FATAL: &str = "token_service";
@@ -37,43 +33,20 @@ impl Telemetry {
     /// Starts the log on standard error, and the export of traces to `otlp_endpoint`. After an error the log has started too,
     /// with its default level.
     pub(super) fn start(format: LogFormat, otlp_endpoint: Option<&str>) -> anyhow::Result<Self> {
-        let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
-        let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE);
+        let (levels, filter) = log::levels(LOG_VARIABLE);
         let traces = otlp_endpoint.map(Traces::exporting_to).transpose();
-        // Standard output is only for the audit log.
-        let log = fmt::layer()
-            .with_writer(|| output::standard_error().stream())
-            .with_ansi(std::io::stderr().is_terminal());
-        let log = match format {
-            LogFormat::Text => log.boxed(),
-            LogFormat::Json => log
-                .json()
-                .flatten_event(true)
-                // The list of spans would repeat the current span, because a request has only one.
-                .with_span_list(false)
-                .boxed(),
-        };
         let spans = traces.as_ref().ok().and_then(Option::as_ref);
         let for_traces = filter_fn(is_for_traces).with_max_level_hint(LevelFilter::INFO);
         let spans = spans.map(|traces| traces.layer().with_filter(for_traces));
-        let (levels, filter) = match filter {
-            Ok(levels) => (levels, Ok(())),
-            Err(error) => (EnvFilter::new(LOG_DEFAULT), Err(error)),
-        };
         // With the hints, levels that nobody wants cost nothing, in libraries too.
         let not_for_traces = filter_fn(|metadata| !is_for_traces(metadata));
-        let of_log = levels
-            .and(not_for_traces.with_max_level_hint(LevelFilter::TRACE))
-            .or(filter_fn(is_fatal).with_max_level_hint(LevelFilter::ERROR));
+        let of_log = levels.and(not_for_traces.with_max_level_hint(LevelFilter::TRACE));
         tracing_subscriber::registry()
             .with(spans)
-            .with(log.with_filter(of_log))
+            .with(log::layer(format == LogFormat::Json, of_log, FATAL))
             .try_init()
             .context("the log cannot be started")?;
-        // The standard library's hook writes directly to standard error and waits for its reader.
-        std::panic::set_hook(Box::new(
-            |panic| tracing::error!(%panic, "a thread panicked"),
-        ));
+        log::log_panics();
         filter?;
         Ok(Self { traces: traces? })
     }
@@ -104,8 +77,4 @@ pub(super) fn write_last_lines() {
 /// comparison each, because nothing wants them.
 fn is_for_traces(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.fields().field("otel.kind").is_some()
-}
-
-fn is_fatal(metadata: &Metadata<'_>) -> bool {
-    metadata.target() == FATAL && *metadata.level() == Level::ERROR
 }

@@ -33,12 +33,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::body::BoxBody;
-use actix_web::dev::{Server, ServerHandle, ServiceRequest, ServiceResponse};
+use actix_web::dev::{Server, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, Error, HttpServer, web};
-
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::service::Service;
 use crate::upkeep;
@@ -146,7 +144,12 @@ impl Application {
         let service = self.service;
         let mut upkeep = actix_web::rt::spawn(upkeep::run(Arc::clone(&service)));
         let servers = [self.public.handle(), self.internal.handle()];
-        let stop = actix_web::rt::spawn(stop_on_signals(Arc::clone(&service), servers));
+        let draining = Arc::clone(&service);
+        let stop = actix_web::rt::spawn(process::stop_on_signals(
+            servers,
+            service.config.drain_for,
+            move || draining.start_draining(),
+        ));
         let (public, internal) = (self.public, self.internal);
         let outcome = tokio::select! {
             outcome = async { tokio::try_join!(public, internal) } => outcome.map(|_| ()),
@@ -203,58 +206,6 @@ fn cannot_listen(key: &'static str, address: SocketAddr) -> impl FnOnce(io::Erro
             "cannot listen on {address}: {error}: {advice} as `{key}` (TOKEN_SERVICE__{variable})"
         );
         io::Error::new(error.kind(), message)
-    }
-}
-
-async fn stop_on_signals(service: Arc<Service>, servers: [ServerHandle; 2]) {
-    let mut signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tracing::error!(%error, "signals cannot be awaited: only killing the process stops it");
-            return;
-        }
-    };
-    signals.next().await;
-    tracing::info!(drain_for = ?service.config.drain_for, "stopping; a second signal stops at once");
-    service.start_draining();
-    let [public, internal] = servers;
-    let orderly = async {
-        // The first tick is immediate.
-        let mut drained =
-            tokio::time::interval(service.config.drain_for.max(Duration::from_millis(1)));
-        drained.tick().await;
-        drained.tick().await;
-        public.stop(true).await;
-        internal.stop(true).await;
-    };
-    tokio::select! {
-        () = orderly => {}
-        () = signals.next() => {
-            tracing::warn!("a second signal: stopping at once");
-            tokio::join!(public.stop(false), internal.stop(false));
-        }
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }
 

@@ -1,0 +1,16 @@
+//! What the token service and token-guard share as processes: the log, output that no reader holds up, the limit of open
+//! files, and stopping after a signal.
+
+pub mod log;
+pub mod output;
+mod stop;
+
+pub use stop::stop_on_signals;
+
+/// Raises the limit of open files: each connection needs a file descriptor, and the usual soft limit of 1,024 is too low.
+pub fn raise_open_files() {
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) => tracing::debug!(limit, "open files"),
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
+}
