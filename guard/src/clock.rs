@@ -18,6 +18,26 @@ const STEP_SECONDS: u64 = 3;
 /// clock, in seconds. Readings are a second apart, so a larger advance is a step, or the host slept.
 const LONGEST_MOVE_SECONDS: u64 = 5;
 
+/// The clocks of a host.
+pub trait HostClock {
+    /// Seconds since 1970.
+    fn wall(&self) -> u64;
+
+    /// Seconds since an arbitrary moment, which never go back; `None` if the host has no such clock.
+    fn monotonic(&self) -> Option<u64>;
+}
+
+/// For hosts that have read both clocks already.
+impl HostClock for Time {
+    fn wall(&self) -> u64 {
+        self.wall
+    }
+
+    fn monotonic(&self) -> Option<u64> {
+        Some(self.steady)
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Clock {
     last: Option<Time>,

@@ -3,8 +3,6 @@
 use serde::Serialize;
 use serde_json::json;
 
-use crate::answers::Denial;
-
 /// Longest method, path and request id in the line, in bytes.
 const MAX_METHOD: usize = 32;
 const MAX_PATH: usize = 256;
@@ -23,8 +21,7 @@ pub struct Denied<'a> {
 
 impl<'a> Denied<'a> {
     /// The part of the request id that fits into the line. A waiting request keeps only this part.
-    #[must_use]
-    pub fn bounded_request_id(&self) -> &'a [u8] {
+    pub(crate) fn bounded_request_id(&self) -> &'a [u8] {
         let id = self.request_id;
         id.get(..MAX_REQUEST_ID).unwrap_or(id)
     }
@@ -34,7 +31,7 @@ impl<'a> Denied<'a> {
 /// request id, they are removed. So a client can neither start a line of its own nor send escape sequences to a
 /// terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Line<'a> {
+pub struct Line {
     /// `denied`, or `would_deny` if the request passed because of report-only mode.
     pub event: &'static str,
     /// Lines that the rate limit has suppressed since the last line.
@@ -43,18 +40,17 @@ pub struct Line<'a> {
     pub method: String,
     /// The path without the query, at most 256 bytes.
     pub path: String,
-    /// A name of [`Denial::names`], or a reason of the host.
-    pub reason: &'a str,
+    /// A name of [`Denial::names`](crate::answers::Denial::names), or a reason of the host.
+    pub reason: &'static str,
     /// The request id, at most 128 bytes.
     pub request_id: String,
     /// Status of the response; 0 if the request passed.
     pub status: u32,
 }
 
-impl<'a> Line<'a> {
-    #[must_use]
-    pub fn new(
-        reason: &'a str,
+impl Line {
+    pub(crate) fn new(
+        reason: &'static str,
         status: u32,
         reported: bool,
         left_out: u64,
@@ -82,20 +78,39 @@ impl<'a> Line<'a> {
             status,
         }
     }
+
+    /// The line as JSON.
+    #[must_use]
+    pub fn json(&self) -> String {
+        json!(self).to_string()
+    }
 }
 
-/// The line as JSON. `reported`: the request passed because of report-only mode. `left_out`: number of lines
-/// that the rate limit has suppressed since the last line.
-#[must_use]
-pub fn line(
-    denial: &Denial,
-    status: u32,
-    reported: bool,
+/// Most lines in a second. Further lines are only counted.
+const LINES_PER_SECOND: u32 = 10;
+
+/// Limits the lines in a second.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    second: u64,
+    lines: u32,
     left_out: u64,
-    request: &Denied<'_>,
-) -> String {
-    let line = Line::new(denial.name(), status, reported, left_out, request);
-    json!(line).to_string()
+}
+
+impl Throttle {
+    /// Returns the number of lines that were left out since the last line; `None` if this line is left out too.
+    pub(crate) fn admits(&mut self, second: u64) -> Option<u64> {
+        if self.second != second {
+            self.second = second;
+            self.lines = 0;
+        }
+        if self.lines >= LINES_PER_SECOND {
+            self.left_out += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
 }
 
 const fn is_printable(byte: u8) -> bool {
@@ -126,7 +141,7 @@ mod tests {
     use super::*;
 
     fn read(request: &Denied<'_>) -> (String, Value) {
-        let line = line(&Denial::NoToken, 401, false, 3, request);
+        let line = Line::new("no_token", 401, false, 3, request).json();
         let read = line.parse().unwrap();
         (line, read)
     }

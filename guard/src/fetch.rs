@@ -137,10 +137,12 @@ impl Failure {
 /// gateways start before the services that they fetch from, and before DNS works.
 const STARTING_SECONDS: u64 = 10;
 
-/// Severity of a failed fetch in the log.
+/// Severity of a line in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Expected at the start.
+    /// A source works again.
+    Info,
+    /// Expected at the start, or without an effect on requests.
     Warning,
     /// An operator must act.
     Error,

@@ -1,5 +1,5 @@
-//! The decision about each request. A [`Guard`] holds all state of one VM. Callers pass the time into each call
-//! and carry out the fetches that [`Guard::due`] returns. The guard calls the host only to verify signatures
+//! The decision about each request. A [`Guard`] holds all keys, revocations and cached tokens of one VM. The
+//! [`driver`](crate::driver) passes the time in, and carries out the fetches that [`Guard::due`] returns. The guard calls the host only to verify signatures
 //! and to read and write shared data.
 
 mod counts;
@@ -14,7 +14,8 @@ mod shared_feed;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-pub use self::counts::Counts;
+pub(crate) use self::counts::Counts;
+pub use self::counts::{Metric, Metrics};
 pub use self::decision::{Decision, Effect, Fate, Outcome, Patience, Request};
 pub use self::fetch::{Fetch, Form, Subject};
 
@@ -100,27 +101,27 @@ impl Guard {
     }
 
     /// Sets the time. The host calls this at least once a second.
-    pub const fn set_time(&mut self, time: Time) {
+    pub(crate) const fn set_time(&mut self, time: Time) {
         self.time = time;
     }
 
     /// The wall clock stepped. The guard reads the feeds again, because it may have dropped revocations as
     /// expired too early.
-    pub fn doubt(&mut self) {
+    pub(crate) fn doubt(&mut self) {
         for shared in &mut self.feeds {
             shared.feed.doubt(self.time.steady);
         }
     }
 
     /// Removes expired revocations from a part of each table. The host calls this once a second.
-    pub fn sweep(&mut self) {
+    pub(crate) fn sweep(&mut self) {
         for shared in &mut self.feeds {
             shared.feed.sweep(self.time.wall);
         }
     }
 
     /// Exchanges feed pages with the gateway's other VMs. Returns the first issuer of each feed that had news.
-    pub fn keep_in_step(&mut self) -> Vec<usize> {
+    pub(crate) fn keep_in_step(&mut self) -> Vec<usize> {
         let mut news = Vec::new();
         for shared in &mut self.feeds {
             if shared.feed.keep_in_step(&*self.shared_data, self.time) {
@@ -131,27 +132,25 @@ impl Guard {
     }
 
     /// This VM ends. Another VM may read the feeds at once.
-    pub fn resign(&mut self) {
+    pub(crate) fn resign(&mut self) {
         for shared in &mut self.feeds {
             shared.feed.resign(&*self.shared_data);
         }
     }
 
     /// True if the host should call [`Guard::keep_in_step`] twenty times a second.
-    #[must_use]
-    pub fn follows(&self) -> bool {
+    pub(crate) fn follows(&self) -> bool {
         self.feeds.iter().any(|shared| shared.feed.follows())
     }
 
     /// True while the guard reads the issuer's feed and has not reached the end.
-    #[must_use]
-    pub fn is_catching_up(&self, issuer: usize) -> bool {
+    pub(crate) fn is_catching_up(&self, issuer: usize) -> bool {
         let feed = self.feed(issuer);
         feed.is_some_and(Feed::is_catching_up)
     }
 
     /// Takes the remarks about feeds for the log, each with the index of the issuer.
-    pub fn take_remarks(&mut self) -> Vec<(usize, String)> {
+    pub(crate) fn take_remarks(&mut self) -> Vec<(usize, String)> {
         let mut remarks = Vec::new();
         for shared in &mut self.feeds {
             let issuer = shared.issuer;
@@ -169,6 +168,10 @@ impl Guard {
     fn feed_mut(&mut self, issuer: usize) -> Option<&mut Feed> {
         let index = self.issuers.get(issuer)?.feed?;
         self.feeds.get_mut(index).map(|shared| &mut shared.feed)
+    }
+
+    pub(crate) fn shared_data(&self) -> &dyn SharedData {
+        &*self.shared_data
     }
 
     #[must_use]
@@ -240,7 +243,7 @@ impl Guard {
     }
 
     /// Counts an effect that the host has carried out.
-    pub fn count(&mut self, effect: &Effect) {
+    pub(crate) fn count(&mut self, effect: &Effect) {
         let passes = matches!(effect.fate, Fate::Pass { .. });
         if let Some(denial) = &effect.denial {
             *self.counts.denied.entry(denial.name()).or_default() += 1;
@@ -252,13 +255,12 @@ impl Guard {
         }
     }
 
-    /// Decides about a request. `tick` is the time of the last tick, at most a second old. The guard calls
-    /// `clock` for the exact time only if the token is not in the cache. Both in seconds since 1970.
-    pub fn decide(
+    /// Decides about a request. The guard calls `clock` for the exact time, in seconds since 1970, only if the token is
+    /// not in the cache.
+    pub(crate) fn decide(
         &mut self,
         request: Request<'_>,
         patience: Patience,
-        tick: u64,
         clock: impl FnOnce() -> u64,
     ) -> Outcome {
         if let Some(answer) = answers::metadata(&self.config, request.method, request.target) {
@@ -282,16 +284,17 @@ impl Guard {
             Ok(credentials) => credentials,
             Err(denial) => return denial.into(),
         };
-        self.by_cache(credentials, &access, tick)
+        self.by_cache(credentials, &access)
             .unwrap_or_else(|| self.by_verification(credentials, &access, patience, clock))
     }
 
     /// Decides about a cached token. `None` if the token is not in the cache, or would no longer be accepted.
-    fn by_cache(&mut self, credentials: &[u8], needed: &Access, tick: u64) -> Option<Outcome> {
+    fn by_cache(&mut self, credentials: &[u8], needed: &Access) -> Option<Outcome> {
         let hit = self.cache.get(credentials)?;
-        let still_good = self.issuers.get(hit.issuer).is_some_and(|issuer| {
-            issuer.still_good(hit, &self.config, &self.feeds, tick, self.time)
-        });
+        let still_good = self
+            .issuers
+            .get(hit.issuer)
+            .is_some_and(|issuer| issuer.still_good(hit, &self.config, &self.feeds, self.time));
         if !still_good {
             // The full verification then finds the reason.
             self.cache.remove(credentials);

@@ -1,9 +1,9 @@
 //! Decides which requests reach a resource server: verifies bearer JWTs and applies the rules of the
 //! configuration.
 //!
-//! [`guard::Guard`] decides from headers, keys, revocations, rules and the time. The crate has no clock and no
-//! I/O. Callers pass the time into each call and carry out the fetches that the guard returns. Two traits let a
-//! host verify signatures and provide shared data. Clippy refuses what could panic, because a panic would end the VM
+//! [`guard::Guard`] decides from headers, keys, revocations, rules and the time. [`driver::Driver`] drives it: the order of
+//! calls is the same in every host. The crate has no clock and no I/O: hosts pass their clocks into each call and carry
+//! out the fetches. Two more traits let a host verify signatures and provide shared data. Clippy refuses what could panic, because a panic would end the VM
 //! of a whole worker of a gateway.
 
 #![cfg_attr(
@@ -28,6 +28,7 @@ pub mod clock;
 pub mod config;
 pub mod denial_log;
 pub mod discovery;
+pub mod driver;
 pub mod feed;
 pub mod fetch;
 #[cfg(test)]

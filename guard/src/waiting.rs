@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::guard::{Patience, Subject};
+use crate::denial_log::Denied;
+use crate::guard::{Patience, Request, Subject};
 
 /// Most requests that wait at the same time; further requests are answered with 503.
 pub const MAX_WAITING: usize = 1024;
@@ -37,6 +38,46 @@ pub const MAX_EXTENDED_SECONDS: u64 = 30;
 pub type Source = (usize, Subject);
 
 type Ticket = u64;
+
+/// What the decision about a waiting request needs.
+#[derive(Debug)]
+pub struct Held {
+    method: Vec<u8>,
+    target: Vec<u8>,
+    authorization: Vec<Vec<u8>>,
+    request_id: Vec<u8>,
+}
+
+impl Held {
+    pub(crate) fn new(request: Request<'_>, denied: &Denied<'_>) -> Self {
+        let authorization = request.authorization.iter();
+        Self {
+            method: request.method.to_vec(),
+            target: request.target.to_vec(),
+            authorization: authorization.map(|header| header.to_vec()).collect(),
+            request_id: denied.bounded_request_id().to_vec(),
+        }
+    }
+
+    pub(crate) fn with<T>(&self, decide: impl FnOnce(Request<'_>) -> T) -> T {
+        let authorization: Vec<&[u8]> = self.authorization.iter().map(Vec::as_slice).collect();
+        decide(Request {
+            method: &self.method,
+            target: &self.target,
+            authorization: &authorization,
+        })
+    }
+
+    /// For the log.
+    #[must_use]
+    pub fn as_denied(&self) -> Denied<'_> {
+        Denied {
+            method: &self.method,
+            target: &self.target,
+            request_id: &self.request_id,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Place<R> {

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use guard::answers::Denial;
-use guard::guard::{Counts, Guard};
 
 /// Content type of [`Metrics::text`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -37,46 +36,13 @@ impl Refused {
     }
 }
 
+/// What one worker has published: sums of its counters, and its gauges.
 #[derive(Debug, Default)]
 struct Published {
-    counts: Counts,
-    fetches: u64,
-    fetch_failures: u64,
+    metrics: guard::guard::Metrics,
     busy: Duration,
-    gauges: Gauges,
-}
-
-/// Gauges of one worker.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gauges {
-    keys_age: u64,
-    revocations_age: u64,
-    keys_missing: usize,
-    revocations_missing: usize,
-    revocation_entries: usize,
-    folding: usize,
-    waiting: usize,
-    cache_bytes: usize,
     is_running: bool,
     is_ready: bool,
-}
-
-impl Gauges {
-    /// Gauges of this guard. `waiting`: number of waiting requests. `now`: seconds of the steady clock.
-    pub(crate) fn of(guard: &Guard, waiting: usize, is_ready: bool, now: u64) -> Self {
-        Self {
-            keys_age: guard.keys_age(now).unwrap_or(0),
-            revocations_age: guard.revocations_age(now).unwrap_or(0),
-            keys_missing: guard.issuers_without_keys(),
-            revocations_missing: guard.issuers_without_revocations(),
-            revocation_entries: guard.revocation_entries(),
-            folding: guard.folding_feeds(),
-            waiting,
-            cache_bytes: guard.cache_bytes(),
-            is_running: true,
-            is_ready,
-        }
-    }
 }
 
 /// The metrics of one worker. Dropping it removes the worker's gauges, but its counts stay.
@@ -90,52 +56,43 @@ impl WorkerMetrics {
 
     /// Adds counts and sets gauges. `busy` is the time since the worker's start in which the worker did not
     /// wait for work.
-    pub(crate) fn publish(&self, counts: Counts, busy: Duration, gauges: Gauges) {
+    pub(crate) fn publish(&self, metrics: guard::guard::Metrics, busy: Duration, is_ready: bool) {
         let mut published = self.published();
-        add(&mut published.counts, counts);
+        let earlier = std::mem::replace(&mut published.metrics, metrics);
+        let counters = published.metrics.counters.iter_mut();
+        for ((_, count), (_, earlier)) in counters.zip(earlier.counters) {
+            *count += earlier;
+        }
+        add(&mut published.metrics.denied, &earlier.denied);
         published.busy = busy;
-        published.gauges = gauges;
+        published.is_running = true;
+        published.is_ready = is_ready;
     }
 
     /// Counts a request that token-guard refused before the guard saw it.
     pub(crate) fn refused(&self, refused: Refused) {
-        let mut published = self.published();
-        *published.counts.denied.entry(refused.name()).or_default() += 1;
-    }
-
-    pub(crate) fn fetched(&self, succeeded: bool) {
-        let mut published = self.published();
-        published.fetches += 1;
-        published.fetch_failures += u64::from(!succeeded);
+        add(
+            &mut self.published().metrics.denied,
+            &BTreeMap::from([(refused.name(), 1)]),
+        );
     }
 }
 
 impl Drop for WorkerMetrics {
     fn drop(&mut self) {
-        self.published().gauges = Gauges::default();
+        let mut published = self.published();
+        let guard::guard::Metrics { ages, sums, .. } = &mut published.metrics;
+        for (_, gauge) in ages.iter_mut().chain(sums) {
+            *gauge = 0;
+        }
+        published.is_running = false;
+        published.is_ready = false;
     }
 }
 
-fn add(sum: &mut Counts, counts: Counts) {
-    let Counts {
-        allowed,
-        anonymous,
-        reported,
-        cache_hits,
-        cache_misses,
-        revocations_folded,
-        revocations_skipped,
-        denied,
-    } = counts;
-    sum.allowed += allowed;
-    sum.anonymous += anonymous;
-    sum.reported += reported;
-    sum.cache_hits += cache_hits;
-    sum.cache_misses += cache_misses;
-    sum.revocations_folded += revocations_folded;
-    sum.revocations_skipped += revocations_skipped;
-    for (reason, count) in denied {
-        *sum.denied.entry(reason).or_default() += count;
+fn add(sum: &mut BTreeMap<&'static str, u64>, counts: &BTreeMap<&'static str, u64>) {
+    for (name, count) in counts {
+        *sum.entry(name).or_default() += count;
     }
 }
 
@@ -162,59 +119,39 @@ impl Metrics {
     /// Number of workers that can decide.
     pub(crate) fn ready_workers(&self) -> usize {
         let mut ready = 0;
-        self.each(|worker| ready += usize::from(worker.gauges.is_ready));
+        self.each(|worker| ready += usize::from(worker.is_ready));
         ready
     }
 
     /// All metrics in the text format of Prometheus.
     pub(crate) fn text(&self) -> String {
-        let mut counts = Counts::default();
         let names = Denial::names().into_iter();
         let names = names.chain(Refused::ALL.map(Refused::name));
-        counts.denied.extend(names.map(|name| (name, 0)));
-        let (mut fetches, mut fetch_failures, mut busy) = (0, 0, Duration::ZERO);
+        let mut denied: BTreeMap<&str, u64> = names.map(|name| (name, 0)).collect();
+        let mut counters = BTreeMap::<&str, u64>::new();
         let mut gauges = BTreeMap::<&str, u64>::new();
+        let mut busy = Duration::ZERO;
         self.each(|worker| {
-            add(&mut counts, worker.counts.clone());
-            fetches += worker.fetches;
-            fetch_failures += worker.fetch_failures;
+            let metrics = &worker.metrics;
+            add(&mut denied, &metrics.denied);
             busy += worker.busy;
-            let worker = worker.gauges;
-            for (name, age) in [
-                ("keys_age_seconds", worker.keys_age),
-                ("revocations_age_seconds", worker.revocations_age),
-            ] {
+            for (name, count) in metrics.counters {
+                *counters.entry(name).or_default() += count;
+            }
+            for (name, age) in metrics.ages {
                 let worst = gauges.entry(name).or_default();
                 *worst = age.max(*worst);
             }
-            for (name, share) in [
-                ("keys_missing", worker.keys_missing),
-                ("revocations_missing", worker.revocations_missing),
-                ("revocation_entries", worker.revocation_entries),
-                ("revocations_folding", worker.folding),
-                ("waiting", worker.waiting),
-                ("cache_bytes", worker.cache_bytes),
-                (BUILD_INFO, usize::from(worker.is_running)),
-            ] {
-                *gauges.entry(name).or_default() += share as u64;
+            let running = (BUILD_INFO, u64::from(worker.is_running));
+            for (name, share) in metrics.sums.into_iter().chain([running]) {
+                *gauges.entry(name).or_default() += share;
             }
         });
         let mut text = String::new();
-        for (name, count) in [
-            ("allowed", counts.allowed),
-            ("anonymous", counts.anonymous),
-            ("reported", counts.reported),
-            ("cache_hits", counts.cache_hits),
-            ("cache_misses", counts.cache_misses),
-            ("revocations_folded", counts.revocations_folded),
-            ("revocations_skipped", counts.revocations_skipped),
-            ("fetches", fetches),
-            ("fetch_failures", fetch_failures),
-        ] {
+        for (name, count) in counters {
             put(&mut text, name, "counter", [("", count)]);
         }
-        let denied: Vec<(String, u64)> = counts
-            .denied
+        let denied: Vec<(String, u64)> = denied
             .iter()
             .map(|(reason, count)| (format!("{{reason=\"{reason}\"}}"), *count))
             .collect();
@@ -258,28 +195,24 @@ mod tests {
         let metrics = Metrics::default();
         let workers = [metrics.worker(), metrics.worker()];
         for (worker, age) in workers.iter().zip([7, 3]) {
-            let counts = Counts {
-                allowed: 2,
+            let mut published = guard::guard::Metrics {
                 denied: BTreeMap::from([("expired", 1)]),
-                ..Counts::default()
+                ..Default::default()
             };
-            let gauges = Gauges {
-                keys_age: age,
-                waiting: 1,
-                is_running: true,
-                ..Gauges::default()
-            };
-            worker.publish(counts, Duration::from_millis(250), gauges);
+            published.counters[0] = ("allowed", 2);
+            published.ages[0] = ("keys_age_seconds", age);
+            published.sums[0] = ("waiting", 1);
+            let busy = Duration::from_millis(250);
+            for _ in 0..2 {
+                worker.publish(published.clone(), busy, true);
+            }
             worker.refused(Refused::Peer);
-            worker.fetched(age == 7);
         }
         let has = |line: &str| metrics.text().lines().any(|other| other == line);
         for line in [
             "# TYPE token_filter_allowed counter",
-            "token_filter_allowed 4",
-            "token_filter_fetches 2",
-            "token_filter_fetch_failures 1",
-            "token_filter_denied{reason=\"expired\"} 2",
+            "token_filter_allowed 8",
+            "token_filter_denied{reason=\"expired\"} 4",
             "token_filter_denied{reason=\"peer\"} 2",
             "token_filter_denied{reason=\"scope\"} 0",
             "# TYPE token_filter_keys_age_seconds gauge",
@@ -295,7 +228,7 @@ mod tests {
         drop(first);
         assert!(has("token_filter_keys_age_seconds 3"));
         assert!(has("token_filter_waiting 1"));
-        assert!(has("token_filter_allowed 4"), "counters never fall");
+        assert!(has("token_filter_allowed 8"), "counters never fall");
         assert!(has("token_guard_busy_seconds_total 0.5"));
     }
 

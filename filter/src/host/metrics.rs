@@ -12,7 +12,6 @@ use proxy_wasm::types::MetricType;
 use super::crypto::HostSignatures;
 use guard::answers::Denial;
 use guard::gauges::{Share, Worst};
-use guard::guard::{Counts, Guard};
 
 /// The metrics by name.
 #[derive(Debug)]
@@ -35,68 +34,49 @@ impl<T: Default> Gauge<T> {
     fn define(name: &'static str) -> Option<Self> {
         Some(Self {
             name,
-            id: hostcalls::define_metric(MetricType::Gauge, name).ok()?,
+            id: hostcalls::define_metric(MetricType::Gauge, &full(name)).ok()?,
             state: T::default(),
         })
     }
 }
 
-const COUNTERS: [&str; 7] = [
-    "token_filter.allowed",
-    "token_filter.anonymous",
-    "token_filter.reported",
-    "token_filter.cache_hits",
-    "token_filter.cache_misses",
-    "token_filter.revocations_folded",
-    "token_filter.revocations_skipped",
-];
-const FETCH_COUNTERS: [&str; 2] = ["token_filter.fetches", "token_filter.fetch_failures"];
-const KEYS_AGE: &str = "token_filter.keys_age_seconds";
-const KEYS_MISSING: &str = "token_filter.keys_missing";
-const REVOCATIONS_AGE: &str = "token_filter.revocations_age_seconds";
-const REVOCATIONS_MISSING: &str = "token_filter.revocations_missing";
-const REVOCATION_ENTRIES: &str = "token_filter.revocation_entries";
-const FOLDING: &str = "token_filter.revocations_folding";
-const WAITING: &str = "token_filter.waiting";
-const CACHE_BYTES: &str = "token_filter.cache_bytes";
+impl Gauge<Share> {
+    fn share(&mut self, number: u64) {
+        let change = self.state.change(number);
+        if change != 0 {
+            let _ = hostcalls::increment_metric(self.id, change);
+        }
+    }
+}
+
 /// The number of VMs that run this version. Gateways can be configured to turn the part after `reason.` and
 /// `version.` into a label.
-const BUILD_INFO: &str = concat!(
-    "token_filter.build_info.version.",
-    env!("CARGO_PKG_VERSION")
-);
-const AGES: [&str; 2] = [KEYS_AGE, REVOCATIONS_AGE];
-const SUMS: [&str; 7] = [
-    BUILD_INFO,
-    KEYS_MISSING,
-    REVOCATIONS_MISSING,
-    REVOCATION_ENTRIES,
-    FOLDING,
-    WAITING,
-    CACHE_BYTES,
-];
+const BUILD_INFO: &str = concat!("build_info.version.", env!("CARGO_PKG_VERSION"));
+fn full(name: &str) -> String {
+    format!("token_filter.{name}")
+}
 
-fn denied(name: &str) -> String {
-    format!("token_filter.denied.reason.{name}")
+fn denied(reason: &str) -> String {
+    format!("denied.reason.{reason}")
 }
 
 impl Metrics {
     /// Defines every metric, so that all exist from the start.
     pub(super) fn define() -> Self {
-        let names = COUNTERS
-            .into_iter()
-            .chain(FETCH_COUNTERS)
-            .map(str::to_owned)
-            .chain(Denial::names().into_iter().map(denied));
+        let guards = guard::guard::Metrics::default();
+        let names = guards.counters.iter().map(|(name, _)| (*name).to_owned());
+        let names = names.chain(Denial::names().into_iter().map(denied));
+        let sums = guards.sums.iter().map(|(name, _)| *name);
+        let ages = guards.ages.iter().map(|(name, _)| *name);
         let metrics = Self {
             counters: names
                 .filter_map(|name| {
-                    let id = hostcalls::define_metric(MetricType::Counter, &name).ok()?;
+                    let id = hostcalls::define_metric(MetricType::Counter, &full(&name)).ok()?;
                     Some((name, id))
                 })
                 .collect(),
-            sums: RefCell::new(SUMS.into_iter().filter_map(Gauge::define).collect()),
-            ages: RefCell::new(AGES.into_iter().filter_map(Gauge::define).collect()),
+            sums: RefCell::new(sums.chain([BUILD_INFO]).filter_map(Gauge::define).collect()),
+            ages: RefCell::new(ages.filter_map(Gauge::define).collect()),
             aged: Cell::default(),
         };
         // Called at the start, because the SDK panics if the host cannot do it. Such a host then refuses the
@@ -121,10 +101,7 @@ impl Metrics {
     fn share(&self, name: &str, number: u64) {
         let mut sums = self.sums.borrow_mut();
         if let Some(gauge) = sums.iter_mut().find(|gauge| gauge.name == name) {
-            let change = gauge.state.change(number);
-            if change != 0 {
-                let _ = hostcalls::increment_metric(gauge.id, change);
-            }
+            gauge.share(number);
         }
     }
 
@@ -165,62 +142,30 @@ impl Metrics {
     /// Removes this VM's shares from all sums, when the VM or this configuration ends. `running`: the number of VMs that
     /// still run, if it is known.
     pub(super) fn withdraw(&self, running: Option<u64>) {
-        for name in SUMS {
-            self.share(name, 0);
+        for gauge in self.sums.borrow_mut().iter_mut() {
+            gauge.share(0);
         }
         if let Some(vms) = running {
             self.running(vms);
         }
     }
 
-    pub(super) fn fetch(&self, succeeded: bool) {
-        let [fetches, failures] = FETCH_COUNTERS;
-        self.count(fetches, 1);
-        self.count(failures, u64::from(!succeeded));
-    }
-
-    /// Publishes counts and ages.
-    pub(super) fn publish(&self, guard: &mut Guard, waiting: usize, now: u64) {
-        let Counts {
-            allowed,
-            anonymous,
-            reported,
-            cache_hits,
-            cache_misses,
-            revocations_folded,
-            revocations_skipped,
-            denied: refusals,
-        } = guard.take_counts();
-        let values = [
-            allowed,
-            anonymous,
-            reported,
-            cache_hits,
-            cache_misses,
-            revocations_folded,
-            revocations_skipped,
-        ];
-        for (name, value) in COUNTERS.into_iter().zip(values) {
-            self.count(name, value);
+    /// Publishes counts, sums and ages. `now`: seconds of the steady clock.
+    pub(super) fn publish(&self, guards: &guard::guard::Metrics, now: u64) {
+        for (name, value) in &guards.counters {
+            self.count(name, *value);
         }
-        for (name, value) in refusals {
-            self.count(&denied(name), value);
+        for (reason, value) in &guards.denied {
+            self.count(&denied(reason), *value);
         }
-        let (keys, revocations) = (guard.keys_age(now), guard.revocations_age(now));
         // There are several ticks in a second while requests wait, and while another VM reads the feed.
         if self.aged.replace(now) != now {
-            self.age(KEYS_AGE, keys.unwrap_or(0));
-            self.age(REVOCATIONS_AGE, revocations.unwrap_or(0));
+            for (name, seconds) in guards.ages {
+                self.age(name, seconds);
+            }
         }
-        for (name, number) in [
-            (KEYS_MISSING, guard.issuers_without_keys()),
-            (REVOCATIONS_MISSING, guard.issuers_without_revocations()),
-            (REVOCATION_ENTRIES, guard.revocation_entries()),
-            (FOLDING, guard.folding_feeds()),
-            (WAITING, waiting),
-            (CACHE_BYTES, guard.cache_bytes()),
-        ] {
-            self.share(name, number as u64);
+        for (name, number) in guards.sums {
+            self.share(name, number);
         }
     }
 }

@@ -2,13 +2,13 @@
 
 #[expect(unsafe_code, reason = "calls of the host are unsafe")]
 mod calls;
+mod clock;
 mod crypto;
 mod data;
 mod log;
 mod metrics;
 mod request;
 mod root;
-mod shared;
 
 use std::panic;
 use std::rc::Rc;
@@ -91,7 +91,7 @@ impl HttpContext for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Some(root) = &self.root {
-            root.shared().forget(self.context);
+            root.forget(self.context);
         }
     }
 }

@@ -2,11 +2,17 @@
 
 #![no_main]
 
+use guard::clock::Time;
 use guard::config::Config;
-use guard::guard::{Decision, Guard, Patience, Request};
+use guard::denial_log::Denied;
+use guard::driver::Driver;
+use guard::guard::{Fate, Guard, Request};
 use guard::rules::Access;
 use guard::signature::NoHostVerifier;
 use libfuzzer_sys::fuzz_target;
+
+/// A clock that stands still.
+const STILL: Time = Time { wall: 1, steady: 1 };
 
 fuzz_target!(|input: &[u8]| match Config::parse(input, &NoHostVerifier) {
     Err(problems) => {
@@ -20,17 +26,21 @@ fuzz_target!(|input: &[u8]| match Config::parse(input, &NoHostVerifier) {
                 .rules
                 .iter()
                 .all(|rule| !matches!(rule.access, Access::Anonymous { .. }));
-        let mut guard = Guard::new(config);
-        for target in [b"/".as_slice(), b"/api/projects", b"/../x", b"", b"*"] {
+        let mut driver = Driver::new(Guard::new(config), &STILL);
+        for (id, target) in [b"/".as_slice(), b"/api/projects", b"/../x", b"", b"*"]
+            .into_iter()
+            .enumerate()
+        {
             let request = Request {
                 method: b"GET",
                 target,
                 authorization: &[],
             };
-            let decision = guard.decide(request, Patience::Left, 1, || 1).decision;
-            let passes = matches!(decision, Decision::Allow(_) | Decision::Anonymous { .. });
+            let effect = driver.arrived(id as u32, request, &Denied::default(), &STILL);
+            let passes = effect.is_some_and(|effect| matches!(effect.fate, Fate::Pass { .. }));
             assert!(!(closed && passes));
         }
-        let _ = guard.due(1);
+        driver.tick(&STILL);
+        while driver.next_task().is_some() {}
     }
 });

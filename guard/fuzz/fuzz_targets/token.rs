@@ -10,8 +10,11 @@ use std::cell::RefCell;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use guard::clock::Time;
 use guard::config::Config;
-use guard::guard::{Fate, Guard, Patience, Request};
+use guard::denial_log::Denied;
+use guard::driver::Driver;
+use guard::guard::{Fate, Guard, Request};
 use guard::signature::NoHostVerifier;
 use libfuzzer_sys::fuzz_target;
 
@@ -39,9 +42,17 @@ const CONFIGURATION: &str = r#"{
 /// Between `iat` and `exp` of the tokens in the corpus, in seconds.
 const NOW: u64 = 1_800_000_000;
 
+/// A clock that stands still.
+const STILL: Time = Time {
+    wall: NOW,
+    steady: 0,
+};
+
 thread_local! {
-    static GUARD: RefCell<Guard> =
-        RefCell::new(Guard::new(Config::parse(CONFIGURATION.as_bytes(), &NoHostVerifier).expect("it is good")));
+    static DRIVER: RefCell<Driver> = RefCell::new(Driver::new(
+        Guard::new(Config::parse(CONFIGURATION.as_bytes(), &NoHostVerifier).expect("it is good")),
+        &STILL,
+    ));
 }
 
 fuzz_target!(|input: &str| {
@@ -57,9 +68,10 @@ fuzz_target!(|input: &str| {
         target: b"/",
         authorization: &[authorization.as_bytes()],
     };
-    GUARD.with_borrow_mut(|guard| {
-        let outcome = guard.decide(request, Patience::Left, NOW, || NOW);
-        let effect = guard.effect(outcome);
+    DRIVER.with_borrow_mut(|driver| {
+        let effect = driver
+            .arrived(1, request, &Denied::default(), &STILL)
+            .expect("the keys are known");
         let Fate::Answer(answer) = effect.fate else {
             panic!("it passes: {token}");
         };

@@ -7,28 +7,94 @@ use crate::feed::Feed;
 
 /// Counts since the last call of [`Guard::take_counts`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Requests that passed with a token.
-    pub allowed: u64,
+    pub(crate) allowed: u64,
     /// Requests that passed on anonymous paths.
-    pub anonymous: u64,
+    pub(crate) anonymous: u64,
     /// Requests that passed only because of report-only mode.
-    pub reported: u64,
+    pub(crate) reported: u64,
     /// Lookups that found the token in the cache.
-    pub cache_hits: u64,
+    pub(crate) cache_hits: u64,
     /// Lookups that did not find the token in the cache.
-    pub cache_misses: u64,
+    pub(crate) cache_misses: u64,
     /// Entries of revocation feeds that were dropped to make room.
-    pub revocations_folded: u64,
+    pub(crate) revocations_folded: u64,
     /// Entries of revocation feeds that were skipped because their kind is unknown.
-    pub revocations_skipped: u64,
+    pub(crate) revocations_skipped: u64,
+    /// Fetches that ended.
+    pub(crate) fetches: u64,
+    /// Fetches that brought nothing usable.
+    pub(crate) fetch_failures: u64,
     /// Refusals by the name of the denial.
+    pub(crate) denied: BTreeMap<&'static str, u64>,
+}
+
+/// A metric and its value.
+pub type Metric = (&'static str, u64);
+
+/// The metrics of one VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metrics {
+    /// Counts since the last call.
+    pub counters: [Metric; 9],
+    /// Denials since the last call, by reason.
     pub denied: BTreeMap<&'static str, u64>,
+    /// Ages in seconds. Of several VMs, the largest counts.
+    pub ages: [Metric; 2],
+    /// Numbers that add up over all VMs.
+    pub sums: [Metric; 6],
+}
+
+/// All names, with the value 0.
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new(Counts::default(), [0; 2], [0; 6])
+    }
+}
+
+impl Metrics {
+    fn new(counts: Counts, [keys_age, revocations_age]: [u64; 2], sums: [usize; 6]) -> Self {
+        let [
+            keys_missing,
+            revocations_missing,
+            revocation_entries,
+            folding,
+            waiting,
+            cache_bytes,
+        ] = sums.map(|number| number as u64);
+        Self {
+            counters: [
+                ("allowed", counts.allowed),
+                ("anonymous", counts.anonymous),
+                ("reported", counts.reported),
+                ("cache_hits", counts.cache_hits),
+                ("cache_misses", counts.cache_misses),
+                ("revocations_folded", counts.revocations_folded),
+                ("revocations_skipped", counts.revocations_skipped),
+                ("fetches", counts.fetches),
+                ("fetch_failures", counts.fetch_failures),
+            ],
+            denied: counts.denied,
+            ages: [
+                ("keys_age_seconds", keys_age),
+                ("revocations_age_seconds", revocations_age),
+            ],
+            sums: [
+                ("keys_missing", keys_missing),
+                ("revocations_missing", revocations_missing),
+                ("revocation_entries", revocation_entries),
+                ("revocations_folding", folding),
+                ("waiting", waiting),
+                ("cache_bytes", cache_bytes),
+            ],
+        }
+    }
 }
 
 impl Guard {
     /// Returns the counts since the last call.
-    pub fn take_counts(&mut self) -> Counts {
+    pub(crate) fn take_counts(&mut self) -> Counts {
         let feeds = || self.feeds.iter().map(|shared| &shared.feed);
         let folded = feeds().map(|feed| feed.revocations().folded()).sum();
         let skipped = feeds().map(Feed::skipped).sum();
@@ -37,10 +103,33 @@ impl Guard {
         std::mem::take(&mut self.counts)
     }
 
+    /// `waiting`: number of waiting requests. `now`: seconds of the steady clock.
+    pub(crate) fn metrics(&mut self, waiting: usize, now: u64) -> Metrics {
+        let ages = [self.keys_age(now), self.revocations_age(now)];
+        let sums = [
+            self.issuers_without_keys(),
+            self.issuers_without_revocations(),
+            self.revocation_entries(),
+            self.folding_feeds(),
+            waiting,
+            self.cache_bytes(),
+        ];
+        Metrics::new(
+            self.take_counts(),
+            ages.map(Option::unwrap_or_default),
+            sums,
+        )
+    }
+
+    /// A fetch has ended.
+    pub(crate) fn count_fetch(&mut self, is_usable: bool) {
+        self.counts.fetches += 1;
+        self.counts.fetch_failures += u64::from(!is_usable);
+    }
+
     /// Seconds since the oldest key set was fetched. `None` if the keys of an issuer were never fetched, or if
     /// all keys are inline.
-    #[must_use]
-    pub fn keys_age(&self, now: u64) -> Option<u64> {
+    pub(crate) fn keys_age(&self, now: u64) -> Option<u64> {
         let fetched = self
             .issuers
             .iter()
@@ -50,22 +139,19 @@ impl Guard {
 
     /// Seconds since the oldest feed was complete. `None` if a feed was never complete, or if there are no
     /// feeds.
-    #[must_use]
-    pub fn revocations_age(&self, now: u64) -> Option<u64> {
+    pub(crate) fn revocations_age(&self, now: u64) -> Option<u64> {
         let feeds = self.feeds.iter();
         oldest(feeds.map(|shared| shared.feed.completed_at()), now)
     }
 
     /// Number of issuers without known keys.
-    #[must_use]
-    pub fn issuers_without_keys(&self) -> usize {
+    pub(crate) fn issuers_without_keys(&self) -> usize {
         let without = self.issuers.iter().filter(|state| state.keys.is_empty());
         without.count()
     }
 
     /// Number of issuers with a feed that was never complete.
-    #[must_use]
-    pub fn issuers_without_revocations(&self) -> usize {
+    pub(crate) fn issuers_without_revocations(&self) -> usize {
         let without = (0..self.issuers.len()).filter(|issuer| {
             let feed = self.feed(*issuer);
             feed.is_some_and(|feed| feed.completed_at().is_none())
@@ -74,21 +160,18 @@ impl Guard {
     }
 
     /// Bytes that the cached tokens take.
-    #[must_use]
-    pub const fn cache_bytes(&self) -> usize {
+    pub(crate) const fn cache_bytes(&self) -> usize {
         self.cache.bytes()
     }
 
     /// Number of entries in all revocation tables.
-    #[must_use]
-    pub fn revocation_entries(&self) -> usize {
+    pub(crate) fn revocation_entries(&self) -> usize {
         let feeds = self.feeds.iter();
         feeds.map(|shared| shared.feed.revocations().len()).sum()
     }
 
     /// Number of feeds whose table is full, so that the guard refuses old tokens.
-    #[must_use]
-    pub fn folding_feeds(&self) -> usize {
+    pub(crate) fn folding_feeds(&self) -> usize {
         let feeds = self.feeds.iter();
         feeds
             .filter(|shared| shared.feed.revocations().folded_until().is_some())

@@ -82,7 +82,8 @@ impl From<Denial> for Outcome {
     }
 }
 
-/// What the host must do with a request. When the host has done so, it calls [`Guard::count`](super::Guard::count).
+/// What the host must do with a request. When the host has done so, it calls
+/// [`Driver::carried_out`](crate::driver::Driver::carried_out).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
     pub fate: Fate,

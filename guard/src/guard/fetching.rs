@@ -10,7 +10,7 @@ use crate::introspection::Fault;
 impl Guard {
     /// Returns the fetches to start now, and counts each as started. Here and in the methods below, times are
     /// seconds of the steady clock.
-    pub fn due(&mut self, now: u64) -> Vec<Fetch> {
+    pub(crate) fn due(&mut self, now: u64) -> Vec<Fetch> {
         let mut due = Vec::new();
         let issuers = self.issuers.iter_mut().zip(&self.config.issuers);
         for (issuer, (state, config)) in issuers.enumerate() {
@@ -59,7 +59,7 @@ impl Guard {
     ///
     /// # Errors
     /// What is wrong with the body, for the log.
-    pub fn fetched(
+    pub(crate) fn fetched(
         &mut self,
         issuer: usize,
         subject: Subject,
@@ -110,7 +110,13 @@ impl Guard {
     }
 
     /// A fetch brought no body. `status`: of the response, if there was one.
-    pub fn failed(&mut self, issuer: usize, subject: Subject, status: Option<u16>, now: u64) {
+    pub(crate) fn failed(
+        &mut self,
+        issuer: usize,
+        subject: Subject,
+        status: Option<u16>,
+        now: u64,
+    ) {
         let fault = Fault::of_status(status);
         self.ended_without_use(issuer, subject, fault, now);
     }
@@ -139,8 +145,7 @@ impl Guard {
 
     /// True if another fetch follows at once, so that the requests that waited for `fetch` must wait for that
     /// one too. `is_usable`: `fetch` returned something usable.
-    #[must_use]
-    pub fn goes_on(&self, fetch: &Fetch, is_usable: bool, now: u64) -> bool {
+    pub(crate) fn goes_on(&self, fetch: &Fetch, is_usable: bool, now: u64) -> bool {
         let state = self.issuers.get(fetch.issuer);
         let is_repeated = || {
             let schedule = state.and_then(|state| state.key_schedule.as_ref());
@@ -157,16 +162,14 @@ impl Guard {
     }
 
     /// True if the guard has keys of this issuer.
-    #[must_use]
-    pub fn has_keys(&self, issuer: usize) -> bool {
+    pub(crate) fn has_keys(&self, issuer: usize) -> bool {
         self.issuers
             .get(issuer)
             .is_some_and(|state| !state.keys.is_empty())
     }
 
     /// True if a fetch of this subject ever returned something usable.
-    #[must_use]
-    pub fn is_known(&self, issuer: usize, subject: Subject) -> bool {
+    pub(crate) fn is_known(&self, issuer: usize, subject: Subject) -> bool {
         let state = || self.issuers.get(issuer);
         match subject {
             Subject::Metadata => state().is_some_and(|state| state.discovered.is_some()),

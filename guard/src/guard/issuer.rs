@@ -79,19 +79,18 @@ impl IssuerState {
         }
     }
 
-    /// True if a cached token would still be accepted. `tick` is in seconds since 1970.
+    /// True if a cached token would still be accepted. `time`: of the last tick, at most a second ago.
     pub(super) fn still_good(
         &self,
         hit: &mut CachedToken,
         config: &Config,
         feeds: &[SharedFeed],
-        tick: u64,
         time: Time,
     ) -> bool {
         let Some(issuer) = config.issuers.get(hit.issuer) else {
             return false;
         };
-        let is_over = tick >= hit.refused_from || time.steady >= hit.active_until;
+        let is_over = time.wall >= hit.refused_from || time.steady >= hit.active_until;
         if is_over || !self.keys.trusts(&hit.key) {
             return false;
         }

@@ -61,7 +61,7 @@ fn decide_at(
         authorization: &headers,
     };
     guard.set_time(at(now));
-    let outcome = guard.decide(request, patience, now, || now);
+    let outcome = guard.decide(request, patience, || now);
     if !matches!(outcome.decision, Decision::Wait { .. }) {
         let effect = guard.effect(outcome.clone());
         guard.count(&effect);
@@ -240,7 +240,7 @@ fn anonymous_paths_withhold_the_authorization_header() {
                 target: target.as_bytes(),
                 authorization: &[header.as_bytes()],
             };
-            let outcome = guard.decide(request, Patience::Left, NOW, || NOW);
+            let outcome = guard.decide(request, Patience::Left, || NOW);
             match guard.effect(outcome).fate {
                 Fate::Pass {
                     withhold_authorization,
@@ -642,7 +642,7 @@ fn metadata(resource: &str, method: &str, target: &str) -> Option<Answer> {
         target: target.as_bytes(),
         authorization: &[],
     };
-    let outcome = guard.decide(request, Patience::Left, NOW, || NOW);
+    let outcome = guard.decide(request, Patience::Left, || NOW);
     match outcome.decision {
         Decision::Answer(answer) => Some(answer),
         _ => None,
