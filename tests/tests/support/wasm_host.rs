@@ -203,11 +203,6 @@ impl WasmHost {
         self.call::<_, ()>("proxy_on_tick", root);
     }
 
-    /// Sets the wall clock.
-    pub(crate) fn set_clock(&mut self, seconds: u64) {
-        self.store.data_mut().seconds = seconds;
-    }
-
     /// Fetches without a response so far.
     pub(crate) fn calls(&self) -> Vec<String> {
         let calls = self.store.data().calls.iter();
