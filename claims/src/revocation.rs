@@ -1,7 +1,7 @@
 //! The revocation feed, which the filter reads from the token service.
 //!
-//! `GET /revocations?version=2&feed=ID&since=POSITION&wait=SECONDS` returns a [`Page`]. Without `version`, the
-//! service returns version 1: a [`Feed`] with the kinds of version 1 only.
+//! `GET /revocations?version=2&feed=ID&since=POSITION&wait=SECONDS` returns a [`Page`], also without
+//! `version`.
 
 use serde::{Deserialize, Serialize};
 
@@ -84,46 +84,4 @@ pub enum EntryKind {
     Account,
     /// Every token with the entry's `iss` and an `iat` up to `at`. `id` repeats `iss`.
     Issuer,
-}
-
-/// Most entries of one page, version 1.
-pub const MAX_PAGE: usize = 1000;
-
-/// One page of the feed, version 1, for gateways that send no version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Feed {
-    /// Entries after `since`, oldest first. If there are [`MAX_PAGE`] entries, there may be more.
-    pub revocations: Vec<Revocation>,
-    /// The highest position that the feed ever had. If it is lower than the reader's position, the feed
-    /// belongs to another store, and the reader starts again from 0.
-    pub last: u64,
-}
-
-/// One entry of version 1. It concerns only tokens that expire by `exp`, and readers may drop it after that
-/// time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Revocation {
-    /// Position in the feed. Positions rise and are never used twice.
-    pub sequence: u64,
-    pub kind: RevocationKind,
-    /// Value of the claim that `kind` denotes.
-    pub id: String,
-    /// Time of the revocation, in seconds since 1970.
-    pub at: u64,
-    /// Time when the last access token concerned has expired, in seconds since 1970.
-    pub exp: u64,
-}
-
-/// What an entry of version 1 revokes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RevocationKind {
-    /// Every token with this `grant_id`.
-    Grant,
-    /// The token with this `jti`.
-    Token,
-    /// Every token with this `client_id` and an `iat` up to the entry's `at`.
-    Client,
-    /// Every token with this `sub` and an `iat` up to the entry's `at`.
-    User,
 }

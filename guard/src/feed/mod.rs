@@ -1,11 +1,8 @@
 //! The reader of one revocation feed: when it sends which request to the token service, and what it shares with
 //! the gateway's other VMs. Several issuers may use the same feed.
 //!
-//! Versions: the reader asks for version 2. A token service that knows only version 1 ignores the parameters of
-//! version 2 and returns version 1, which the reader accepts too. A reader of version 1 sends no version, and a
-//! newer token service returns version 1: only the kinds `grant`, `token`, `client` and `user`, a `user` entry
-//! in place of each `account` entry, and no `issuer` entry. The reader skips and counts entries of an unknown
-//! kind, and applies the rest of the page.
+//! The reader asks for one version, and refuses pages of another. It skips and counts entries of an unknown kind, and
+//! applies the rest of the page.
 
 mod in_step;
 mod sharing;
@@ -75,9 +72,9 @@ pub struct Feed {
     config: FeedConfig,
     revocations: Revocations,
     schedule: Schedule,
-    /// Identity of the store behind the feed; `None` before the first page, and in version 1.
+    /// Identity of the store behind the feed; `None` before the first page.
     identity: Option<String>,
-    position: u64,
+    pub(crate) position: u64,
     asked: Asked,
     holds: bool,
     short_until: u64,
@@ -88,8 +85,6 @@ pub struct Feed {
     /// The positions of the feed start again at 0, so the leader must start a new ring.
     is_new: bool,
     stalls: Stalls,
-    /// True if the answer to the current request must be ignored, because the reader has started over since.
-    is_void: bool,
     sharing: Sharing,
     skipped: u64,
     /// The last unknown kind that was logged.
@@ -116,7 +111,6 @@ impl Feed {
             progressed_at: None,
             is_new: false,
             stalls: Stalls::new(config.poll_seconds),
-            is_void: false,
             sharing,
             skipped: 0,
             unknown_kind: None,
@@ -222,7 +216,6 @@ impl Feed {
     }
 
     pub fn failed(&mut self, now: u64) {
-        self.is_void = false;
         if self.asked.wait > 0 {
             self.short_until = now + SHORT_REQUESTS_SECONDS;
         }
@@ -240,28 +233,12 @@ impl Feed {
         time: Time,
     ) -> Result<(), String> {
         let page = Page::read(body, &self.config.issuers)?;
-        if std::mem::take(&mut self.is_void) {
-            self.schedule.continues(time.steady);
-            return Ok(());
-        }
-        match page.feed.clone() {
-            Some(identity) => self.read_page(&identity, page, data, time),
-            None => self.read_first_version(page, data, time),
-        }
-    }
-
-    fn read_page(
-        &mut self,
-        identity: &str,
-        page: Page,
-        data: &dyn SharedData,
-        time: Time,
-    ) -> Result<(), String> {
+        let identity = page.feed.as_str();
         let url_safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if identity.is_empty() || identity.len() > MAX_IDENTITY || !identity.bytes().all(url_safe) {
             return Err("its feed is not base64url of up to 64 characters".to_owned());
         }
-        let (since, position) = (page.since.unwrap_or(0), page.position.unwrap_or(0));
+        let (since, position) = (page.since, page.position);
         if position < since || (page.more && position == since) {
             return Err("its position does not go on from since".to_owned());
         }
@@ -283,26 +260,6 @@ impl Feed {
             return Ok(());
         }
         self.apply(&page, since, position, pause, data, time);
-        Ok(())
-    }
-
-    fn read_first_version(
-        &mut self,
-        page: Page,
-        data: &dyn SharedData,
-        time: Time,
-    ) -> Result<(), String> {
-        let since = self.asked.since;
-        if self.identity.take().is_some() || page.last < Some(since) {
-            let pause = self.start_anew();
-            self.schedule.pauses(time.steady, pause);
-            return Ok(());
-        }
-        if page.first.is_some_and(|first| first <= since) {
-            return Err("its entries are out of order".to_owned());
-        }
-        let position = page.position.unwrap_or(since);
-        self.apply(&page, since, position, None, data, time);
         Ok(())
     }
 
@@ -393,12 +350,7 @@ impl Feed {
     pub fn doubt(&mut self, now: u64) {
         self.revocations.doubt();
         self.start_over();
-        if self.schedule.is_running(now) && self.asked.wait == 0 {
-            // The answer comes soon, and version 1 does not say which request a page answers.
-            self.is_void = true;
-        } else {
-            self.schedule.continues(now);
-        }
+        self.schedule.continues(now);
     }
 
     /// This VM ends. Another VM may poll at once.

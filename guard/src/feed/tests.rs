@@ -30,7 +30,7 @@ fn config() -> FeedConfig {
     }
 }
 
-/// A token service of version 2.
+/// A token service.
 struct Service {
     feed: String,
     entries: Vec<Entry>,
@@ -323,56 +323,6 @@ fn a_position_that_goes_back_is_read_from_its_start() {
     read_up(&mut feed, &service, &NoSharedData, 2);
     assert!(is_revoked(&feed, "a4") && is_revoked(&feed, "b"));
     assert_eq!(feed.position, 1);
-}
-
-fn first_version(entries: &[(u64, &str)], last: u64) -> Vec<u8> {
-    let revocations: Vec<_> = entries
-        .iter()
-        .map(|(sequence, id)| {
-            json!({"sequence": sequence, "kind": "token", "id": id, "at": NOW, "exp": NOW + 3600})
-        })
-        .collect();
-    json!({"revocations": revocations, "last": last})
-        .to_string()
-        .into_bytes()
-}
-
-#[test]
-fn an_older_service_is_read_and_polled() {
-    let mut feed = alone();
-    let next = |feed: &mut Feed, now, body: Vec<u8>| {
-        let request = feed.due(now).unwrap();
-        let outcome = feed.answered(&body, &NoSharedData, at(now));
-        (request.path, outcome)
-    };
-    let (_, outcome) = next(&mut feed, 0, first_version(&[(4, "a"), (5, "b")], 5));
-    assert_eq!(outcome, Ok(()));
-    assert_eq!(feed.due(1), None);
-    let (path, outcome) = next(&mut feed, 2, first_version(&[(5, "c")], 5));
-    assert_eq!(path, "/revocations?version=2&since=5");
-    assert!(outcome.is_err(), "out of order");
-    assert!(!is_revoked(&feed, "c"));
-    feed.failed(2);
-    // Another store.
-    let (_, outcome) = next(&mut feed, 3, first_version(&[], 2));
-    assert_eq!(outcome, Ok(()));
-    let (path, _) = next(&mut feed, 3, first_version(&[(2, "d")], 2));
-    assert_eq!(path, "/revocations?version=2&since=0");
-    assert!(["a", "b", "d"].iter().all(|id| is_revoked(&feed, id)));
-    // After an update of the service, the feed has an identity and is read from its start. Then the service is
-    // rolled back.
-    let mut service = Service::new("A");
-    for id in ["x", "d", "e"] {
-        service.revoke(id);
-    }
-    read_up(&mut feed, &service, &NoSharedData, 5);
-    assert!(is_revoked(&feed, "x") && is_revoked(&feed, "e"));
-    feed.failed(6);
-    let (_, outcome) = next(&mut feed, 7, first_version(&[], 3));
-    assert_eq!(outcome, Ok(()));
-    let (path, _) = next(&mut feed, 7, first_version(&[(3, "f")], 3));
-    assert_eq!(path, "/revocations?version=2&since=0");
-    assert!(is_revoked(&feed, "f"));
 }
 
 /// A newer token service sends unknown kinds. They are logged once, and all other entries count.

@@ -19,7 +19,7 @@ pub(super) struct Head {
     pub(super) answered_at: u64,
     /// Position of the feed up to which the leader has read.
     pub(super) position: u64,
-    /// The feed's identity, empty in version 1 of the feed.
+    /// The feed's identity.
     pub(super) feed: String,
 }
 

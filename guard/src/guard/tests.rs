@@ -1,6 +1,5 @@
 use crate::algorithm::Algorithm;
 use crate::answers::Answer;
-use claims::revocation::{Feed, Revocation, RevocationKind};
 use serde_json::{Value, json};
 
 use super::*;
@@ -472,32 +471,31 @@ fn with_feed(when_stale: &str) -> Value {
     config
 }
 
-fn feed(guard: &mut Guard, revocations: Vec<Revocation>, now: u64) {
-    let last = revocations.last().map_or(0, |entry| entry.sequence);
-    let page = serde_json::to_vec(&Feed { revocations, last }).unwrap();
+/// Reads a page with these entries.
+fn feed(guard: &mut Guard, entries: &[Value], now: u64) {
     guard.set_time(at(now));
     guard.due(now);
-    guard.fetched(0, Subject::Revocations, &page, now).unwrap();
+    let since = guard.feeds[0].feed.position;
+    let position = since + entries.len() as u64;
+    let page = json!({"feed": "A", "since": since, "position": position, "more": false, "revocations": entries});
+    let page = page.to_string();
+    guard
+        .fetched(0, Subject::Revocations, page.as_bytes(), now)
+        .unwrap();
 }
 
-fn grant_revoked(sequence: u64) -> Revocation {
-    Revocation {
-        sequence,
-        kind: RevocationKind::Grant,
-        id: "grant-1".into(),
-        at: NOW,
-        exp: NOW + 3600,
-    }
+fn grant_revoked() -> Value {
+    json!({"kind": "grant", "id": "grant-1", "at": NOW, "exp": NOW + 3600})
 }
 
 #[test]
 fn a_revoked_token_is_refused_cached_or_not() {
     let issuer = Issuer::new(Algorithm::EdDsa);
     let mut guard = ready_with(&with_feed("deny"), &issuer);
-    feed(&mut guard, vec![], NOW);
+    feed(&mut guard, &[], NOW);
     let token = issuer.token(&claims());
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
-    feed(&mut guard, vec![grant_revoked(7)], NOW + 2);
+    feed(&mut guard, &[grant_revoked()], NOW + 2);
     for _ in 0..2 {
         let decision = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, NOW + 2);
         assert_eq!(decision, refused(Refusal::Revoked));
@@ -507,7 +505,7 @@ fn a_revoked_token_is_refused_cached_or_not() {
         .iter()
         .map(|fetch| fetch.endpoint.path.as_str())
         .collect();
-    assert_eq!(paths, ["/revocations?version=2&since=7"]);
+    assert_eq!(paths, ["/revocations?version=2&feed=A&since=1"]);
 }
 
 #[test]
@@ -519,7 +517,7 @@ fn a_lost_feed_does_what_was_configured() {
         let mut guard = ready_with(&with_feed(when_stale), &issuer);
         let first = decide_at(&mut guard, "/api/x", Some(&token), over, NOW);
         assert_eq!(is_allowed(&first), expected, "never read, {when_stale}");
-        feed(&mut guard, vec![], NOW);
+        feed(&mut guard, &[], NOW);
         let fresh = decide_at(&mut guard, "/api/x", Some(&token), over, NOW + 60);
         assert!(is_allowed(&fresh));
         let stale = decide_at(&mut guard, "/api/x", Some(&token), over, NOW + 61);
@@ -826,12 +824,12 @@ fn a_revoked_token_does_not_come_back_within_the_clock_skew() {
     let mut config = with_feed("allow");
     config["clock_skew_seconds"] = json!(300);
     let mut guard = ready_with(&config, &issuer);
-    feed(&mut guard, vec![grant_revoked(7)], NOW);
+    feed(&mut guard, &[grant_revoked()], NOW);
     let token = issuer.token(&claims());
     for now in NOW + 3590..NOW + 3900 {
         guard.set_time(at(now));
         (0..100).for_each(|_| guard.sweep());
-        feed(&mut guard, vec![], now);
+        feed(&mut guard, &[], now);
         let decision = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, now);
         assert_eq!(decision, refused(Refusal::Revoked), "{}", now - NOW);
     }
@@ -853,7 +851,7 @@ fn a_full_table_refuses_old_tokens_and_no_new_ones() {
     let mut config = with_feed("deny");
     config["issuers"][0]["revocations"]["max_entries"] = json!(1000);
     let mut guard = ready_with(&config, &issuer);
-    feed(&mut guard, vec![], NOW);
+    feed(&mut guard, &[], NOW);
     let old = issuer.token(&claims());
     let fresh = with(with(claims(), "iat", json!(NOW)), "exp", json!(NOW + 7200));
     let fresh = issuer.token(&with(fresh, "jti", json!("token-2")));
@@ -861,14 +859,12 @@ fn a_full_table_refuses_old_tokens_and_no_new_ones() {
         assert!(is_allowed(&decide(&mut guard, "/api/x", Some(token))));
     }
     for page in 0..2 {
-        let entries = (1..1000).map(|number| Revocation {
-            sequence: page * 1000 + number,
-            kind: RevocationKind::Token,
-            id: format!("{page} {number}"),
-            at: NOW,
-            exp: NOW + 3600 + page * 1000 + number,
-        });
-        feed(&mut guard, entries.collect(), NOW);
+        let entry = |number| {
+            let exp = NOW + 3600 + page * 1000 + number;
+            json!({"kind": "token", "id": format!("{page} {number}"), "at": NOW, "exp": exp})
+        };
+        let entries: Vec<Value> = (1..1000).map(entry).collect();
+        feed(&mut guard, &entries, NOW);
     }
     assert_eq!(
         decide(&mut guard, "/api/x", Some(&old)),
@@ -1260,7 +1256,7 @@ fn a_request_that_waited_for_keys_waits_for_the_next_source_too() {
     }
     let (mut guard, subject) = waiting(&with_feed("deny"));
     assert_eq!(subject, Subject::Revocations);
-    feed(&mut guard, vec![], NOW);
+    feed(&mut guard, &[], NOW);
     let over = Patience::Over(subject);
     assert!(is_allowed(&decide_at(
         &mut guard,

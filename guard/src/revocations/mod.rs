@@ -291,8 +291,7 @@ impl Revocations {
         client_id.map(page::client).is_some_and(issued_before)
             || issued_before(page::issuer(iss))
             || token.sub.as_deref().is_some_and(|sub| {
-                issued_before(page::user(Some(iss), sub))
-                    || issued_before(page::user(None, sub))
+                issued_before(page::user(iss, sub))
                     || client_id.is_some_and(|id| issued_before(page::user_at_client(iss, sub, id)))
                     || match (&token.user_id, &token.user_site) {
                         (Some(id), Some(site)) => issued_before(page::account(iss, sub, id, site)),

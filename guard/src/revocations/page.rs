@@ -1,10 +1,10 @@
-//! Pages of the feed, versions 1 and 2, and the parts of their entries that the table keeps.
+//! Pages of the feed, and the parts of their entries that the table keeps.
 
 use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::revocation::{MAX_PAGE, MAX_PAGE_BYTES};
+use claims::revocation::{MAX_PAGE_BYTES, VERSION};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -71,16 +71,12 @@ impl Revoked {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Identity of the feed; `None` in version 1.
-    pub feed: Option<String>,
-    /// Position after which the page starts; `None` in version 1, where it is the `since` of the request.
-    pub since: Option<u64>,
-    /// Position of the last entry of the page; `None` in version 1 if the page has no entry.
-    pub position: Option<u64>,
-    /// The highest position of the feed; version 1 only.
-    pub last: Option<u64>,
-    /// The lowest position of an entry; version 1 only.
-    pub first: Option<u64>,
+    /// Identity of the feed.
+    pub feed: String,
+    /// Position after which the page starts.
+    pub since: u64,
+    /// Position of the last entry of the page.
+    pub position: u64,
     /// True if there are more entries.
     pub more: bool,
     /// True if the service holds a request until an entry arrives.
@@ -99,14 +95,12 @@ struct RawPage<'a> {
     position: Option<u64>,
     more: Option<bool>,
     holds: Option<bool>,
-    last: Option<u64>,
     #[serde(borrow)]
     revocations: Vec<RawEntry<'a>>,
 }
 
 #[derive(Deserialize)]
 struct RawEntry<'a> {
-    sequence: Option<u64>,
     #[serde(borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow)]
@@ -143,37 +137,24 @@ impl Page {
             .ok()
             .and_then(|text| serde_json::from_str(text).ok());
         let raw = raw.ok_or("it is no page of a feed")?;
-        let mut page = match (&raw.feed, raw.since, raw.position, raw.last) {
-            (Some(feed), Some(since), Some(position), _) => Self {
-                feed: Some(feed.clone().into_owned()),
-                since: Some(since),
-                position: Some(position),
-                last: None,
-                first: None,
-                more: raw.more.ok_or("it does not say whether there is more")?,
-                holds: raw.holds.unwrap_or(false),
-                revoked: Vec::with_capacity(raw.revocations.len()),
-                unknown: None,
-            },
-            (None, _, _, Some(last)) => {
-                let positions = sequence(&raw.revocations)?;
-                Self {
-                    feed: None,
-                    since: None,
-                    position: positions.map(|(_, newest)| newest),
-                    last: Some(last),
-                    first: positions.map(|(oldest, _)| oldest),
-                    more: raw.revocations.len() >= MAX_PAGE,
-                    holds: false,
-                    revoked: Vec::with_capacity(raw.revocations.len()),
-                    unknown: None,
-                }
-            }
-            _ => return Err("it has neither feed, since and position, nor last".to_owned()),
+        let (Some(feed), Some(since), Some(position), Some(more)) =
+            (raw.feed, raw.since, raw.position, raw.more)
+        else {
+            return Err(format!(
+                "it is no page of version {VERSION} of the feed, which has feed, since, position and more"
+            ));
         };
-        let is_first_version = page.feed.is_none();
+        let mut page = Self {
+            feed: feed.into_owned(),
+            since,
+            position,
+            more,
+            holds: raw.holds.unwrap_or(false),
+            revoked: Vec::with_capacity(raw.revocations.len()),
+            unknown: None,
+        };
         for entry in &raw.revocations {
-            match entry.read(issuers, is_first_version)? {
+            match entry.read(issuers)? {
                 Read::Kept(revoked) => page.revoked.push(revoked),
                 Read::Foreign => {}
                 Read::Unknown => match &mut page.unknown {
@@ -186,30 +167,9 @@ impl Page {
     }
 }
 
-/// Returns the first and last position of entries of version 1. The positions must rise.
-fn sequence(entries: &[RawEntry<'_>]) -> Result<Option<(u64, u64)>, String> {
-    let mut range = None;
-    for entry in entries {
-        let sequence = entry.sequence.ok_or("an entry has no sequence")?;
-        range = match range {
-            Some((_, newest)) if sequence <= newest => {
-                return Err("its entries are out of order".to_owned());
-            }
-            Some((oldest, _)) => Some((oldest, sequence)),
-            None => Some((sequence, sequence)),
-        };
-    }
-    Ok(range)
-}
-
 impl RawEntry<'_> {
-    fn read(&self, issuers: &[String], is_first_version: bool) -> Result<Read, String> {
-        let is_known = match &*self.kind {
-            "grant" | "token" | "client" | "user" => true,
-            "account" | "issuer" => !is_first_version,
-            _ => false,
-        };
-        if !is_known {
+    fn read(&self, issuers: &[String]) -> Result<Read, String> {
+        if !["grant", "token", "client", "user", "account", "issuer"].contains(&&*self.kind) {
             return Ok(Read::Unknown);
         }
         let (Some(id), Some(at), Some(exp)) = (&self.id, self.at, self.exp) else {
@@ -223,10 +183,9 @@ impl RawEntry<'_> {
             "grant" => (Names::Grant, grant(id)),
             "token" => (Names::Token, token(id)),
             "client" => (Names::Many, client(id)),
-            "user" if is_first_version => (Names::Many, user(None, id)),
             "user" => match &self.client_id {
                 Some(client_id) => (Names::Many, user_at_client(iss()?, id, client_id)),
-                None => (Names::Many, user(Some(iss()?), id)),
+                None => (Names::Many, user(iss()?, id)),
             },
             "account" => {
                 let (Some(user_id), Some(user_site)) = (&self.user_id, &self.user_site) else {
@@ -273,12 +232,8 @@ pub(super) fn client(client_id: &str) -> Key {
     hashed(b'c', &[client_id])
 }
 
-/// Without an issuer, the key stands for the user of this name at every issuer, as in version 1.
-pub(super) fn user(iss: Option<&str>, sub: &str) -> Key {
-    match iss {
-        Some(iss) => hashed(b'u', &[iss, sub]),
-        None => hashed(b'1', &[sub]),
-    }
+pub(super) fn user(iss: &str, sub: &str) -> Key {
+    hashed(b'u', &[iss, sub])
 }
 
 pub(super) fn user_at_client(iss: &str, sub: &str, client_id: &str) -> Key {

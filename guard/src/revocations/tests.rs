@@ -1,4 +1,4 @@
-use claims::revocation::{Feed, MAX_PAGE, MAX_PAGE_BYTES, Revocation, RevocationKind};
+use claims::revocation::MAX_PAGE_BYTES;
 use serde_json::{Value, json};
 
 use super::*;
@@ -27,7 +27,7 @@ fn read(page: &Value) -> Result<Page, String> {
     Page::read(page.to_string().as_bytes(), &[ISS.to_owned()])
 }
 
-/// A page of version 2 with these entries.
+/// A page with these entries.
 fn page(entries: Value) -> Page {
     let page = json!({"feed": "F", "since": 0, "position": 9, "more": false, "holds": true, "revocations": entries});
     read(&page).unwrap()
@@ -165,49 +165,11 @@ fn a_bad_page_is_refused_whole() {
     ] {
         assert!(Page::read(bad, &[]).is_err());
     }
-    let twice = br#"{"last":1,"last":2,"revocations":[]}"#;
+    let twice = br#"{"feed":"F","since":0,"since":0,"position":0,"more":false,"revocations":[]}"#;
     assert!(Page::read(twice, &[]).is_err());
-}
-
-fn first_version(entries: &[(u64, RevocationKind, &str)], last: u64) -> Value {
-    let revocations = entries.iter().map(|(sequence, kind, id)| Revocation {
-        sequence: *sequence,
-        kind: *kind,
-        id: (*id).to_owned(),
-        at: NOW,
-        exp: NOW + 3600,
-    });
-    serde_json::to_value(Feed {
-        revocations: revocations.collect(),
-        last,
-    })
-    .unwrap()
-}
-
-#[test]
-fn the_first_version_is_read() {
-    for (kind, id) in [
-        (RevocationKind::Grant, "g"),
-        (RevocationKind::Token, "t"),
-        (RevocationKind::Client, "c"),
-        (RevocationKind::User, "u"),
-    ] {
-        let page = read(&first_version(&[(4, kind, id)], 9)).unwrap();
-        assert_eq!((page.feed, page.since, page.last), (None, None, Some(9)));
-        assert_eq!(
-            (page.first, page.position, page.more),
-            (Some(4), Some(4), false)
-        );
-        let mut revocations = revocations(1000);
-        revocations.add(&page.revoked, NOW);
-        let refusal = revocations.refusal(&token(), ISS, 0);
-        assert_eq!(refusal, Some(Refusal::Revoked), "{kind:?}");
-    }
-    let grant = |sequence| (sequence, RevocationKind::Grant, "g");
-    assert!(read(&first_version(&[grant(7), grant(6)], 9)).is_err());
-    assert!(read(&first_version(&[grant(7), grant(7)], 9)).is_err());
-    let full: Vec<_> = (1..=MAX_PAGE as u64).map(grant).collect();
-    assert!(read(&first_version(&full, 5000)).unwrap().more);
+    let first_version = Page::read(br#"{"last":1,"revocations":[]}"#, &[]);
+    let why = "it is no page of version 2 of the feed, which has feed, since, position and more";
+    assert_eq!(first_version, Err(why.to_owned()));
 }
 
 #[test]
