@@ -280,16 +280,10 @@ fn a_token_that_cannot_be_introspected_is_refused_alone() {
             }
             asked.learn(&format!("other {round}"), true);
             for _ in 0..pause {
-                assert!(
-                    tokens
-                        .iter()
-                        .all(|token| asked.left(token) == Standing::Unknown)
-                );
-                assert!(
-                    tokens
-                        .iter()
-                        .all(|token| asked.over(token) == Standing::Unknown)
-                );
+                for token in tokens {
+                    assert_eq!(asked.left(token), Standing::Unknown);
+                    assert_eq!(asked.over(token), Standing::Unknown);
+                }
                 asked.now += 1;
             }
         }
