@@ -219,7 +219,8 @@ $(PYTHON): | prerequisites
 	@chmod +x .cache/nginx
 	@$(INSTALL) "HAProxy and Debian's nginx (in .cache/debian, unless they are installed)" "Debian's mirror" \
 		tests/tools/debian.sh haproxy=haproxy nginx=debian-nginx
-	@$(INSTALL) 'Glewlwyd (in .cache/debian)' "Debian's mirror" tests/tools/debian.sh glewlwyd=glewlwyd
+	@$(INSTALL) 'Glewlwyd, lighttpd and nft (in .cache/debian)' "Debian's mirror" \
+		tests/tools/debian.sh glewlwyd=glewlwyd lighttpd=lighttpd nftables=nft
 	@touch $@
 
 .cache/k6: tests/tools/k6.txt | $(PYTHON)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# debian.sh PACKAGE=LINK... -- links the program of each package (haproxy, nginx, glewlwyd) as .cache/LINK: the one that is
-# installed, or else the one out of Debian's package. The package is not installed, because that would start a service; what it
-# depends on is. Glewlwyd always comes out of its package, which has the modules and the tables of its database.
+# debian.sh PACKAGE=LINK... -- links the program of each package (haproxy, nginx, lighttpd, nftables, glewlwyd) as .cache/LINK: the
+# one that is installed, or else the one out of Debian's package. The package is not installed, because that would start a service;
+# what it depends on is. Glewlwyd and lighttpd always come out of their packages, which have their modules.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,12 +13,13 @@ mkdir -p .cache/debian
 is_updated=
 for argument in "$@"; do
     name=${argument%=*} link=${argument#*=}
-    if [ "$name" != glewlwyd ] && program=$(command -v "$name" || ls "/usr/sbin/$name" 2>/dev/null); then
+    called=${name/nftables/nft}
+    if [[ $name != @(glewlwyd|lighttpd) ]] && program=$(command -v "$called" || ls "/usr/sbin/$called" 2>/dev/null); then
         ln -sf "$program" ".cache/$link"
         continue
     fi
     if ! command -v apt-get >/dev/null || ! command -v "${as_root[0]:-apt-get}" >/dev/null; then
-        echo "Missing prerequisite: $name (HAProxy 2.5 or newer, with Lua; nginx with auth_request; Debian's package of Glewlwyd)" >&2
+        echo "Missing prerequisite: $name (HAProxy 2.5 or newer, with Lua; nginx with auth_request; nft; Debian's packages of Glewlwyd and lighttpd)" >&2
         exit 1
     fi
     [ -n "$is_updated" ] || "${as_root[@]}" apt-get -o Acquire::Retries=0 update
@@ -30,13 +31,13 @@ for argument in "$@"; do
         package=$(ls "$name"_*.deb)
         # nginx-common has the service, and folders of which the program needs one.
         depends=$(dpkg-deb --field "$package" Depends | sed 's/, nginx-common ([^)]*)//g')
-        # The rest of what Glewlwyd depends on sets up a service and its database.
-        [ "$name" != glewlwyd ] || depends=$(tr ',' '\n' <<<"$depends" | grep '^ *lib' | paste -sd,)
+        # The rest of what these depend on sets up a service.
+        [[ $name != @(glewlwyd|lighttpd) ]] || depends=$(tr ',' '\n' <<<"$depends" | grep '^ *lib' | paste -sd,)
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=0 \
             satisfy --yes --no-install-recommends "$depends"
         dpkg-deb --extract "$package" .
         [ "$name" != nginx ] || "${as_root[@]}" install --directory --mode=1777 /var/lib/nginx
     )
-    program=$(cd .cache && ls "debian/usr/sbin/$name" "debian/usr/bin/$name" 2>/dev/null || true)
+    program=$(cd .cache && ls "debian/usr/sbin/$called" "debian/usr/bin/$called" 2>/dev/null || true)
     ln -sf "$program" ".cache/$link"
 done

@@ -8,7 +8,6 @@ use guard::rules::Access;
 use guard::signature::NoHostVerifier;
 use tests::wire::{self, Answer};
 use tests::{Arrived, Upstream};
-use ureq::http::Request;
 
 use super::http2;
 
@@ -496,11 +495,16 @@ fn ask(
     let (answer, connection) = wire::open(port, &request).unwrap();
     let has_switched = answer.as_ref().is_some_and(|answer| answer.status == 101);
     if has_switched && !is_websocket(upstream.arrived(&test).as_ref()) {
-        let smuggled = Request::delete("http://localhost/api/documents/1")
-            .header("x-test", &test)
-            .header("x-user-id", "admin");
+        let smuggled = [
+            (":method", "DELETE"),
+            (":scheme", "http"),
+            (":authority", "localhost"),
+            (":path", "/api/documents/1"),
+            ("x-test", &test),
+            ("x-user-id", "admin"),
+        ];
         // If the other side has not switched either, nothing more arrives.
-        let _ = http2::send(connection, smuggled.body(()).unwrap());
+        http2::send(connection, &smuggled, "", &[]);
     }
     (answer, upstream.arrived(&test))
 }
