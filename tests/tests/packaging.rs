@@ -1,4 +1,4 @@
-//! The systemd units for machines without containers.
+//! The systemd units for machines without containers, and the rules for the kernel.
 
 use std::fs;
 use std::path::PathBuf;
@@ -109,4 +109,24 @@ fn variables(unit: &str) -> Vec<(&str, &str)> {
         .lines()
         .filter_map(|line| line.strip_prefix("Environment="));
     lines.map(|set| set.split_once('=').unwrap()).collect()
+}
+
+/// Real rules in a kernel, and real connections, in a network of their own.
+#[test]
+fn the_kernel_counts_the_connections_of_an_address() {
+    let alone = ["--map-root-user", "--net"];
+    let may = Command::new("unshare").args(alone).arg("true").output();
+    if !may.unwrap().status.success() {
+        eprintln!("NOT CHECKED: gatepass.nft. This container lacks CAP_SYS_ADMIN.");
+        return;
+    }
+    let repository = Artifacts::find().unwrap().repository;
+    passes(
+        Command::new("unshare")
+            .args(alone)
+            .arg("python3")
+            .arg(repository.join("tests/tools/nftables.py"))
+            .arg(repository.join(".cache/nft"))
+            .arg(repository.join("packaging/nftables/gatepass.nft")),
+    );
 }
