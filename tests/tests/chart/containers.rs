@@ -178,27 +178,26 @@ fn the_token_service_accepts_the_configuration_that_the_chart_makes() {
     assert!(checked >= 3, "{checked}");
 }
 
+/// The token service of the chart, on these ports.
+fn token_service(root: &Path, documents: &[Value], [public, internal]: [u16; 2]) -> Process {
+    let program = Artifacts::find().unwrap().token_service;
+    let workload = component(documents, "token-service").unwrap();
+    let mut command = container(root, workload, documents, &program);
+    let here = |port| format!("127.0.0.1:{port}");
+    command
+        .arg("serve")
+        .env("TOKEN_SERVICE__LISTEN", here(public))
+        .env("TOKEN_SERVICE__INTERNAL_LISTEN", here(internal));
+    Process::start("token-service", &command, &root.join("log")).unwrap()
+}
+
 /// Runs with the keys from the chart. Only the volume of the store is writable.
 #[test]
 fn a_token_service_of_the_chart_serves() {
-    let program = Artifacts::find().unwrap().token_service;
     let documents = list(&RENDERED["traffic-extension"]["documents"]);
     let root = tempfile::TempDir::new().unwrap();
-    let workload = component(documents, "token-service").unwrap();
-    let mut command = container(root.path(), workload, documents, &program);
-    let internal = free_port().unwrap();
-    command
-        .arg("serve")
-        .env(
-            "TOKEN_SERVICE__LISTEN",
-            format!("127.0.0.1:{}", free_port().unwrap()),
-        )
-        .env(
-            "TOKEN_SERVICE__INTERNAL_LISTEN",
-            format!("127.0.0.1:{internal}"),
-        );
-    let log = root.path().join("log");
-    let mut service = Process::start("token-service", &command, &log).unwrap();
+    let [public, internal] = [(); 2].map(|()| free_port().unwrap());
+    let mut service = token_service(root.path(), documents, [public, internal]);
     let url = format!("http://127.0.0.1:{internal}/readyz");
     let ready = || {
         agent()
@@ -220,4 +219,69 @@ fn a_token_service_of_the_chart_serves() {
         "token-service.redb"
     );
     assert!(stored.next().is_none(), "keys come from the Secret");
+}
+
+/// Runs the commands of `helm test`: token-guard is ready when it has read keys and revocations by the addresses that the chart
+/// gives it.
+#[test]
+fn helm_test_finds_running_programs() {
+    let documents = list(&RENDERED["token-guard-traefik"]["documents"]);
+    let roots = [(); 2].map(|()| tempfile::TempDir::new().unwrap());
+    let [of_guard, of_service] = roots.each_ref().map(tempfile::TempDir::path);
+    let [ask, guarded, public, internal] = [(); 4].map(|()| free_port().unwrap());
+    let program = Artifacts::find().unwrap().token_guard();
+    let here = |text: &str, port: u16, moved: u16| {
+        let (before, _) = text.split_once("http://").unwrap();
+        assert!(text.ends_with(&format!(":{port}")), "{text}");
+        format!("{before}http://127.0.0.1:{moved}")
+    };
+    let workload = component(documents, "token-guard").unwrap();
+    let mut command = container(of_guard, workload, documents, &program);
+    let variables = list(&pod(workload)["containers"][0]["env"]).iter();
+    let mut clusters = variables.filter(|one| one["name"] == "TOKEN_GUARD_CLUSTERS");
+    let clusters = clusters.next().unwrap()["value"].as_str().unwrap();
+    let moved = clusters.split(',').map(|one| match one.ends_with(":9081") {
+        true => here(one, 9081, internal),
+        false => here(one, 9080, public),
+    });
+    let moved: Vec<String> = moved.collect();
+    command
+        .env("TOKEN_GUARD_CLUSTERS", moved.join(","))
+        .env("TOKEN_GUARD_LISTEN", format!("127.0.0.1:{ask}"))
+        .env(
+            "TOKEN_GUARD_INTERNAL_LISTEN",
+            format!("127.0.0.1:{guarded}"),
+        );
+    let mut guard = Process::start("token-guard", &command, &of_guard.join("log")).unwrap();
+    let succeeds = |name: &str| {
+        let mut tests = of_kind(documents, "Pod").into_iter();
+        let is_named = |test: &&Value| test["metadata"]["name"].as_str().unwrap().ends_with(name);
+        let container = &tests.find(is_named).unwrap()["spec"]["containers"][0];
+        let arguments = list(&container["args"]).iter();
+        let arguments = arguments.map(|one| match one.as_str().unwrap() {
+            url if url.starts_with("http:") && name == "-guard" => here(url, 9091, guarded),
+            url if url.starts_with("http:") => here(url, 9081, internal),
+            other => other.to_owned(),
+        });
+        let image = container["image"].as_str().unwrap();
+        let program = match name {
+            "-guard" => program.clone(),
+            _ => Artifacts::find().unwrap().token_service,
+        };
+        let called = program.file_name().unwrap().to_str().unwrap();
+        assert!(image.contains(called), "{image}");
+        Command::new(program)
+            .args(arguments)
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
+    let listens = || std::net::TcpStream::connect(("127.0.0.1", guarded)).is_ok();
+    guard.until("listening", listens).unwrap();
+    assert!(!succeeds("-guard"), "it has no keys yet");
+    assert!(!succeeds("-service"), "nothing listens");
+    let mut service = token_service(of_service, documents, [public, internal]);
+    service.until("ready", || succeeds("-service")).unwrap();
+    guard.until("ready", || succeeds("-guard")).unwrap();
 }
