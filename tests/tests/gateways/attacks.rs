@@ -47,13 +47,13 @@ pub(super) fn attacks(good: &str) -> Vec<Attack> {
     attacks.extend(lines(&good));
     attacks.extend(names(&good));
     attacks.extend(upgrades());
-    attacks.extend(bodies());
+    attacks.extend(bodies(&good));
     attacks.extend(http2::attacks(&good));
     attacks
 }
 
 /// Targets that some server reads as a protected path.
-pub(super) const TARGETS: [&str; 59] = [
+pub(super) const TARGETS: [&str; 63] = [
     "/api/DOCUMENTS/1",
     "/API/documents/1",
     "/api/%44ocuments/1",
@@ -111,6 +111,10 @@ pub(super) const TARGETS: [&str; 59] = [
     "/api/documents/1.",
     "/api/documents/1/../1",
     "/api/documents/%31",
+    "/api/document\u{17f}/1",
+    "/api/document%C5%BF/1",
+    "/api/documents/1\u{ff03}",
+    "/a\u{440}i/documents/1",
     "/api/documents/1%0d%0aX-User-Id:%20admin",
     "/api/documents/%ef%bc%91",
 ];
@@ -322,7 +326,7 @@ fn upgrades() -> Vec<Attack> {
 }
 
 /// Bodies whose end some server sees elsewhere: what follows would be a request of its own.
-fn bodies() -> Vec<Attack> {
+fn bodies(good: &str) -> Vec<Attack> {
     let smuggled = "GET /api/documents/1 HTTP/1.1\r\nHost: localhost\r\nX-Test: TEST\r\nX-User-Id: admin\r\nConnection: close\r\n\r\n";
     let chunked = format!("0\r\n\r\n{smuggled}");
     let mut bodies = Vec::new();
@@ -395,6 +399,15 @@ fn bodies() -> Vec<Attack> {
         bodies.push(http1(
             format!("chunked in {version}"),
             format!("{head}{chunked}"),
+        ));
+    }
+    // What is known about a request must not hold for the next one on the connection.
+    for target in ["/api/projects", "/api/documents/1", "/healthz"] {
+        let known = get("/api/projects", good).replace("Connection: close", "Accept: */*");
+        let next = get(target, "");
+        bodies.push(http1(
+            format!("{target} behind a good request"),
+            known + &next,
         ));
     }
     bodies

@@ -21,8 +21,8 @@ const STREAM: u32 = 3;
 /// Names and values of a header or trailer section, pseudo-headers first.
 pub(super) type Fields<'a> = &'a [(&'a str, &'a str)];
 
-/// Speaks HTTP/2 on a connection, and sends this request. True if a response arrived.
-pub(super) fn send(mut connection: TcpStream, headers: Fields, body: &str, end: Fields) -> bool {
+/// The preface and a request.
+fn opening(headers: Fields, body: &str, end: Fields) -> Vec<u8> {
     let is_short = body.is_empty() && end.is_empty();
     let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     sent.extend(frame(SETTINGS, 0, 0, &[]));
@@ -39,8 +39,13 @@ pub(super) fn send(mut connection: TcpStream, headers: Fields, body: &str, end: 
     if !end.is_empty() {
         sent.extend(section(true, end));
     }
+    sent
+}
+
+/// Speaks HTTP/2 on a connection, and sends this request. True if a response arrived.
+pub(super) fn send(mut connection: TcpStream, headers: Fields, body: &str, end: Fields) -> bool {
     // The other side may have closed the connection.
-    let _sent = connection.write_all(&sent);
+    let _sent = connection.write_all(&opening(headers, body, end));
     loop {
         let mut head = [0; 9];
         if connection.read_exact(&mut head).is_err() {
@@ -99,7 +104,7 @@ fn literal((name, value): &(&str, &str)) -> Vec<u8> {
 /// Like [`Fields`], with names of this file.
 type Named<'a> = &'a [(&'static str, &'a str)];
 
-/// Requests of somebody who wants around the guard. Gateways without HTTP/2 in plain text refuse all of them.
+/// Requests of somebody who wants around the guard.
 pub(super) fn attacks(good: &str) -> Vec<Attack> {
     let token = good
         .trim_end()
@@ -160,6 +165,20 @@ pub(super) fn attacks(good: &str) -> Vec<Attack> {
         "",
         &[],
     ));
+    // A WebSocket of HTTP/2 (RFC 8441), and in place of it, a request in another HTTP/2.
+    let mut within = plain("GET", "/api/documents/1").to_vec();
+    within.push(("x-user-id", "admin"));
+    let within = String::from_utf8(opening(&within, "", &[])).unwrap();
+    for protocol in ["websocket", "h2c", "websocket, h2c", "HTTP/2.0"] {
+        for path in ["/healthz", "/api/documents/1"] {
+            let mut headers = plain("CONNECT", path).to_vec();
+            headers.extend([
+                (":protocol", protocol),
+                ("http2-settings", "AAMAAABkAAQAAP__"),
+            ]);
+            attacks.push(attack(&headers, &within, &[]));
+        }
+    }
     let smuggled = "GET /api/documents/1 HTTP/1.1\r\nHost: localhost\r\nX-Test: TEST\r\nX-User-Id: admin\r\n\r\n";
     for extra in [
         (":path", "/api/documents/1"),
