@@ -85,11 +85,13 @@ test-repeat: tools build ## the end-to-end tests RUNS (10) times, the last BUSY 
 
 PREBUILT := registry.example.com/gatepass
 
+ALL_PROFILES := docker compose --profile replicas --profile token-guard
+
 .PHONY: test-compose
-test-compose: build ## docker-compose.yml with replicas, the tour against both pairs, docker-compose.prebuilt.yml, all stages
-	docker compose --profile replicas up --build --detach --wait
-	tests/tools/tours.sh && docker compose --profile replicas down --volumes \
-		|| { docker compose --profile replicas logs --tail 50; docker compose --profile replicas down --volumes; exit 1; }
+test-compose: build ## docker-compose.yml with replicas and token-guard, the tour against both pairs, docker-compose.prebuilt.yml, all stages
+	$(ALL_PROFILES) up --build --detach --wait
+	tests/tools/tours.sh && $(ALL_PROFILES) down --volumes \
+		|| { $(ALL_PROFILES) logs --tail 50; $(ALL_PROFILES) down --volumes; exit 1; }
 	@# The images that were just built, under the names of a release: nothing is built any more.
 	for image in token-service gateway; do \
 		docker tag "gatepass-$$image" "$(PREBUILT)/$$image:prebuilt" || exit 1; done
