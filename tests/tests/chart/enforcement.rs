@@ -266,8 +266,11 @@ fn agrees_with_traefik(documents: &[Value], headers: &Value) {
         let named = named.find(|middleware| middleware["metadata"]["name"] == name);
         named.unwrap_or_else(|| panic!("no middleware {name}"))["spec"].clone()
     };
-    let chain = json!([{"name": "gatepass-headers"}, {"name": "gatepass-guard"}]);
-    assert_eq!(spec("gatepass")["chain"]["middlewares"], chain);
+    let chain =
+        ["protocol", "headers", "guard"].map(|part| json!({"name": format!("gatepass-{part}")}));
+    assert_eq!(spec("gatepass")["chain"]["middlewares"], json!(chain));
+    let of_websockets = &spec("gatepass-websocket")["chain"]["middlewares"];
+    assert_eq!(*of_websockets, json!(chain[1..]));
 
     let repository = Artifacts::find().unwrap().repository;
     let tested = fs::read_to_string(repository.join("gateways/traefik/dynamic.yaml")).unwrap();
@@ -280,6 +283,7 @@ fn agrees_with_traefik(documents: &[Value], headers: &Value) {
     let removed = &spec("gatepass-headers")["headers"]["customRequestHeaders"];
     let tested_removed = &tested["no-forged-identity"]["headers"]["customRequestHeaders"];
     assert_eq!(lower(removed), lower(tested_removed));
+    assert_eq!(spec("gatepass-protocol"), tested["no-other-protocol"]);
     let mut asked = spec("gatepass-guard")["forwardAuth"].clone();
     assert_eq!(
         asked["address"],

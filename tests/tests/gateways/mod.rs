@@ -176,6 +176,29 @@ fn traefik_keeps_the_table() {
     the_table_holds(Kind::Traefik);
 }
 
+/// The routes that the chart's notes describe: one for WebSockets, and the others without protocols.
+const AS_IN_THE_CHART: [(&str, &str); 3] = [
+    (
+        "[few-of-one-address, no-other-protocol, no-forged-identity, token-guard]",
+        "[no-forged-identity, token-guard]",
+    ),
+    (
+        "[few-of-one-address, no-forged-identity, token-guard]",
+        "[no-other-protocol, no-forged-identity, token-guard]",
+    ),
+    (
+        "HeaderRegexp(`Upgrade`, `(?i)[^websockt]`)",
+        "HeaderRegexp(`Upgrade`, `(?i)^websocket$`) && !HeaderRegexp(`Upgrade`, `(?i)[^websockt]`)",
+    ),
+];
+
+#[test]
+fn traefik_as_in_the_chart_keeps_the_table() {
+    let guarded = Guarded::start(Kind::Traefik, &AS_IN_THE_CHART);
+    let found = guarded.differences();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 #[test]
 fn haproxy_keeps_the_table() {
     the_table_holds(Kind::HaProxy);
