@@ -48,8 +48,7 @@ def held(source, count, port=8080):
 
 
 def refused(source, port=8080):
-    # Longer than the kernel takes to repeat the first packet.
-    assert connect(source, port, 1.5) is None, f"{source} has one connection too many at {port}"
+    assert connect(source, port, 0.5) is None, f"{source} has one connection too many at {port}"
 
 
 nft, rules = sys.argv[1:]
