@@ -1,12 +1,28 @@
 //! The signature algorithms of tokens.
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 /// A signature algorithm that the guard supports (RFC 7518 §3.1, RFC 8037 §3.1). `none` and HMAC do not exist
 /// here.
 ///
 /// The token service signs only with those of [`claims::Algorithm`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "UPPERCASE", const_into_str)]
 pub enum Algorithm {
-    /// Ed25519.
+    /// Ed25519. `Ed25519` is the newer name of `EdDSA` with that curve, the only curve supported (RFC 9864 §2.2).
+    #[strum(to_string = "EdDSA", serialize = "Ed25519")]
     EdDsa,
     /// ECDSA on P-256 with SHA-256.
     Es256,
@@ -23,41 +39,20 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    pub const ALL: [Self; 7] = [
-        Self::EdDsa,
-        Self::Es256,
-        Self::Es384,
-        Self::Rs256,
-        Self::Rs384,
-        Self::Rs512,
-        Self::Ps256,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The algorithms of an issuer whose configuration names none: one for each key type.
     pub const DEFAULT: [Self; 3] = [Self::EdDsa, Self::Es256, Self::Rs256];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::EdDsa => "EdDSA",
-            Self::Es256 => "ES256",
-            Self::Es384 => "ES384",
-            Self::Rs256 => "RS256",
-            Self::Rs384 => "RS384",
-            Self::Rs512 => "RS512",
-            Self::Ps256 => "PS256",
-        }
+        self.into_str()
     }
 
-    /// Returns the algorithm with this `alg` value, compared exactly. `Ed25519` is the newer name of `EdDSA`
-    /// with that curve, the only curve supported (RFC 9864 §2.2).
+    /// Returns the algorithm with this `alg` value, compared exactly.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        if name == "Ed25519" {
-            return Some(Self::EdDsa);
-        }
-        let mut all = Self::ALL.into_iter();
-        all.find(|algorithm| algorithm.name() == name)
+        name.parse().ok()
     }
 }
 
@@ -67,7 +62,7 @@ mod tests {
 
     #[test]
     fn names_are_compared_exactly() {
-        for algorithm in Algorithm::ALL {
+        for algorithm in Algorithm::ALL.iter().copied() {
             assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));
         }
         assert_eq!(Algorithm::from_name("Ed25519"), Some(Algorithm::EdDsa));

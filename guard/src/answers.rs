@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use serde_json::json;
+use strum::{IntoStaticStr, VariantArray as _, VariantNames};
 
 use crate::authorization::MalformedCredentials;
 use crate::config::Config;
@@ -12,7 +13,8 @@ use crate::verify::Refusal;
 /// Value of `Retry-After`, in seconds.
 const RETRY_AFTER: &str = "1";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum Denial {
     /// Servers could read the path in different ways.
     Path,
@@ -41,42 +43,21 @@ pub enum Denial {
 
 impl Denial {
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
-            Self::Path => "path",
-            Self::NoRule => "no_rule",
-            Self::NoToken => "no_token",
-            Self::Credentials(MalformedCredentials::Several) => "several_credentials",
-            Self::Credentials(MalformedCredentials::Token) => "malformed_credentials",
-            Self::TwoTokens => "two_tokens",
-            Self::Token(refusal) => refusal.name(),
-            Self::Scope(_) => "scope",
-            Self::ClaimValue => "claim_value",
-            Self::KeysUnavailable => "keys_unavailable",
-            Self::RevocationsUnavailable => "revocations_unavailable",
-            Self::Busy => "busy",
-            Self::Host => "host",
+            Self::Credentials(malformed) => malformed.into(),
+            Self::Token(refusal) => refusal.into(),
+            other => other.into(),
         }
     }
 
-    #[must_use]
-    pub fn names() -> Vec<&'static str> {
-        let others = [
-            Self::Path,
-            Self::NoRule,
-            Self::NoToken,
-            Self::Credentials(MalformedCredentials::Several),
-            Self::Credentials(MalformedCredentials::Token),
-            Self::TwoTokens,
-            Self::Scope(Vec::new()),
-            Self::ClaimValue,
-            Self::KeysUnavailable,
-            Self::RevocationsUnavailable,
-            Self::Busy,
-            Self::Host,
-        ];
-        let refusals = Refusal::ALL.map(Self::Token);
-        others.iter().chain(&refusals).map(Self::name).collect()
+    /// All values of [`Denial::name`].
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        let own = Self::VARIANTS.iter();
+        own.filter(|name| !["credentials", "token"].contains(name))
+            .chain(MalformedCredentials::VARIANTS)
+            .copied()
+            .chain(Refusal::VARIANTS.iter().map(Into::into))
     }
 
     const fn status(&self) -> u32 {

@@ -1,5 +1,7 @@
 //! The `Authorization` header (RFC 6750 §2.1).
 
+use strum::{IntoStaticStr, VariantNames};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credentials<'a> {
     /// No `Authorization` header, or another scheme.
@@ -9,11 +11,13 @@ pub enum Credentials<'a> {
 }
 
 /// Credentials that cannot be read. The response is 400 with `invalid_request` (RFC 6750 §3.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantNames)]
 pub enum MalformedCredentials {
     /// More than one header (RFC 6750 §2: "Clients MUST NOT use more than one method").
+    #[strum(serialize = "several_credentials")]
     Several,
     /// The scheme is Bearer, but spaces and a token (RFC 6750 §2.1, `b64token`) do not follow.
+    #[strum(serialize = "malformed_credentials")]
     Token,
 }
 

@@ -400,7 +400,7 @@ impl Driver {
         self.remarks.push_back(Remark {
             severity,
             issuer: issuer.map(|config| config.issuer.clone()),
-            fetch: fetch.map(|fetch| (fetch.subject.name(), fetch.endpoint.clone())),
+            fetch: fetch.map(|fetch| (fetch.subject.into(), fetch.endpoint.clone())),
             what,
         });
     }

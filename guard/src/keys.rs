@@ -259,7 +259,12 @@ mod tests {
 
     fn parse(keys: &[Value], previous: &KeySet) -> (KeySet, Skipped) {
         let text = json!({ "keys": keys }).to_string();
-        KeySet::parse(text.as_bytes(), &Algorithm::ALL.into(), previous).unwrap()
+        KeySet::parse(
+            text.as_bytes(),
+            &Algorithm::ALL.iter().copied().collect(),
+            previous,
+        )
+        .unwrap()
     }
 
     fn rsa_key(modulus: &[u8]) -> Value {
@@ -304,7 +309,7 @@ mod tests {
 
     #[test]
     fn known_keys_are_taken_over_as_they_are() {
-        for algorithm in Algorithm::ALL {
+        for algorithm in Algorithm::ALL.iter().copied() {
             let (one, two) = (Issuer::new(algorithm), Issuer::new(algorithm));
             let (before, _) = parse(&[one.jwk("a"), two.jwk("b")], &KeySet::default());
             let swapped = [two.jwk("a"), two.jwk("b"), one.jwk("c")];

@@ -6,6 +6,7 @@
 
 use claims::token::ACCESS_TOKEN_TYPE;
 use serde_json::{Map, Value};
+use strum::EnumString;
 
 /// Optional prefix of a media type in `typ` (RFC 7515 §4.1.9).
 const APPLICATION: &str = "application/";
@@ -15,27 +16,17 @@ const APPLICATION: &str = "application/";
 /// them.
 const OF_OTHER_TOKENS: [&str; 5] = ["nonce", "at_hash", "c_hash", "s_hash", "events"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString)]
 pub enum OptionalClaim {
+    #[strum(serialize = "sub")]
     Subject,
     /// The client id, from the configured claim.
+    #[strum(serialize = "client_id")]
     ClientId,
+    #[strum(serialize = "jti")]
     TokenId,
+    #[strum(serialize = "iat")]
     IssuedAt,
-}
-
-impl OptionalClaim {
-    pub const ALL: [Self; 4] = [Self::Subject, Self::ClientId, Self::TokenId, Self::IssuedAt];
-
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Subject => "sub",
-            Self::ClientId => "client_id",
-            Self::TokenId => "jti",
-            Self::IssuedAt => "iat",
-        }
-    }
 }
 
 /// The required value of a claim.

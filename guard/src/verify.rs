@@ -7,6 +7,7 @@ use std::rc::Rc;
 use claims::json::{JsonError, numeric_date};
 use claims::{CompactJws, JwsError};
 use serde_json::{Map, Value};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::algorithm::Algorithm;
 use crate::config::IssuerConfig;
@@ -19,7 +20,8 @@ const LAST_DATE: u64 = 253_402_300_799;
 
 /// Why a token is refused. The texts are for integrators: they name the check, but contain no value of the
 /// token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Refusal {
     /// Not a compact JWS with strict JSON parts.
     Malformed,
@@ -67,55 +69,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub const ALL: [Self; 20] = [
-        Self::Malformed,
-        Self::TooLong,
-        Self::TooDeep,
-        Self::Critical,
-        Self::Type,
-        Self::Kind,
-        Self::Bound,
-        Self::Algorithm,
-        Self::Issuer,
-        Self::KeyMissing,
-        Self::KeyUnknown,
-        Self::KeyAlgorithm,
-        Self::Signature,
-        Self::Audience,
-        Self::ExpiryMissing,
-        Self::Expired,
-        Self::NotYetValid,
-        Self::Claims,
-        Self::Revoked,
-        Self::Folded,
-    ];
-
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::TooLong => "too_long",
-            Self::TooDeep => "too_deep",
-            Self::Critical => "critical",
-            Self::Type => "type",
-            Self::Kind => "kind",
-            Self::Bound => "bound",
-            Self::Algorithm => "algorithm",
-            Self::Issuer => "issuer",
-            Self::KeyMissing => "key_missing",
-            Self::KeyUnknown => "key_unknown",
-            Self::KeyAlgorithm => "key_algorithm",
-            Self::Signature => "signature",
-            Self::Audience => "audience",
-            Self::ExpiryMissing => "expiry_missing",
-            Self::Expired => "expired",
-            Self::NotYetValid => "not_yet_valid",
-            Self::Claims => "claims",
-            Self::Revoked => "revoked",
-            Self::Folded => "folded",
-        }
-    }
-
     /// Message for the client: ASCII without quotes and backslashes (RFC 6750 §3).
     #[must_use]
     pub const fn description(self) -> &'static str {

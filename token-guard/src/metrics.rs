@@ -11,29 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use guard::answers::Denial;
+use strum::{IntoStaticStr, VariantNames};
 
 /// Content type of [`Metrics::text`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Why token-guard refuses a request for a decision before the guard sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Refused {
     /// The original request cannot be read.
     Handover,
     /// The address does not belong to a gateway.
     Peer,
-}
-
-impl Refused {
-    const ALL: [Self; 2] = [Self::Handover, Self::Peer];
-
-    /// The value of `reason` in metrics and logs.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Handover => "handover",
-            Self::Peer => "peer",
-        }
-    }
 }
 
 /// What one worker has published: sums of its counters, and its gauges.
@@ -73,7 +63,7 @@ impl WorkerMetrics {
     pub(crate) fn refused(&self, refused: Refused) {
         add(
             &mut self.published().metrics.denied,
-            &BTreeMap::from([(refused.name(), 1)]),
+            &BTreeMap::from([(refused.into(), 1)]),
         );
     }
 }
@@ -125,8 +115,7 @@ impl Metrics {
 
     /// All metrics in the text format of Prometheus.
     pub(crate) fn text(&self) -> String {
-        let names = Denial::names().into_iter();
-        let names = names.chain(Refused::ALL.map(Refused::name));
+        let names = Denial::names().chain(Refused::VARIANTS.iter().copied());
         let mut denied: BTreeMap<&str, u64> = names.map(|name| (name, 0)).collect();
         let mut counters = BTreeMap::<&str, u64>::new();
         let mut gauges = BTreeMap::<&str, u64>::new();

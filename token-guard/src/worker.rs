@@ -155,7 +155,7 @@ impl Worker {
         self.metrics.refused(refused);
         let mut driver = self.driver.borrow_mut();
         driver.tell_time(&self.clocks);
-        write(driver.refused(refused.name(), status, false, request));
+        write(driver.refused(refused.into(), status, false, request));
     }
 
     /// Returns the answer to a request for the metadata of the resource (RFC 9728 §3.2); `None` for any other

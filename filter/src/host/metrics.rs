@@ -65,7 +65,7 @@ impl Metrics {
     pub(super) fn define() -> Self {
         let guards = guard::guard::Metrics::default();
         let names = guards.counters.iter().map(|(name, _)| (*name).to_owned());
-        let names = names.chain(Denial::names().into_iter().map(denied));
+        let names = names.chain(Denial::names().map(denied));
         let sums = guards.sums.iter().map(|(name, _)| *name);
         let ages = guards.ages.iter().map(|(name, _)| *name);
         let metrics = Self {

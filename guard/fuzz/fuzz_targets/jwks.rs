@@ -7,7 +7,7 @@ use guard::keys::KeySet;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let algorithms = Algorithm::ALL.into();
+    let algorithms = Algorithm::ALL.iter().copied().collect();
     let Ok((keys, skipped)) = KeySet::parse(input, &algorithms, &KeySet::default()) else {
         return;
     };

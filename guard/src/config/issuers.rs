@@ -15,7 +15,7 @@ use crate::algorithm::Algorithm;
 use crate::discovery::{self, Discovery, Document, HttpUrl, KeyHost};
 use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
-use crate::profile::{Expected, OptionalClaim, Profile, short_type};
+use crate::profile::{Expected, Profile, short_type};
 use crate::secret::Secret;
 use crate::signature::HostVerifier;
 
@@ -96,12 +96,9 @@ fn profile(object: &mut Section<'_>, has_revocations: bool) -> Profile {
     if let Some(names) = object.values("optional_claims") {
         profile.optional_claims.clear();
         for name in &names {
-            let known = OptionalClaim::ALL
-                .into_iter()
-                .find(|claim| claim.name() == name);
-            match known {
-                Some(claim) => profile.optional_claims.push(claim),
-                None => object.problem("optional_claims", "knows sub, client_id, jti and iat"),
+            match name.parse() {
+                Ok(claim) => profile.optional_claims.push(claim),
+                Err(_) => object.problem("optional_claims", "knows sub, client_id, jti and iat"),
             }
         }
     }
@@ -156,7 +153,7 @@ fn algorithms(object: &mut Section<'_>, host: &dyn HostVerifier) -> BTreeSet<Alg
         return Algorithm::DEFAULT.into();
     };
     let verifiable = || {
-        let all = Algorithm::ALL.into_iter();
+        let all = Algorithm::ALL.iter().copied();
         let names: Vec<_> = all
             .filter(|algorithm| host.suffices_for(*algorithm))
             .map(Algorithm::name)

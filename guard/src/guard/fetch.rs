@@ -1,6 +1,7 @@
 //! What the host fetches for the guard.
 
 use claims::revocation::MAX_PAGE_BYTES;
+use strum::IntoStaticStr;
 
 use crate::config::Endpoint;
 use crate::discovery::MAX_METADATA_BYTES;
@@ -8,7 +9,8 @@ use crate::introspection::MAX_ANSWER_BYTES;
 use crate::keys::MAX_JWKS_BYTES;
 use crate::secret::Secret;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Subject {
     /// The metadata of the issuer, which names the address of the keys.
     Metadata,
@@ -20,16 +22,6 @@ pub enum Subject {
 }
 
 impl Subject {
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Metadata => "metadata",
-            Self::Keys => "keys",
-            Self::Revocations => "revocations",
-            Self::Introspection(_) => "introspection",
-        }
-    }
-
     /// The subject without the number of the question.
     pub(super) const fn kind(self) -> Self {
         match self {

@@ -173,14 +173,17 @@ fn discovery_and_introspection_are_read_strictly() {
 #[test]
 fn an_algorithm_that_the_host_cannot_verify_is_refused_with_those_that_it_can() {
     let mut config = example();
-    let all: Vec<_> = Algorithm::ALL.map(Algorithm::name).into();
+    let all: Vec<_> = Algorithm::ALL.iter().map(|it| it.name()).collect();
     config["issuers"][0]["algorithms"] = json!(all);
     let expected = "issuers[0].algorithms: ES384 is for hosts that verify it themselves, and this host does not; \
         here it can be EdDSA, ES256, RS256, RS384, RS512, PS256";
     assert_eq!(problems(&config), [expected]);
     let text = config.to_string();
     let config = Config::parse(text.as_bytes(), &LeastHost).unwrap();
-    assert_eq!(config.issuers[0].algorithms, Algorithm::ALL.into());
+    assert_eq!(
+        config.issuers[0].algorithms,
+        Algorithm::ALL.iter().copied().collect()
+    );
 }
 
 /// An issuer that names no algorithm accepts no slow algorithm, and none that would be ambiguous for its keys
