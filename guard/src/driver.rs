@@ -23,7 +23,7 @@ use crate::clock::{Clock, HostClock, Time};
 use crate::config::WhenStale;
 use crate::denial_log::{Denied, Line, Throttle};
 use crate::fetch::{Failure, FailureLog, Severity};
-use crate::guard::{Decision, Effect, Fate, Fetch, Guard, Metrics, Patience, Request, Subject};
+use crate::guard::{Decision, Effect, Fate, Fetch, FetchKind, Guard, Metrics, Patience, Request};
 use crate::waiting::{BATCH, Held, Source, Waiting};
 
 /// Time between two ticks.
@@ -146,7 +146,7 @@ impl Driver {
         self.tell_time(clock);
         let now = self.time.steady;
         for issuer in self.guard.keep_in_step() {
-            self.waiting.fetch_ended((issuer, Subject::Revocations));
+            self.waiting.fetch_ended((issuer, FetchKind::Revocations));
         }
         self.waiting.expire(now);
         if self.swept.replace(now) != Some(now) {
@@ -166,8 +166,8 @@ impl Driver {
         self.tell_time(clock);
         let came = result.is_ok();
         let outcome = result.and_then(|body| {
-            let (issuer, subject) = (fetch.issuer, fetch.subject);
-            let applied = self.guard.fetched(issuer, subject, &body, self.time.steady);
+            let (issuer, kind) = (fetch.issuer, fetch.kind);
+            let applied = self.guard.fetched(issuer, kind, &body, self.time.steady);
             applied.map_err(|why| {
                 Failure::without_response(format!("the response cannot be used: {why}"))
             })
@@ -197,7 +197,7 @@ impl Driver {
     fn failed(&mut self, fetch: &Fetch, came: bool, Failure { status, why }: Failure) {
         let now = self.time.steady;
         if !came {
-            self.guard.failed(fetch.issuer, fetch.subject, status, now);
+            self.guard.failed(fetch.issuer, fetch.kind, status, now);
         }
         let source = fetch.log_source();
         let is_known = self.guard.is_known(source.0, source.1);
@@ -252,9 +252,9 @@ impl Driver {
                 let patience = turn.patience;
                 self.guard.decide(request, patience, || wall)
             });
-            if let Decision::Wait { issuer, subject } = outcome.decision {
+            if let Decision::Wait { issuer, kind } = outcome.decision {
                 let now = self.time.steady;
-                self.waiting.hold_again(turn, (issuer, subject), now);
+                self.waiting.hold_again(turn, (issuer, kind), now);
                 self.looks_for_fetches = true;
                 continue;
             }
@@ -302,7 +302,7 @@ impl Driver {
         clock: &impl HostClock,
     ) -> Option<Effect> {
         let outcome = self.guard.decide(request, Patience::Left, || clock.wall());
-        let Decision::Wait { issuer, subject } = outcome.decision else {
+        let Decision::Wait { issuer, kind } = outcome.decision else {
             return Some(self.guard.effect(outcome));
         };
         if self.waiting.is_full() {
@@ -310,7 +310,7 @@ impl Driver {
         }
         let held = Held::new(request, denied);
         let now = self.time.steady;
-        self.waiting.hold(id, (issuer, subject), now, held);
+        self.waiting.hold(id, (issuer, kind), now, held);
         self.hurries = true;
         None
     }
@@ -329,12 +329,12 @@ impl Driver {
             Fate::Pass { .. } => (0, true),
             Fate::Answer(answer) => (answer.status, false),
         };
-        self.refused(denial.name(), status, passes, request)
+        self.denial_line(denial.name(), status, passes, request)
     }
 
     /// The line for the log about a request that the host refused for its own reason; `None` if there have been too many
     /// lines in this second. `passes`: the request passes because of report-only mode.
-    pub fn refused(
+    pub fn denial_line(
         &mut self,
         reason: &'static str,
         status: u32,
@@ -373,7 +373,7 @@ impl Driver {
                 .revocations
                 .as_ref()
                 .is_some_and(|source| source.when_stale == WhenStale::Deny);
-            let has_feed = || self.guard.is_known(issuer, Subject::Revocations);
+            let has_feed = || self.guard.is_known(issuer, FetchKind::Revocations);
             self.guard.has_keys(issuer) && (!needs_feed || has_feed())
         })
     }
@@ -400,7 +400,7 @@ impl Driver {
         self.remarks.push_back(Remark {
             severity,
             issuer: issuer.map(|config| config.issuer.clone()),
-            fetch: fetch.map(|fetch| (fetch.subject.into(), fetch.endpoint.clone())),
+            fetch: fetch.map(|fetch| (fetch.kind.into(), fetch.endpoint.clone())),
             what,
         });
     }

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::algorithm::Algorithm;
-use crate::feed::{Refused, SharedData, Versioned};
+use crate::feed::{SharedData, SharedDataError, Versioned};
 use crate::keys::{KeySet, Skipped};
 use crate::signature::HostVerifier;
 
@@ -218,11 +218,11 @@ pub(crate) struct Store {
 }
 
 impl SharedData for Store {
-    fn get(&self, key: &str) -> Result<Option<Versioned>, Refused> {
+    fn get(&self, key: &str) -> Result<Option<Versioned>, SharedDataError> {
         Ok(self.values.borrow().get(key).cloned())
     }
 
-    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused> {
+    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, SharedDataError> {
         let mut values = self.values.borrow_mut();
         let current = values.get(key).map(|(_, version)| *version);
         if version.is_some() && current.is_some() && version != current {

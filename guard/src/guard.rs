@@ -17,7 +17,7 @@ use std::rc::Rc;
 pub(crate) use self::counts::Counts;
 pub use self::counts::{Metric, Metrics};
 pub use self::decision::{Decision, Effect, Fate, Outcome, Patience, Request};
-pub use self::fetch::{Fetch, Form, Subject};
+pub use self::fetch::{Fetch, FetchKind, Form};
 
 use self::issuer::{Check, IssuerState, Moment};
 use self::requirements::{Needed, needed, permitted, presented};
@@ -345,12 +345,12 @@ impl Guard {
             &*self.host,
             moment,
         ) {
-            Err(Check::Wait(subject)) => Decision::Wait {
-                issuer: match (subject, feed) {
-                    (Subject::Revocations, Some(feed)) => feed.issuer,
+            Err(Check::Wait(kind)) => Decision::Wait {
+                issuer: match (kind, feed) {
+                    (FetchKind::Revocations, Some(feed)) => feed.issuer,
                     _ => index,
                 },
-                subject,
+                kind,
             }
             .into(),
             Err(Check::Deny(denial, token)) => Outcome {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::denial_log::Denied;
-use crate::guard::{Patience, Request, Subject};
+use crate::guard::{FetchKind, Patience, Request};
 
 /// Most requests that wait at the same time; further requests are answered with 503.
 pub const MAX_WAITING: usize = 1024;
@@ -34,8 +34,8 @@ pub const MAX_SECONDS: u64 = crate::fetch::TIMEOUT_SECONDS;
 /// Longest time that a request is held for several sources, or while pages of a feed arrive, in seconds.
 pub const MAX_EXTENDED_SECONDS: u64 = 30;
 
-/// What a request waits for: the index of an issuer, and the subject of the fetch.
-pub type Source = (usize, Subject);
+/// What a request waits for: the index of an issuer, and the kind of the fetch.
+pub type Source = (usize, FetchKind);
 
 type Ticket = u64;
 
@@ -275,8 +275,8 @@ mod tests {
 
     use super::*;
 
-    const KEYS: Source = (0, Subject::Keys);
-    const FEED: Source = (0, Subject::Revocations);
+    const KEYS: Source = (0, FetchKind::Keys);
+    const FEED: Source = (0, FetchKind::Revocations);
     const OVER: Patience = Patience::Over(KEYS.1);
     const NOW: u64 = 1_800_000_000;
 
@@ -312,7 +312,7 @@ mod tests {
     fn the_end_of_a_fetch_concerns_only_who_waits_for_it() {
         let mut waiting = waiting([1]);
         waiting.hold(2, FEED, NOW, ());
-        waiting.hold(3, (1, Subject::Keys), NOW, ());
+        waiting.hold(3, (1, FetchKind::Keys), NOW, ());
         waiting.fetch_ended(KEYS);
         assert_eq!(turns(&mut waiting), [(1, Patience::Left)]);
         assert_eq!(waiting.len(), 2);

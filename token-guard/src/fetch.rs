@@ -96,7 +96,7 @@ impl Fetcher {
         };
         let mut response = response.map_err(Failure::without_response)?;
         // Reads one byte more than allowed, for the guard to see a body that is too long.
-        let longest = fetch.subject.longest_answer() as u64 + 1;
+        let longest = fetch.kind.longest_answer() as u64 + 1;
         let mut body = Vec::new();
         let mut reader = response.body_mut().as_reader().take(longest);
         let read = reader.read_to_end(&mut body);
@@ -147,7 +147,7 @@ mod tests {
     use std::net::TcpListener;
 
     use guard::config::Endpoint;
-    use guard::guard::{Form, Subject};
+    use guard::guard::{FetchKind, Form};
     use guard::secret::Secret;
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -195,9 +195,9 @@ mod tests {
         let (port, certificate) = serve("keys");
         let url = url::Url::parse(&format!("https://localhost:{port}")).unwrap();
         let origins = BTreeMap::from([("keys".to_owned(), Origin::of(&url))]);
-        let fetch = |subject| Fetch {
+        let fetch = |kind| Fetch {
             issuer: 0,
-            subject,
+            kind,
             endpoint: Endpoint {
                 cluster: "keys".to_owned(),
                 authority: "lobby.example.com".to_owned(),
@@ -211,11 +211,11 @@ mod tests {
         std::fs::write(&ca_file, certificate).unwrap();
 
         let trusting = Fetcher::new(origins.clone(), Some(&ca_file)).unwrap();
-        let body = trusting.fetch(&fetch(Subject::Keys)).await;
+        let body = trusting.fetch(&fetch(FetchKind::Keys)).await;
         assert_eq!(body, Ok(b"keys".to_vec()));
 
         let strange = Fetcher::new(origins, None).unwrap();
-        let refusal = strange.fetch(&fetch(Subject::Keys)).await.unwrap_err();
+        let refusal = strange.fetch(&fetch(FetchKind::Keys)).await.unwrap_err();
         assert!(refusal.why.contains("certificate"), "{refusal:?}");
 
         std::fs::write(&ca_file, "").unwrap();
@@ -245,7 +245,7 @@ mod tests {
         let fetcher = Fetcher::new(origins, None).unwrap();
         let fetch = Fetch {
             issuer: 0,
-            subject: Subject::Introspection(1),
+            kind: FetchKind::Introspection(1),
             endpoint: Endpoint {
                 cluster: "sso".to_owned(),
                 authority: "sso.example.com".to_owned(),

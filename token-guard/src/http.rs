@@ -20,7 +20,7 @@ use guard::guard::{Effect, Fate, Request};
 use serde_json::json;
 
 use crate::handover::{self, Form, Misuse, Original};
-use crate::metrics::{self, Metrics, Refused};
+use crate::metrics::{self, Metrics, OwnDenial};
 use crate::settings::Settings;
 use crate::worker::Worker;
 
@@ -166,7 +166,7 @@ fn unrouted(form: Form) -> HttpResponse {
 fn refuse_handover(request: &HttpRequest, worker: &Worker, misuse: Misuse) -> HttpResponse {
     let description = misuse.description();
     let answer = own_answer(400, "invalid_request", &description);
-    worker.refuse(Refused::Handover, answer.status, &denied(request));
+    worker.refuse(OwnDenial::Handover, answer.status, &denied(request));
     let form = match request.uri().path() {
         handover::AUTH_REQUEST => Form::Folded,
         _ => Form::Plain,
@@ -180,7 +180,7 @@ fn refuse_peer(request: &HttpRequest, worker: &Worker, peer: Option<IpAddr>) -> 
         None => "The address of the peer is not known".to_owned(),
     };
     let answer = own_answer(403, "access_denied", &description);
-    worker.refuse(Refused::Peer, answer.status, &denied(request));
+    worker.refuse(OwnDenial::Peer, answer.status, &denied(request));
     refuse(&answer, Form::Plain)
 }
 

@@ -16,10 +16,10 @@ use strum::{IntoStaticStr, VariantNames};
 /// Content type of [`Metrics::text`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Why token-guard refuses a request for a decision before the guard sees it.
+/// Why token-guard denies a request for a decision before the guard sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Refused {
+pub(crate) enum OwnDenial {
     /// The original request cannot be read.
     Handover,
     /// The address does not belong to a gateway.
@@ -60,10 +60,10 @@ impl WorkerMetrics {
     }
 
     /// Counts a request that token-guard refused before the guard saw it.
-    pub(crate) fn refused(&self, refused: Refused) {
+    pub(crate) fn denied(&self, denial: OwnDenial) {
         add(
             &mut self.published().metrics.denied,
-            &BTreeMap::from([(refused.into(), 1)]),
+            &BTreeMap::from([(denial.into(), 1)]),
         );
     }
 }
@@ -115,7 +115,7 @@ impl Metrics {
 
     /// All metrics in the text format of Prometheus.
     pub(crate) fn text(&self) -> String {
-        let names = Denial::names().chain(Refused::VARIANTS.iter().copied());
+        let names = Denial::names().chain(OwnDenial::VARIANTS.iter().copied());
         let mut denied: BTreeMap<&str, u64> = names.map(|name| (name, 0)).collect();
         let mut counters = BTreeMap::<&str, u64>::new();
         let mut gauges = BTreeMap::<&str, u64>::new();
@@ -195,7 +195,7 @@ mod tests {
             for _ in 0..2 {
                 worker.publish(published.clone(), busy, true);
             }
-            worker.refused(Refused::Peer);
+            worker.denied(OwnDenial::Peer);
         }
         let has = |line: &str| metrics.text().lines().any(|other| other == line);
         for line in [

@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use guard::feed::{Refused, SharedData, Versioned};
+use guard::feed::{SharedData, SharedDataError, Versioned};
 
 /// Values by key, with the versions that writers compare.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkersData(Arc<Mutex<HashMap<String, Versioned>>>);
 
 impl SharedData for WorkersData {
-    fn get(&self, key: &str) -> Result<Option<Versioned>, Refused> {
+    fn get(&self, key: &str) -> Result<Option<Versioned>, SharedDataError> {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(values.get(key).cloned())
     }
 
-    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused> {
+    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, SharedDataError> {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = values.get(key).map_or(0, |(_, stored)| *stored);
         if version.is_some_and(|version| version != stored) {

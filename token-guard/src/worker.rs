@@ -19,7 +19,7 @@ use guard::guard::{Effect, Fetch, Guard, Request};
 use tokio::sync::{Notify, oneshot};
 
 use crate::fetch::Fetcher;
-use crate::metrics::{Refused, WorkerMetrics};
+use crate::metrics::{OwnDenial, WorkerMetrics};
 use crate::shared_data::WorkersData;
 use crate::signatures::NativeSignatures;
 
@@ -151,11 +151,11 @@ impl Worker {
     }
 
     /// Counts and logs a request that token-guard refused before the guard saw it.
-    pub(crate) fn refuse(&self, refused: Refused, status: u32, request: &Denied<'_>) {
-        self.metrics.refused(refused);
+    pub(crate) fn refuse(&self, denial: OwnDenial, status: u32, request: &Denied<'_>) {
+        self.metrics.denied(denial);
         let mut driver = self.driver.borrow_mut();
         driver.tell_time(&self.clocks);
-        write(driver.refused(refused.into(), status, false, request));
+        write(driver.denial_line(denial.into(), status, false, request));
     }
 
     /// Returns the answer to a request for the metadata of the resource (RFC 9728 §3.2); `None` for any other

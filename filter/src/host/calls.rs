@@ -12,16 +12,16 @@ use crate::pairs::{self, Pairs};
 
 /// The host refused the call. The number is the host's status (`proxy_status_t`), or an `errno` of WASI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused(u32);
+pub(super) struct HostError(u32);
 
 /// `proxy_status_t`: not found.
-const NOT_FOUND: Refused = Refused(1);
+const NOT_FOUND: HostError = HostError(1);
 
 /// `proxy_status_t`: the value has another version than the call named.
-const VERSION_MISMATCH: Refused = Refused(8);
+const VERSION_MISMATCH: HostError = HostError(8);
 
 /// `proxy_status_t`: the arguments do not fit the ABI.
-const BAD_ARGUMENT: Refused = Refused(2);
+const BAD_ARGUMENT: HostError = HostError(2);
 
 /// `grpc_status` of a response that is not gRPC.
 const NO_GRPC_STATUS: i32 = -1;
@@ -91,15 +91,15 @@ unsafe extern "C" {
     safe fn proxy_on_tick(root: u32);
 }
 
-const fn done(status: u32) -> Result<(), Refused> {
+const fn done(status: u32) -> Result<(), HostError> {
     match status {
         0 => Ok(()),
-        status => Err(Refused(status)),
+        status => Err(HostError(status)),
     }
 }
 
 /// Calls a function of the host that returns bytes.
-fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, Refused> {
+fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, HostError> {
     let (mut bytes, mut size) = (null_mut(), 0);
     done(call(&raw mut bytes, &raw mut size))?;
     if bytes.is_null() {
@@ -110,24 +110,24 @@ fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8
     Ok(unsafe { Vec::from_raw_parts(bytes, size, size) })
 }
 
-fn pairs(map: u32) -> Result<Pairs, Refused> {
+fn pairs(map: u32) -> Result<Pairs, HostError> {
     // SAFETY: the host writes the address and the size of the bytes.
     returned(|bytes, size| unsafe { proxy_get_header_map_pairs(map, bytes, size) }).map(Pairs::new)
 }
 
 /// Returns all headers of the request, names in lower case. If the host refuses, the filter refuses the
 /// request.
-pub(super) fn request_headers() -> Result<Pairs, Refused> {
+pub(super) fn request_headers() -> Result<Pairs, HostError> {
     pairs(REQUEST)
 }
 
 /// Returns all headers of the response to a fetch. Envoy refuses if the fetch had no response.
-pub(super) fn response_headers() -> Result<Pairs, Refused> {
+pub(super) fn response_headers() -> Result<Pairs, HostError> {
     pairs(RESPONSE)
 }
 
 /// Adds a header to the request. If the host refuses, the filter refuses the request.
-pub(super) fn add_request_header(name: &str, value: &str) -> Result<(), Refused> {
+pub(super) fn add_request_header(name: &str, value: &str) -> Result<(), HostError> {
     // SAFETY: the host only reads both texts, during the call.
     done(unsafe {
         proxy_add_header_map_value(
@@ -141,13 +141,13 @@ pub(super) fn add_request_header(name: &str, value: &str) -> Result<(), Refused>
 }
 
 /// Removes every header of this name from the request. If the host refuses, the filter refuses the request.
-pub(super) fn remove_request_header(name: &[u8]) -> Result<(), Refused> {
+pub(super) fn remove_request_header(name: &[u8]) -> Result<(), HostError> {
     // SAFETY: the host only reads the name, during the call.
     done(unsafe { proxy_remove_header_map_value(REQUEST, name.as_ptr(), name.len()) })
 }
 
 /// Answers the request. If the host refuses, the request stays paused and never passes.
-pub(super) fn respond(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Result<(), Refused> {
+pub(super) fn respond(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Result<(), HostError> {
     let headers = pairs::encode(headers).ok_or(BAD_ARGUMENT)?;
     let details: &[u8] = &[];
     // SAFETY: the host only reads the arguments, during the call.
@@ -166,26 +166,26 @@ pub(super) fn respond(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Res
 }
 
 /// Resumes a paused request, which the host may have ended.
-pub(super) fn continue_request() -> Result<(), Refused> {
+pub(super) fn continue_request() -> Result<(), HostError> {
     done(proxy_continue_stream(StreamType::HttpRequest as u32))
 }
 
 /// Sets a property of the request; `name` is a path of one part. Envoy refuses if another plugin made the
 /// property read-only.
-pub(super) fn set_property(name: &str, value: &[u8]) -> Result<(), Refused> {
+pub(super) fn set_property(name: &str, value: &[u8]) -> Result<(), HostError> {
     // SAFETY: the host only reads both texts, during the call.
     done(unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) })
 }
 
 /// Writes a line to the host's log. Any client can cause a line by a refused request.
-pub(super) fn log(level: LogLevel, line: &str) -> Result<(), Refused> {
+pub(super) fn log(level: LogLevel, line: &str) -> Result<(), HostError> {
     // SAFETY: the host only reads the line, during the call.
     done(unsafe { proxy_log(level as u32, line.as_ptr(), line.len()) })
 }
 
 /// Requests a tick every `period`, in whole milliseconds, for the root whose context is in effect. Hosts
 /// without timers refuse.
-pub(super) fn set_tick_period(period: Duration) -> Result<(), Refused> {
+pub(super) fn set_tick_period(period: Duration) -> Result<(), HostError> {
     let milliseconds = u32::try_from(period.as_millis()).map_err(|_| BAD_ARGUMENT)?;
     done(proxy_set_tick_period_milliseconds(milliseconds))
 }
@@ -199,7 +199,7 @@ pub(super) fn tick(root: u32) {
 /// Time of the host's monotonic clock. In most hosts, the start of this clock is the same for all VMs of a
 /// process, but callers must not rely on that. The standard library's `Instant` panics in a host without such a
 /// clock.
-pub(super) fn monotonic_time() -> Result<Duration, Refused> {
+pub(super) fn monotonic_time() -> Result<Duration, HostError> {
     let mut nanoseconds = 0;
     // SAFETY: the host only writes the number.
     done(unsafe { clock_time_get(MONOTONIC, MILLISECOND, &raw mut nanoseconds) })?;
@@ -208,7 +208,7 @@ pub(super) fn monotonic_time() -> Result<Duration, Refused> {
 
 /// Reads the value of `key`, which all VMs of the same `vm_id` share, with its version; `None` if there is no
 /// value. Hosts without shared data refuse.
-pub(super) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, Refused> {
+pub(super) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
     let mut version = 0;
     // SAFETY: the host only reads the key, during the call, and writes the version, the address and the size of
     // the bytes.
@@ -228,7 +228,7 @@ pub(super) fn set_shared_data(
     key: &str,
     value: &[u8],
     version: Option<u32>,
-) -> Result<bool, Refused> {
+) -> Result<bool, HostError> {
     // 0 stands for no version.
     let version = version.unwrap_or(0);
     // SAFETY: the host only reads both texts, during the call.

@@ -195,7 +195,7 @@ impl Root {
 
 /// Returns the body of a successful response, or else the failure, as far as the host reports it.
 fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, Failure> {
-    let longest = fetch.subject.longest_answer();
+    let longest = fetch.kind.longest_answer();
     let headers = calls::response_headers().unwrap_or_default();
     let status = headers.iter().find(|(name, _)| *name == b":status");
     let Some((_, status)) = status else {

@@ -34,8 +34,8 @@ struct Host {
     requests: u32,
 }
 
-const KEYS: Subject = Subject::Keys;
-const FEED: Subject = Subject::Revocations;
+const KEYS: FetchKind = FetchKind::Keys;
+const FEED: FetchKind = FetchKind::Revocations;
 
 fn config() -> Value {
     let mut config = fixtures::config();
@@ -94,13 +94,13 @@ impl Host {
         }
     }
 
-    fn sends(&self, subject: Subject) -> bool {
-        self.sent.iter().any(|fetch| fetch.subject == subject)
+    fn sends(&self, kind: FetchKind) -> bool {
+        self.sent.iter().any(|fetch| fetch.kind == kind)
     }
 
     #[track_caller]
-    fn take(&mut self, subject: Subject) -> Fetch {
-        let place = self.sent.iter().position(|fetch| fetch.subject == subject);
+    fn take(&mut self, kind: FetchKind) -> Fetch {
+        let place = self.sent.iter().position(|fetch| fetch.kind == kind);
         self.sent.remove(place.unwrap())
     }
 
@@ -110,8 +110,8 @@ impl Host {
     }
 
     #[track_caller]
-    fn answer(&mut self, subject: Subject, body: &[u8]) {
-        let fetch = self.take(subject);
+    fn answer(&mut self, kind: FetchKind, body: &[u8]) {
+        let fetch = self.take(kind);
         self.end(&fetch, Ok(body.to_vec()));
     }
 
@@ -414,59 +414,39 @@ fn steps_of_the_clock_stop_nothing() {
     }
 }
 
-/// One VM has a held request. All VMs read its response at their next tick. If that VM dies, another VM sends the request.
+/// One VM has a held request. All VMs read its response at their next tick.
 #[test]
 fn one_vm_reads_the_feed_for_all() {
     let issuer = Issuer::new(Algorithm::EdDsa);
     let store = Store::default();
-    let shares = |guard: Guard| guard.with_shared_data(Box::new(store.clone()));
-    let mut hosts: Vec<Host> = Vec::new();
-    for _ in 0..3 {
-        hosts.push(Host::of(shares, Some(1000)));
-    }
-    for host in &mut hosts {
-        if host.sends(KEYS) {
-            host.answer(KEYS, &issuer.jwks());
-        }
+    let host = |_| {
+        let shares = |guard: Guard| guard.with_shared_data(Box::new(store.clone()));
+        let mut host = Host::of(shares, Some(1000));
+        host.answer(KEYS, &issuer.jwks());
         host.answer(FEED, &page(0, &[], false));
         assert!(host.sent.is_empty(), "no VM has taken over the feed yet");
+        host
+    };
+    let mut hosts: Vec<Host> = (0..3).map(host).collect();
+    for _ in 0..3 {
+        hosts.iter_mut().for_each(|host| host.tick_after(1));
     }
-    let tick_all = |hosts: &mut [Host], seconds| {
-        for _ in 0..seconds {
-            hosts.iter_mut().for_each(|host| host.tick_after(1));
-        }
-    };
-    let leaders = |hosts: &[Host]| -> Vec<usize> {
-        (0..hosts.len())
-            .filter(|number| hosts[*number].sends(FEED))
-            .collect()
-    };
-    tick_all(&mut hosts, 3);
-    let first = leaders(&hosts);
-    let mut before = first.clone();
-    for (since, id) in ["one", "two"].into_iter().enumerate() {
-        let [leader] = before[..] else {
-            panic!("{before:?}");
-        };
-        for (number, host) in hosts.iter_mut().enumerate() {
-            assert_eq!(host.decide(&token(&issuer, id)), Some(200));
-            let expected = if number == leader {
-                TICK
-            } else {
-                FOLLOWING_TICK
-            };
-            assert_eq!(host.driver.next_tick(), expected);
-        }
-        hosts[leader].answer(FEED, &page(since as u64, &[id], false));
-        hosts.iter_mut().for_each(|host| host.tick_after(0));
-        for host in &mut hosts {
-            assert_eq!(host.decide(&token(&issuer, id)), Some(401));
-        }
-        assert_eq!(leaders(&hosts), [leader]);
-        // It dies.
-        hosts.remove(leader);
-        tick_all(&mut hosts, 6);
-        before = leaders(&hosts);
+    let token = token(&issuer, "one");
+    for host in &mut hosts {
+        assert_eq!(host.decide(&token), Some(200));
+        let leads = host.sends(FEED);
+        let expected = if leads { TICK } else { FOLLOWING_TICK };
+        assert_eq!(host.driver.next_tick(), expected);
+    }
+    let mut leaders = hosts.iter_mut().filter(|host| host.sends(FEED));
+    leaders
+        .next()
+        .unwrap()
+        .answer(FEED, &page(0, &["one"], false));
+    assert!(leaders.next().is_none());
+    for host in &mut hosts {
+        host.tick_after(0);
+        assert_eq!(host.decide(&token), Some(401));
     }
 }
 
@@ -475,7 +455,7 @@ fn ten_lines_in_a_second_and_the_number_of_those_left_out() {
     let mut host = Host::new();
     let mut lines = |count: usize| -> Vec<u64> {
         let denied = Denied::default();
-        let lines = (0..count).map(|_| host.driver.refused("peer", 403, false, &denied));
+        let lines = (0..count).map(|_| host.driver.denial_line("peer", 403, false, &denied));
         let lines = lines.flatten().map(|line| line.left_out).collect();
         host.tick_after(1);
         lines

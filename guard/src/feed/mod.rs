@@ -11,7 +11,7 @@ mod wire;
 
 use claims::revocation::{MAX_WAIT_SECONDS, VERSION};
 
-pub use self::sharing::{NoSharedData, Refused, SharedData, Versioned};
+pub use self::sharing::{NoSharedData, SharedData, SharedDataError, Versioned};
 use self::sharing::{Published, Role, Sharing, prefix};
 use self::stalls::Stalls;
 use crate::clock::Time;

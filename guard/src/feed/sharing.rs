@@ -36,7 +36,7 @@ const SLOT_ENTRIES: usize = 1000;
 
 /// The host has no shared data, or refuses this access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused;
+pub struct SharedDataError;
 
 /// A value and its version in the shared data.
 pub type Versioned = (Vec<u8>, u32);
@@ -47,14 +47,14 @@ pub trait SharedData: Debug {
     ///
     /// # Errors
     /// The host has no shared data.
-    fn get(&self, key: &str) -> Result<Option<Versioned>, Refused>;
+    fn get(&self, key: &str) -> Result<Option<Versioned>, SharedDataError>;
 
     /// Sets the value of `key`. With a version, sets it only if the stored value still has that version.
     /// Returns true if the value was set.
     ///
     /// # Errors
     /// The host has no shared data.
-    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused>;
+    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, SharedDataError>;
 }
 
 /// Stands for a host without shared data.
@@ -62,12 +62,12 @@ pub trait SharedData: Debug {
 pub struct NoSharedData;
 
 impl SharedData for NoSharedData {
-    fn get(&self, _: &str) -> Result<Option<Versioned>, Refused> {
-        Err(Refused)
+    fn get(&self, _: &str) -> Result<Option<Versioned>, SharedDataError> {
+        Err(SharedDataError)
     }
 
-    fn set(&self, _: &str, _: &[u8], _: Option<u32>) -> Result<bool, Refused> {
-        Err(Refused)
+    fn set(&self, _: &str, _: &[u8], _: Option<u32>) -> Result<bool, SharedDataError> {
+        Err(SharedDataError)
     }
 }
 
@@ -194,12 +194,12 @@ impl Sharing {
         heard_at: Option<u64>,
         patience: u64,
         now: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SharedDataError> {
         let key = self.lease_key();
         let Some((lease, version)) = data.get(&key)? else {
             if self.has_created {
                 // The host does not keep what was set.
-                return Err(Refused);
+                return Err(SharedDataError);
             }
             if is_ready {
                 self.has_created = true;
@@ -284,7 +284,7 @@ impl Sharing {
     /// Returns the news since the last look, for a follower at `position` of `feed`.
     pub(super) fn look(&mut self, data: &dyn SharedData, feed: &str, position: u64) -> News {
         let looked = self.try_look(data, feed, position);
-        looked.unwrap_or_else(|Refused| {
+        looked.unwrap_or_else(|SharedDataError| {
             self.role = Role::Alone;
             News::None
         })
@@ -295,7 +295,7 @@ impl Sharing {
         data: &dyn SharedData,
         feed: &str,
         position: u64,
-    ) -> Result<News, Refused> {
+    ) -> Result<News, SharedDataError> {
         let Some((head, _)) = data.get(&self.head_key())? else {
             return Ok(News::None);
         };
@@ -351,7 +351,7 @@ impl Sharing {
             Ok(true) => {}
             // Another leader was faster.
             Ok(false) => self.step_down(),
-            Err(Refused) => self.role = Role::Alone,
+            Err(SharedDataError) => self.role = Role::Alone,
         }
     }
 
@@ -359,7 +359,7 @@ impl Sharing {
         &mut self,
         data: &dyn SharedData,
         page: &Published<'_>,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, SharedDataError> {
         let key = self.head_key();
         let old = data.get(&key)?;
         let version = old.as_ref().map(|(_, version)| *version);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::fetch::Subject;
+use super::fetch::FetchKind;
 use crate::access_log;
 use crate::answers::{Answer, Denial};
 use crate::forward::Header;
@@ -19,22 +19,22 @@ pub struct Request<'a> {
     pub authorization: &'a [&'a [u8]],
 }
 
-/// For which fetches a request may be held. Each subject has its own wait, because one request may need keys first,
+/// For which fetches a request may be held. Each kind has its own wait, because one request may need keys first,
 /// and then the revocation feed or an introspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// The request may be held for every fetch.
     Left,
-    /// The wait for this subject is over. The request may be held for other subjects.
-    Over(Subject),
+    /// The wait for this kind is over. The request may be held for other kinds.
+    Over(FetchKind),
 }
 
 impl Patience {
-    /// True if a request may be held for a fetch of `subject`.
-    pub(super) fn is_left_for(self, subject: Subject) -> bool {
+    /// True if a request may be held for a fetch of `kind`.
+    pub(super) fn is_left_for(self, kind: FetchKind) -> bool {
         match self {
             Self::Left => true,
-            Self::Over(over) => over.kind() != subject.kind(),
+            Self::Over(over) => over.without_number() != kind.without_number(),
         }
     }
 }
@@ -56,7 +56,7 @@ pub enum Decision {
         /// Index of the issuer. If several issuers share a feed, this is the first of them when the request
         /// waits for the feed.
         issuer: usize,
-        subject: Subject,
+        kind: FetchKind,
     },
 }
 

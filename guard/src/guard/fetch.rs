@@ -11,7 +11,7 @@ use crate::secret::Secret;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Subject {
+pub enum FetchKind {
     /// The metadata of the issuer, which names the address of the keys.
     Metadata,
     Keys,
@@ -21,9 +21,9 @@ pub enum Subject {
     Introspection(u64),
 }
 
-impl Subject {
-    /// The subject without the number of the question.
-    pub(super) const fn kind(self) -> Self {
+impl FetchKind {
+    /// The kind without the number of the question.
+    pub(super) const fn without_number(self) -> Self {
         match self {
             Self::Introspection(_) => Self::Introspection(0),
             other => other,
@@ -47,7 +47,7 @@ impl Subject {
 pub struct Fetch {
     /// Index of the issuer. If several issuers share a feed, this is the first of them.
     pub issuer: usize,
-    pub subject: Subject,
+    pub kind: FetchKind,
     /// The path includes the query.
     pub endpoint: Endpoint,
     /// Time limit of the fetch, in seconds.
@@ -91,16 +91,16 @@ impl Fetch {
 
     /// Key under which the log counts failures: one for each endpoint, not one for each token.
     #[must_use]
-    pub const fn log_source(&self) -> (usize, Subject) {
-        (self.issuer, self.subject.kind())
+    pub const fn log_source(&self) -> (usize, FetchKind) {
+        (self.issuer, self.kind.without_number())
     }
 
     /// What the requests that need this fetch wait for. Requests that wait for keys wait for the metadata too.
     #[must_use]
-    pub const fn source(&self) -> (usize, Subject) {
-        match self.subject {
-            Subject::Metadata => (self.issuer, Subject::Keys),
-            subject => (self.issuer, subject),
+    pub const fn source(&self) -> (usize, FetchKind) {
+        match self.kind {
+            FetchKind::Metadata => (self.issuer, FetchKind::Keys),
+            kind => (self.issuer, kind),
         }
     }
 }

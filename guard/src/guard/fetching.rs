@@ -1,6 +1,6 @@
 //! What the guard fetches: which fetches are due, and what it does with their results.
 
-use super::fetch::{Fetch, Form, Subject};
+use super::fetch::{Fetch, FetchKind, Form};
 use super::{Guard, hand_over};
 use crate::clock::Time;
 use crate::config::Endpoint;
@@ -15,9 +15,9 @@ impl Guard {
         let issuers = self.issuers.iter_mut().zip(&self.config.issuers);
         for (issuer, (state, config)) in issuers.enumerate() {
             let keys = state.due_for_keys(config, now);
-            due.extend(keys.map(|(subject, endpoint)| Fetch {
+            due.extend(keys.map(|(kind, endpoint)| Fetch {
                 issuer,
-                subject,
+                kind,
                 endpoint,
                 timeout: TIMEOUT_SECONDS,
                 form: None,
@@ -28,7 +28,7 @@ impl Guard {
             let questions = state.introspection.due(source, now);
             due.extend(questions.into_iter().map(|(question, body)| Fetch {
                 issuer,
-                subject: Subject::Introspection(question),
+                kind: FetchKind::Introspection(question),
                 endpoint: source.endpoint.clone(),
                 timeout: TIMEOUT_SECONDS,
                 form: Some(Form {
@@ -41,7 +41,7 @@ impl Guard {
             if let Some(request) = shared.feed.due(now) {
                 due.push(Fetch {
                     issuer: shared.issuer,
-                    subject: Subject::Revocations,
+                    kind: FetchKind::Revocations,
                     endpoint: Endpoint {
                         path: request.path,
                         ..shared.feed.endpoint().clone()
@@ -62,7 +62,7 @@ impl Guard {
     pub(crate) fn fetched(
         &mut self,
         issuer: usize,
-        subject: Subject,
+        kind: FetchKind,
         body: &[u8],
         now: u64,
     ) -> Result<Vec<String>, String> {
@@ -72,16 +72,16 @@ impl Guard {
         ) else {
             return Ok(Vec::new());
         };
-        let outcome = match subject {
-            Subject::Metadata => state.discovered(body, config, now).map(|()| Vec::new()),
-            Subject::Keys => {
+        let outcome = match kind {
+            FetchKind::Metadata => state.discovered(body, config, now).map(|()| Vec::new()),
+            FetchKind::Keys => {
                 let replaced = state.replace_keys(body, config, now);
                 if replaced.is_ok() {
                     hand_over::keys(config, &*self.shared_data, body, now);
                 }
                 replaced
             }
-            Subject::Introspection(question) => {
+            FetchKind::Introspection(question) => {
                 let time = Time {
                     steady: now,
                     ..self.time
@@ -92,7 +92,7 @@ impl Guard {
                 });
                 answered.unwrap_or(Ok(())).map(|()| Vec::new())
             }
-            Subject::Revocations => {
+            FetchKind::Revocations => {
                 let time = Time {
                     steady: now,
                     ..self.time
@@ -104,38 +104,32 @@ impl Guard {
             }
         };
         if outcome.is_err() {
-            self.ended_without_use(issuer, subject, Fault::Token, now);
+            self.ended_without_use(issuer, kind, Fault::Token, now);
         }
         outcome
     }
 
     /// A fetch brought no body. `status`: of the response, if there was one.
-    pub(crate) fn failed(
-        &mut self,
-        issuer: usize,
-        subject: Subject,
-        status: Option<u16>,
-        now: u64,
-    ) {
+    pub(crate) fn failed(&mut self, issuer: usize, kind: FetchKind, status: Option<u16>, now: u64) {
         let fault = Fault::of_status(status);
-        self.ended_without_use(issuer, subject, fault, now);
+        self.ended_without_use(issuer, kind, fault, now);
     }
 
     /// `fault`: what an introspection failed for.
-    fn ended_without_use(&mut self, issuer: usize, subject: Subject, fault: Fault, now: u64) {
-        match subject {
-            Subject::Metadata | Subject::Keys => {
+    fn ended_without_use(&mut self, issuer: usize, kind: FetchKind, fault: Fault, now: u64) {
+        match kind {
+            FetchKind::Metadata | FetchKind::Keys => {
                 let state = self.issuers.get_mut(issuer);
                 if let Some((state, config)) = state.zip(self.config.issuers.get(issuer)) {
-                    state.keys_failed(subject, config, now);
+                    state.keys_failed(kind, config, now);
                 }
             }
-            Subject::Introspection(question) => {
+            FetchKind::Introspection(question) => {
                 if let Some(state) = self.issuers.get_mut(issuer) {
                     state.introspection.failed(question, fault, now);
                 }
             }
-            Subject::Revocations => {
+            FetchKind::Revocations => {
                 if let Some(feed) = self.feed_mut(issuer) {
                     feed.failed(now);
                 }
@@ -151,13 +145,13 @@ impl Guard {
             let schedule = state.and_then(|state| state.key_schedule.as_ref());
             !is_usable && schedule.is_some_and(|schedule| schedule.is_due(now))
         };
-        match fetch.subject {
-            Subject::Metadata => {
+        match fetch.kind {
+            FetchKind::Metadata => {
                 state.is_some_and(|state| state.discovered.is_some()) || is_repeated()
             }
-            Subject::Keys => is_repeated(),
-            Subject::Revocations => is_usable && self.is_catching_up(fetch.issuer),
-            Subject::Introspection(_) => false,
+            FetchKind::Keys => is_repeated(),
+            FetchKind::Revocations => is_usable && self.is_catching_up(fetch.issuer),
+            FetchKind::Introspection(_) => false,
         }
     }
 
@@ -168,16 +162,16 @@ impl Guard {
             .is_some_and(|state| !state.keys.is_empty())
     }
 
-    /// True if a fetch of this subject ever returned something usable.
-    pub(crate) fn is_known(&self, issuer: usize, subject: Subject) -> bool {
+    /// True if a fetch of this kind ever returned something usable.
+    pub(crate) fn is_known(&self, issuer: usize, kind: FetchKind) -> bool {
         let state = || self.issuers.get(issuer);
-        match subject {
-            Subject::Metadata => state().is_some_and(|state| state.discovered.is_some()),
-            Subject::Keys => self.has_keys(issuer),
-            Subject::Introspection(_) => {
+        match kind {
+            FetchKind::Metadata => state().is_some_and(|state| state.discovered.is_some()),
+            FetchKind::Keys => self.has_keys(issuer),
+            FetchKind::Introspection(_) => {
                 state().is_some_and(|state| state.introspection.is_known())
             }
-            Subject::Revocations => {
+            FetchKind::Revocations => {
                 let feed = self.feed(issuer);
                 feed.is_some_and(|feed| feed.completed_at().is_some())
             }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::decision::Patience;
-use super::fetch::Subject;
+use super::fetch::FetchKind;
 use super::hand_over;
 use super::shared_feed::{SharedFeed, is_usable};
 use crate::answers::Denial;
@@ -51,7 +51,7 @@ pub(super) struct Moment {
 }
 
 pub(super) enum Check {
-    Wait(Subject),
+    Wait(FetchKind),
     /// Has the token if it is verified.
     Deny(Denial, Option<Rc<TokenReference>>),
 }
@@ -125,9 +125,9 @@ impl IssuerState {
         }: Moment,
     ) -> Result<(VerifiedToken, u64), Check> {
         let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match schedule {
-            Some(schedule) if patience.is_left_for(Subject::Keys) => {
+            Some(schedule) if patience.is_left_for(FetchKind::Keys) => {
                 schedule.hurry(now.steady);
-                Check::Wait(Subject::Keys)
+                Check::Wait(FetchKind::Keys)
             }
             _ => Check::Deny(denial, None),
         };
@@ -153,14 +153,14 @@ impl IssuerState {
             let asker = Asker {
                 token,
                 client: verified.reference.client(),
-                may_wait: patience.is_left_for(Subject::Introspection(0)),
+                may_wait: patience.is_left_for(FetchKind::Introspection(0)),
             };
             let introspection = &mut self.introspection;
             let standing = introspection.standing(source, asker, now.steady);
             let denial = match standing {
                 Standing::Active { until } => return Ok((verified, until)),
                 Standing::Asked(question) => {
-                    return Err(Check::Wait(Subject::Introspection(question)));
+                    return Err(Check::Wait(FetchKind::Introspection(question)));
                 }
                 Standing::Inactive => Denial::Token(Refusal::Revoked),
                 Standing::Unknown => Denial::RevocationsUnavailable,
@@ -172,9 +172,9 @@ impl IssuerState {
             return Ok((verified, u64::MAX));
         };
         if !is_usable(feed, config, now.steady) {
-            if patience.is_left_for(Subject::Revocations) {
+            if patience.is_left_for(FetchKind::Revocations) {
                 feed.hurry(now.steady);
-                return Err(Check::Wait(Subject::Revocations));
+                return Err(Check::Wait(FetchKind::Revocations));
             }
             let denial = Denial::RevocationsUnavailable;
             return Err(Check::Deny(denial, Some(verified.reference)));
@@ -202,19 +202,19 @@ impl IssuerState {
         &mut self,
         config: &IssuerConfig,
         now: u64,
-    ) -> Option<(Subject, Endpoint)> {
+    ) -> Option<(FetchKind, Endpoint)> {
         let schedule = self.key_schedule.as_mut()?;
         if !schedule.is_due(now) {
             return None;
         }
         let due = match (&config.keys, &self.discovered) {
             (KeySource::Inline(_), _) => return None,
-            (KeySource::Fetched { endpoint, .. }, _) => (Subject::Keys, endpoint.clone()),
+            (KeySource::Fetched { endpoint, .. }, _) => (FetchKind::Keys, endpoint.clone()),
             (KeySource::Discovered(_), Some(found)) if now < found.until => {
-                (Subject::Keys, found.keys.clone())
+                (FetchKind::Keys, found.keys.clone())
             }
             (KeySource::Discovered(discovery), _) => {
-                (Subject::Metadata, discovery.endpoint.clone())
+                (FetchKind::Metadata, discovery.endpoint.clone())
             }
         };
         schedule.started(now, TIMEOUT_SECONDS);
@@ -240,12 +240,12 @@ impl IssuerState {
     }
 
     /// A fetch of metadata or keys failed. If the metadata failed, the known address of the keys stays in use.
-    pub(super) fn keys_failed(&mut self, subject: Subject, config: &IssuerConfig, now: u64) {
+    pub(super) fn keys_failed(&mut self, kind: FetchKind, config: &IssuerConfig, now: u64) {
         let Some(schedule) = &mut self.key_schedule else {
             return;
         };
-        match (subject, &mut self.discovered, &config.keys) {
-            (Subject::Metadata, Some(found), KeySource::Discovered(discovery)) => {
+        match (kind, &mut self.discovered, &config.keys) {
+            (FetchKind::Metadata, Some(found), KeySource::Discovered(discovery)) => {
                 found.until = now + discovery.refresh_seconds;
                 schedule.continues(now);
             }

@@ -10,7 +10,7 @@ mod keys;
 mod metadata;
 
 /// The wait for keys is over.
-const OVER: Patience = Patience::Over(Subject::Keys);
+const OVER: Patience = Patience::Over(FetchKind::Keys);
 
 fn guard(config: &Value) -> Guard {
     match Config::parse(config.to_string().as_bytes(), &NoHostVerifier) {
@@ -41,11 +41,11 @@ fn at(now: u64) -> Time {
 fn fetch_keys(guard: &mut Guard, issuer: &Issuer, now: u64) {
     let due = guard.due(now);
     assert!(
-        due.iter().any(|fetch| fetch.subject == Subject::Keys),
+        due.iter().any(|fetch| fetch.kind == FetchKind::Keys),
         "keys are due"
     );
     guard
-        .fetched(0, Subject::Keys, &issuer.jwks(), now)
+        .fetched(0, FetchKind::Keys, &issuer.jwks(), now)
         .unwrap();
 }
 
@@ -416,6 +416,6 @@ fn feed(guard: &mut Guard, entries: &[Value], now: u64) {
     let page = json!({"feed": "A", "since": since, "position": position, "more": false, "revocations": entries});
     let page = page.to_string();
     guard
-        .fetched(0, Subject::Revocations, page.as_bytes(), now)
+        .fetched(0, FetchKind::Revocations, page.as_bytes(), now)
         .unwrap();
 }

@@ -30,7 +30,7 @@ fn a_revoked_token_is_refused_cached_or_not() {
 fn a_lost_feed_does_what_was_configured() {
     let issuer = Issuer::new(Algorithm::EdDsa);
     let token = issuer.token(&claims());
-    let over = Patience::Over(Subject::Revocations);
+    let over = Patience::Over(FetchKind::Revocations);
     for (when_stale, expected) in [("deny", false), ("allow", true)] {
         let mut guard = ready_with(&with_feed(when_stale), &issuer);
         let first = decide_at(&mut guard, "/api/x", Some(&token), over, NOW);
@@ -60,7 +60,7 @@ fn a_cached_token_does_not_survive_a_position_that_repeats() {
         guard.set_time(at(now));
         guard.due(now);
         guard
-            .fetched(0, Subject::Revocations, page.as_bytes(), now)
+            .fetched(0, FetchKind::Revocations, page.as_bytes(), now)
             .unwrap();
     };
     read(&mut guard, page("A", entry("another grant")), NOW);
@@ -148,11 +148,11 @@ fn issuers_with_the_same_endpoint_share_a_feed() {
     let due = guard.due(NOW);
     let feeds = due
         .iter()
-        .filter(|fetch| fetch.subject == Subject::Revocations);
+        .filter(|fetch| fetch.kind == FetchKind::Revocations);
     assert_eq!(feeds.count(), 1);
     for index in [0, 1] {
         guard
-            .fetched(index, Subject::Keys, &issuer.jwks(), NOW)
+            .fetched(index, FetchKind::Keys, &issuer.jwks(), NOW)
             .unwrap();
     }
     let legacy = issuer.token(&with(claims(), "iss", json!("https://us1.legacy.example")));
@@ -161,14 +161,14 @@ fn issuers_with_the_same_endpoint_share_a_feed() {
         waits,
         Decision::Wait {
             issuer: 0,
-            subject: Subject::Revocations
+            kind: FetchKind::Revocations
         }
     );
     let user = json!({"feed": "A", "since": 0, "position": 1, "more": false, "holds": false, "revocations": [
         {"kind": "user", "id": "ada@example.com", "iss": "https://us1.legacy.example", "at": NOW, "exp": NOW + 3600},
     ]});
     guard
-        .fetched(0, Subject::Revocations, user.to_string().as_bytes(), NOW)
+        .fetched(0, FetchKind::Revocations, user.to_string().as_bytes(), NOW)
         .unwrap();
     assert_eq!(
         decide(&mut guard, "/api/x", Some(&legacy)),

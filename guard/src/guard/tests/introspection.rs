@@ -13,7 +13,7 @@ fn introspecting(when_unavailable: &str) -> Value {
 #[track_caller]
 fn question(guard: &mut Guard, now: u64) -> Fetch {
     let mut due = guard.due(now);
-    due.retain(|fetch| fetch.subject != Subject::Keys);
+    due.retain(|fetch| fetch.kind != FetchKind::Keys);
     assert_eq!(due.len(), 1, "{due:?}");
     due.remove(0)
 }
@@ -26,10 +26,10 @@ fn rfc7662_a_verified_token_is_asked_about_and_its_answer_counts_for_a_while() {
     let at = |guard: &mut Guard, now| decide_at(guard, "/api/x", Some(&token), Patience::Left, now);
     let waits = at(&mut guard, NOW);
     let asked = question(&mut guard, NOW);
-    let Decision::Wait { subject, .. } = waits else {
+    let Decision::Wait { kind, .. } = waits else {
         panic!("{waits:?}");
     };
-    assert_eq!(asked.source(), (0, subject));
+    assert_eq!(asked.source(), (0, kind));
     let body = format!("token={token}&token_type_hint=access_token");
     assert_eq!(
         (asked.method(), asked.body()),
@@ -48,9 +48,7 @@ fn rfc7662_a_verified_token_is_asked_about_and_its_answer_counts_for_a_while() {
         "{shown}"
     );
 
-    guard
-        .fetched(0, subject, br#"{"active":true}"#, NOW)
-        .unwrap();
+    guard.fetched(0, kind, br#"{"active":true}"#, NOW).unwrap();
     for now in [NOW, NOW + 29] {
         assert!(is_allowed(&at(&mut guard, now)), "{now}");
     }
@@ -58,7 +56,7 @@ fn rfc7662_a_verified_token_is_asked_about_and_its_answer_counts_for_a_while() {
     assert!(matches!(at(&mut guard, NOW + 30), Decision::Wait { .. }));
     let asked = question(&mut guard, NOW + 30);
     guard
-        .fetched(0, asked.subject, br#"{"active":false}"#, NOW + 30)
+        .fetched(0, asked.kind, br#"{"active":false}"#, NOW + 30)
         .unwrap();
     assert_eq!(at(&mut guard, NOW + 30), refused(Refusal::Revoked));
     assert_eq!(at(&mut guard, NOW + 31), refused(Refusal::Revoked));
@@ -99,8 +97,8 @@ fn without_an_answer_tokens_are_refused_or_accepted_as_configured() {
         let mut guard = ready_with(&introspecting(when_unavailable), &issuer);
         decide(&mut guard, "/api/x", Some(&token));
         let asked = question(&mut guard, NOW);
-        guard.failed(0, asked.subject, Some(503), NOW);
-        let patience = Patience::Over(asked.subject);
+        guard.failed(0, asked.kind, Some(503), NOW);
+        let patience = Patience::Over(asked.kind);
         let over = decide_at(&mut guard, "/api/x", Some(&token), patience, NOW);
         match is_open {
             true => assert!(is_allowed(&over)),
@@ -111,7 +109,7 @@ fn without_an_answer_tokens_are_refused_or_accepted_as_configured() {
         assert!(matches!(again, Decision::Wait { .. }), "{again:?}");
         let asked = question(&mut guard, NOW + 2);
         guard
-            .fetched(0, asked.subject, br#"{"active":false}"#, NOW + 2)
+            .fetched(0, asked.kind, br#"{"active":false}"#, NOW + 2)
             .unwrap();
         let known = decide_at(&mut guard, "/api/x", Some(&token), patience, NOW + 2);
         assert_eq!(known, refused(Refusal::Revoked));
@@ -130,18 +128,18 @@ fn a_token_that_cannot_be_introspected_is_refused_and_no_other() {
         ] {
             let mut guard = ready_with(&introspecting(when_unavailable), &issuer);
             decide(&mut guard, "/api/x", Some(&bad));
-            let subject = question(&mut guard, NOW).subject;
+            let kind = question(&mut guard, NOW).kind;
             match body {
-                Some(body) => drop(guard.fetched(0, subject, body, NOW).unwrap_err()),
-                None => guard.failed(0, subject, Some(400), NOW),
+                Some(body) => drop(guard.fetched(0, kind, body, NOW).unwrap_err()),
+                None => guard.failed(0, kind, Some(400), NOW),
             }
-            for patience in [Patience::Over(subject), Patience::Left] {
+            for patience in [Patience::Over(kind), Patience::Left] {
                 let refused = decide_at(&mut guard, "/api/x", Some(&bad), patience, NOW);
                 assert_eq!(refused, Decision::Deny(Denial::RevocationsUnavailable));
             }
             decide(&mut guard, "/api/x", Some(&good));
-            let subject = question(&mut guard, NOW).subject;
-            let active = guard.fetched(0, subject, br#"{"active":true}"#, NOW);
+            let kind = question(&mut guard, NOW).kind;
+            let active = guard.fetched(0, kind, br#"{"active":true}"#, NOW);
             active.unwrap();
             assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&good))));
         }
@@ -161,34 +159,32 @@ fn a_request_that_waited_for_keys_waits_for_the_next_source_too() {
         assert!(matches!(
             waits,
             Decision::Wait {
-                subject: Subject::Keys,
+                kind: FetchKind::Keys,
                 ..
             }
         ));
         guard
-            .fetched(0, Subject::Keys, both.as_bytes(), NOW)
+            .fetched(0, FetchKind::Keys, both.as_bytes(), NOW)
             .unwrap();
-        let over = Patience::Over(Subject::Keys);
+        let over = Patience::Over(FetchKind::Keys);
         let waits = decide_at(&mut guard, "/api/x", Some(&token), over, NOW);
-        let Decision::Wait { subject, .. } = waits else {
+        let Decision::Wait { kind, .. } = waits else {
             panic!("{waits:?}");
         };
-        (guard, subject)
+        (guard, kind)
     };
     for when_unavailable in ["deny", "allow"] {
-        let (mut guard, subject) = waiting(&introspecting(when_unavailable));
-        assert_eq!(question(&mut guard, NOW).subject, subject);
-        guard
-            .fetched(0, subject, br#"{"active":false}"#, NOW)
-            .unwrap();
-        let over = Patience::Over(subject);
+        let (mut guard, kind) = waiting(&introspecting(when_unavailable));
+        assert_eq!(question(&mut guard, NOW).kind, kind);
+        guard.fetched(0, kind, br#"{"active":false}"#, NOW).unwrap();
+        let over = Patience::Over(kind);
         let decision = decide_at(&mut guard, "/api/x", Some(&token), over, NOW);
         assert_eq!(decision, refused(Refusal::Revoked));
     }
-    let (mut guard, subject) = waiting(&with_feed("deny"));
-    assert_eq!(subject, Subject::Revocations);
+    let (mut guard, kind) = waiting(&with_feed("deny"));
+    assert_eq!(kind, FetchKind::Revocations);
     feed(&mut guard, &[], NOW);
-    let over = Patience::Over(subject);
+    let over = Patience::Over(kind);
     assert!(is_allowed(&decide_at(
         &mut guard,
         "/api/x",

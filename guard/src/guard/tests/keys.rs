@@ -13,12 +13,12 @@ fn a_new_vm_takes_over_the_keys_of_the_others() {
         let mut first = new(&config);
         first.set_time(at(NOW));
         let document = issuer_metadata("https://lobby.example.com/certs");
-        let _ = first.fetched(0, Subject::Metadata, &document, NOW);
+        let _ = first.fetched(0, FetchKind::Metadata, &document, NOW);
         // The last good answer counts.
         for jwks in [&other.jwks(), &issuer.jwks()] {
-            first.fetched(0, Subject::Keys, jwks, NOW).unwrap();
+            first.fetched(0, FetchKind::Keys, jwks, NOW).unwrap();
         }
-        assert!(first.fetched(0, Subject::Keys, b"{}", NOW).is_err());
+        assert!(first.fetched(0, FetchKind::Keys, b"{}", NOW).is_err());
 
         let mut changed = config.clone();
         changed["realm"] = json!("changed");
@@ -57,11 +57,11 @@ fn rfc8725_s3_3_without_keys_requests_wait_and_then_fail() {
         decide(&mut guard, "/api/x", Some(&token)),
         Decision::Wait {
             issuer: 0,
-            subject: Subject::Keys
+            kind: FetchKind::Keys
         }
     );
     assert_eq!(guard.due(NOW).len(), 1);
-    guard.failed(0, Subject::Keys, None, NOW);
+    guard.failed(0, FetchKind::Keys, None, NOW);
     let over = decide_at(&mut guard, "/api/x", Some(&token), OVER, NOW);
     assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
     fetch_keys(&mut guard, &issuer, NOW + 1);
@@ -89,7 +89,7 @@ fn a_rotation_refuses_nothing() {
         waits,
         Decision::Wait {
             issuer: 0,
-            subject: Subject::Keys
+            kind: FetchKind::Keys
         }
     );
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_rotation_refuses_nothing() {
     );
     let both = json!({"keys": [old.jwk("key-1"), new.jwk("key-2")]}).to_string();
     guard
-        .fetched(0, Subject::Keys, both.as_bytes(), NOW + 10)
+        .fetched(0, FetchKind::Keys, both.as_bytes(), NOW + 10)
         .unwrap();
     let over = decide_at(&mut guard, "/api/x", Some(&new_token), OVER, NOW + 10);
     assert!(is_allowed(&over));
@@ -115,7 +115,7 @@ fn a_rotation_refuses_nothing() {
     guard.due(NOW + 400);
     let only_new = json!({"keys": [new.jwk("key-2")]}).to_string();
     guard
-        .fetched(0, Subject::Keys, only_new.as_bytes(), NOW + 400)
+        .fetched(0, FetchKind::Keys, only_new.as_bytes(), NOW + 400)
         .unwrap();
     let retired = decide_at(&mut guard, "/api/x", Some(&old_token), OVER, NOW + 400);
     assert_eq!(retired, refused(Refusal::KeyUnknown));
@@ -129,7 +129,7 @@ fn a_key_of_the_same_name_with_other_material_is_another_key() {
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
     guard.due(NOW + 301);
     guard
-        .fetched(0, Subject::Keys, &new.jwks(), NOW + 301)
+        .fetched(0, FetchKind::Keys, &new.jwks(), NOW + 301)
         .unwrap();
     assert_eq!(
         decide(&mut guard, "/api/x", Some(&token)),
@@ -150,9 +150,9 @@ fn known_keys_outlive_bad_answers() {
         b"{\"keys\":[{\"kty\":\"oct\"}]}",
         b"{\"keys\":1}",
     ] {
-        assert!(guard.fetched(0, Subject::Keys, bad, NOW + 301).is_err());
+        assert!(guard.fetched(0, FetchKind::Keys, bad, NOW + 301).is_err());
     }
-    guard.failed(0, Subject::Keys, None, NOW + 302);
+    guard.failed(0, FetchKind::Keys, None, NOW + 302);
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
     // A key that cannot be looked up does not make the token invalid.
     let header = with(issuer.header(), "kid", json!("key-2")).to_string();
@@ -172,22 +172,22 @@ fn a_fetch_that_a_stopped_replica_ends_is_repeated_at_once() {
         |guard: &mut Guard, patience, now| decide_at(guard, "/api/x", Some(&token), patience, now);
     let waits = Decision::Wait {
         issuer: 0,
-        subject: Subject::Keys,
+        kind: FetchKind::Keys,
     };
     assert_eq!(decide(&mut guard, Patience::Left, NOW + 10), waits);
     let first = guard.due(NOW + 10);
-    guard.failed(0, Subject::Keys, None, NOW + 11);
+    guard.failed(0, FetchKind::Keys, None, NOW + 11);
     assert!(guard.goes_on(&first[0], false, NOW + 11));
     assert_eq!(guard.due(NOW + 11), first);
     // The second failure is the result.
-    guard.failed(0, Subject::Keys, None, NOW + 11);
+    guard.failed(0, FetchKind::Keys, None, NOW + 11);
     assert!(!guard.goes_on(&first[0], false, NOW + 11));
     assert_eq!(guard.due(NOW + 11), []);
     let over = decide(&mut guard, OVER, NOW + 11);
     assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
     let both = json!({"keys": [old.jwk("key-1"), new.jwk("key-2")]}).to_string();
     guard
-        .fetched(0, Subject::Keys, both.as_bytes(), NOW + 13)
+        .fetched(0, FetchKind::Keys, both.as_bytes(), NOW + 13)
         .unwrap();
     assert!(!guard.goes_on(&first[0], true, NOW + 13));
     assert!(is_allowed(&decide(&mut guard, OVER, NOW + 13)));
@@ -208,7 +208,7 @@ fn unusable_keys_are_remarked_once() {
         json!({}),
     );
     let mut fetch = |body: String| {
-        let remarks = guard.fetched(0, Subject::Keys, body.as_bytes(), NOW);
+        let remarks = guard.fetched(0, FetchKind::Keys, body.as_bytes(), NOW);
         remarks.unwrap().concat()
     };
     assert_eq!(fetch(set(&[])), "");
@@ -233,16 +233,15 @@ fn a_fetch_takes_over_the_keys_that_it_finds_again() {
     let key = |guard: &Guard| Rc::clone(guard.issuers[0].keys.get(Issuer::KID).unwrap());
     let before = key(&guard);
     guard
-        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 301)
+        .fetched(0, FetchKind::Keys, &issuer.jwks(), NOW + 301)
         .unwrap();
     assert!(Rc::ptr_eq(&before, &key(&guard)));
 }
 
-/// The due fetches, as subject and path.
-fn due_paths(guard: &mut Guard, now: u64) -> Vec<(Subject, String)> {
+/// The due fetches, as kind and path.
+fn due_paths(guard: &mut Guard, now: u64) -> Vec<(FetchKind, String)> {
     let due = guard.due(now).into_iter();
-    due.map(|fetch| (fetch.subject, fetch.endpoint.path))
-        .collect()
+    due.map(|fetch| (fetch.kind, fetch.endpoint.path)).collect()
 }
 
 #[test]
@@ -252,7 +251,7 @@ fn discovered_keys_are_fetched_after_the_metadata() {
     let token = issuer.token(&claims());
     let waits = Decision::Wait {
         issuer: 0,
-        subject: Subject::Keys,
+        kind: FetchKind::Keys,
     };
     assert_eq!(decide(&mut guard, "/api/x", Some(&token)), waits);
     let due = guard.due(NOW);
@@ -268,19 +267,21 @@ fn discovered_keys_are_fetched_after_the_metadata() {
     );
     assert_eq!(
         fetch.source(),
-        (0, Subject::Keys),
+        (0, FetchKind::Keys),
         "who needs keys waits for it"
     );
     assert!(!guard.goes_on(fetch, false, NOW));
     let document = issuer_metadata("https://lobby.example.com/certs");
-    guard.fetched(0, Subject::Metadata, &document, NOW).unwrap();
+    guard
+        .fetched(0, FetchKind::Metadata, &document, NOW)
+        .unwrap();
     assert!(guard.goes_on(fetch, true, NOW));
     assert_eq!(
         due_paths(&mut guard, NOW),
-        [(Subject::Keys, "/certs".to_owned())]
+        [(FetchKind::Keys, "/certs".to_owned())]
     );
     guard
-        .fetched(0, Subject::Keys, &issuer.jwks(), NOW)
+        .fetched(0, FetchKind::Keys, &issuer.jwks(), NOW)
         .unwrap();
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
 
@@ -298,22 +299,22 @@ fn discovered_keys_are_fetched_after_the_metadata() {
     assert_eq!(later, waits);
     assert_eq!(
         due_paths(&mut guard, NOW + 10),
-        [(Subject::Keys, "/certs".to_owned())]
+        [(FetchKind::Keys, "/certs".to_owned())]
     );
     guard
-        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 10)
+        .fetched(0, FetchKind::Keys, &issuer.jwks(), NOW + 10)
         .unwrap();
     assert_eq!(
         due_paths(&mut guard, NOW + 310),
-        [(Subject::Metadata, DOCUMENT.to_owned())]
+        [(FetchKind::Metadata, DOCUMENT.to_owned())]
     );
     let moved = issuer_metadata("https://lobby.example.com/moved");
     guard
-        .fetched(0, Subject::Metadata, &moved, NOW + 310)
+        .fetched(0, FetchKind::Metadata, &moved, NOW + 310)
         .unwrap();
     assert_eq!(
         due_paths(&mut guard, NOW + 310),
-        [(Subject::Keys, "/moved".to_owned())]
+        [(FetchKind::Keys, "/moved".to_owned())]
     );
 }
 
@@ -325,43 +326,49 @@ fn metadata_that_cannot_be_used_leads_nowhere() {
     let elsewhere = issuer_metadata("https://evil.example/certs");
     assert!(
         guard
-            .fetched(0, Subject::Metadata, &elsewhere, NOW)
+            .fetched(0, FetchKind::Metadata, &elsewhere, NOW)
             .is_err()
     );
     assert_eq!(
         due_paths(&mut guard, NOW),
-        [(Subject::Metadata, DOCUMENT.to_owned())]
+        [(FetchKind::Metadata, DOCUMENT.to_owned())]
     );
-    guard.failed(0, Subject::Metadata, None, NOW);
+    guard.failed(0, FetchKind::Metadata, None, NOW);
     assert_eq!(due_paths(&mut guard, NOW + 1), []);
     assert_eq!(
         due_paths(&mut guard, NOW + 2),
-        [(Subject::Metadata, DOCUMENT.to_owned())]
+        [(FetchKind::Metadata, DOCUMENT.to_owned())]
     );
 
     // After the keys were found, the guard fetches them from the same address until the metadata is valid
     // again.
     let good = issuer_metadata("https://lobby.example.com/certs");
-    guard.fetched(0, Subject::Metadata, &good, NOW + 2).unwrap();
+    guard
+        .fetched(0, FetchKind::Metadata, &good, NOW + 2)
+        .unwrap();
     guard.due(NOW + 2);
     guard
-        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 2)
+        .fetched(0, FetchKind::Keys, &issuer.jwks(), NOW + 2)
         .unwrap();
     for (now, bad) in [(NOW + 302, Some(&elsewhere)), (NOW + 604, None)] {
         assert_eq!(
             due_paths(&mut guard, now),
-            [(Subject::Metadata, DOCUMENT.to_owned())]
+            [(FetchKind::Metadata, DOCUMENT.to_owned())]
         );
         match bad {
-            Some(body) => drop(guard.fetched(0, Subject::Metadata, body, now).unwrap_err()),
-            None => guard.failed(0, Subject::Metadata, None, now),
+            Some(body) => drop(
+                guard
+                    .fetched(0, FetchKind::Metadata, body, now)
+                    .unwrap_err(),
+            ),
+            None => guard.failed(0, FetchKind::Metadata, None, now),
         }
         assert_eq!(
             due_paths(&mut guard, now),
-            [(Subject::Keys, "/certs".to_owned())]
+            [(FetchKind::Keys, "/certs".to_owned())]
         );
         guard
-            .fetched(0, Subject::Keys, &issuer.jwks(), now)
+            .fetched(0, FetchKind::Keys, &issuer.jwks(), now)
             .unwrap();
     }
 }
