@@ -108,6 +108,11 @@ impl Plan {
     pub fn put<T: Registered>(&mut self, object: T, before: Option<&T>) {
         let changes =
             before.map(|before| FieldChange::between(&Values::of(before), &Values::of(&object)));
+        self.put_changed(object, changes);
+    }
+
+    /// Adds the object, or replaces it if there are `changes`.
+    fn put_changed<T: Registered>(&mut self, object: T, changes: Option<Vec<FieldChange>>) {
         let kind = match changes {
             None => DifferenceKind::Added,
             Some(changes) if changes.is_empty() => return,

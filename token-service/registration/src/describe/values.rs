@@ -37,11 +37,6 @@ impl Values {
         });
         values.filter(|one| one.field.rule != Rule::Name).collect()
     }
-
-    pub(crate) fn into_elements(self) -> Vec<Element> {
-        let items = self.items.into_iter();
-        items.map(|item| item.element).collect()
-    }
 }
 
 /// The object in its stored form.

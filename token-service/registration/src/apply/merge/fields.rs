@@ -31,11 +31,18 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// Merges the object, whose values in the file are `files`. Its secrets keep their stored form.
-    pub(super) fn object<T: Registered>(&mut self, file: &T, files: &[Values], before: &T) -> T {
+    /// Merges the object `file` with the values `files` into `before` with the values `found`. Its secrets keep their stored
+    /// form.
+    pub(super) fn object<T: Registered>(
+        &mut self,
+        file: &T,
+        before: &T,
+        files: &[Values],
+        found: &[Values],
+    ) -> T {
         let (mut merged, mut kind) = (stored(before), before.integration());
         let mut is_of_files_type = true;
-        for (said, found) in files.iter().zip(&Values::of(before)) {
+        for (said, found) in files.iter().zip(found) {
             let field = said.field;
             if !field.is_of(kind) {
                 continue;

@@ -7,7 +7,7 @@ mod past;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use super::difference::{is_secret, text};
+use super::difference::{FieldChange, is_secret, text};
 use super::{Plan, protect, secrets};
 use crate::describe::values::Values;
 use crate::describe::{Registered, Registration};
@@ -133,14 +133,15 @@ impl<'a> Merge<'a> {
             occasion: self.occasion,
         };
         let overwrites = self.occasion == Occasion::Overwrite;
-        let said = said(&file, self.protection);
+        let files = Values::of(&file.object);
+        let said = said(&file, &files, self.protection);
         let before = T::find(self.stored, &object.name);
         let made = match before {
             None if past.remembered.is_some() && !overwrites => {
                 self.keep_removed(&object, past, &said);
                 past.made()
             }
-            Some(before) if !overwrites => self.merge(&object, past, &file, before)?,
+            Some(before) if !overwrites => self.merge(&object, past, &file, &files, before)?,
             before => {
                 let registered = protect(file, before, self.protection)?;
                 let mut made = past.made();
@@ -162,14 +163,15 @@ impl<'a> Merge<'a> {
         object: &ObjectName,
         past: Past<'_>,
         file: &Registration<T>,
+        files: &[Values],
         before: &T,
     ) -> Result<BTreeMap<String, Made>, ProtectionError> {
         let mut merger = Merger::new(past);
-        let files = Values::of(&file.object);
-        let mut merged = merger.object(&file.object, &files, before);
+        let found = Values::of(before);
+        let mut merged = merger.object(&file.object, before, files, &found);
         let mut made = past.made();
         let mut others = Vec::new();
-        if let (Some(before), Some(user)) = (before.user(), merged.user_mut()) {
+        if let Some((before, user)) = before.user().zip(merged.user_mut()) {
             for (field, given) in &file.hidden {
                 let settled = merger.secret(field, given, before, self.protection)?;
                 if !settled.is_files {
@@ -183,13 +185,13 @@ impl<'a> Merge<'a> {
         }
         let hidden: Vec<_> = secrets::<T>().collect();
         let mut after = Values::of(&merged);
-        live_secret_is_files(&files, &mut after);
-        for (files, after) in files.iter().zip(&after) {
-            let field = files.field.key;
-            let is_conflict = merger.conflicts.contains(field);
-            if hidden.contains(&field) {
-                continue; // Compared above.
-            }
+        self.plan
+            .put_changed(merged, Some(FieldChange::between(&found, &after)));
+        live_secret_is_files(files, &mut after);
+        let shown = files.iter().zip(&after);
+        // Hidden secrets were already compared above.
+        for (files, after) in shown.filter(|(files, _)| !hidden.contains(&files.field.key)) {
+            let is_conflict = merger.conflicts.contains(files.field.key);
             self.keep(object, files, after, is_conflict);
         }
         for field in others {
@@ -200,7 +202,6 @@ impl<'a> Merge<'a> {
                 values: None,
             });
         }
-        self.plan.put(merged, Some(before));
         Ok(made)
     }
 
@@ -236,11 +237,16 @@ impl<'a> Merge<'a> {
 }
 
 /// The content of the file for an object, to be remembered: fields, and tags of secrets.
-fn said<T: Registered>(file: &Registration<T>, protection: &dyn Protection) -> Said {
+fn said<T: Registered>(
+    file: &Registration<T>,
+    files: &[Values],
+    protection: &dyn Protection,
+) -> Said {
+    let elements = |one: &Values| one.items.iter().map(|item| item.element.clone()).collect();
     // The object contains no stored forms, so these are the fields of the file.
-    let values = Values::of(&file.object).into_iter();
+    let values = files.iter();
     let mut said: Said = values
-        .map(|values| (values.field.key.to_owned(), values.into_elements()))
+        .map(|values| (values.field.key.to_owned(), elements(values)))
         .collect();
     if let Some(user) = file.object.user() {
         let hidden = file.hidden.iter();
