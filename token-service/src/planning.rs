@@ -27,8 +27,8 @@ const MOST_MISFITS: usize = 100;
 /// If there are any, the change must be refused. `places` contains the place of each client in the document.
 ///
 /// All other clients fit already for the registered users and legacy instances. Therefore the store's list of legacy
-/// clients is read only if the change adds a longer User ID or a host, or if at a start a client may not fit, because
-/// `api_audience` may have changed since clients were registered.
+/// clients is read only if the change adds a longer User ID or a host, or if a client may not fit at a start
+/// (`is_start`), because `api_audience` may have changed since clients were registered.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
@@ -37,7 +37,7 @@ pub async fn misfits(
     stored: &Excerpt,
     api_audience: &str,
     places: &BTreeMap<ClientId, Place>,
-    occasion: Occasion,
+    is_start: bool,
     store: &dyn Store,
 ) -> Result<Vec<String>, StoreError> {
     let change = &plan.change;
@@ -53,7 +53,7 @@ pub async fn misfits(
     clients.sort_by_key(|client| &client.client_id);
     clients.extend(change.put_clients.iter().filter(|client| is_legacy(client)));
     let mut users = change.put_users.iter();
-    let is_concerned = occasion == Occasion::Start
+    let is_concerned = is_start
         || adds_instances
         || !clients.is_empty()
         || users.any(|user| !user.accounts.is_empty());
@@ -64,7 +64,7 @@ pub async fn misfits(
     let summary = store.registry_summary().await?;
     let longest_stored = summary.longest_user_id;
     let longest = LongestUserId::among(&change.put_users, longest_stored);
-    let others_may_not_fit = occasion == Occasion::Start
+    let others_may_not_fit = is_start
         && longest_client(&summary).is_some_and(|client| {
             !flows::misfits(api_audience, &instances, [&client], longest).is_empty()
         });
@@ -93,15 +93,6 @@ pub async fn misfits(
     })
     .await?;
     Ok(lines)
-}
-
-/// When a plan is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occasion {
-    /// At a start, whose configuration may differ from that of the start before.
-    Start,
-    /// For a command.
-    Command,
 }
 
 /// A client of any legacy instance with a Client ID as long as the longest in the store; `None` without legacy clients.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::{Refused, query};
+use super::connection::{Refusal, query};
 use crate::http::admin::registrations::Applied;
 use crate::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
     let path = format!("/registrations{query}");
     let answer = match administration.send::<Applied>(Method::PUT, &path, file.members()) {
         Ok(answer) => answer,
-        Err(error) => return Ok(refused(located(&error.downcast::<Refused>()?.0, &file))),
+        Err(error) => return Ok(refused(located(&error.downcast::<Refusal>()?.0, &file))),
     };
     answer.print(|applied| {
         let warnings = located(&applied.warnings, &file);

@@ -227,9 +227,9 @@ impl Administration {
 /// The service's refusal of a request: every problem, or the description.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub(super) struct Refused(pub(super) Vec<String>);
+pub(super) struct Refusal(pub(super) Vec<String>);
 
-fn refusal(status: u16, body: &str) -> Refused {
+fn refusal(status: u16, body: &str) -> Refusal {
     let body: Value = serde_json::from_str(body).unwrap_or_default();
     let texts = |list: &Vec<Value>| {
         let texts = list.iter().filter_map(Value::as_str);
@@ -241,12 +241,12 @@ fn refusal(status: u16, body: &str) -> Refused {
         .map(texts)
         .unwrap_or_default();
     if !problems.is_empty() {
-        return Refused(problems);
+        return Refusal(problems);
     }
     let description = body.get("error_description").and_then(Value::as_str);
     let description =
         description.map_or_else(|| format!("the service answers {status}"), str::to_owned);
-    Refused(vec![description])
+    Refusal(vec![description])
 }
 
 /// A response of the service.

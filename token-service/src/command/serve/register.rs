@@ -227,15 +227,14 @@ impl Start<'_> {
     async fn refuse_misfits(self, plan: &Plan, stored: &Excerpt) -> anyhow::Result<()> {
         let mut places = BTreeMap::new();
         let api_audience = &self.config.protocol.api_audience;
-        let occasion = planning::Occasion::Start;
-        let misfits = planning::misfits(plan, stored, api_audience, &places, occasion, self.store);
+        let misfits = planning::misfits(plan, stored, api_audience, &places, true, self.store);
         if misfits.await?.is_empty() {
             return Ok(());
         }
         if let Some(path) = &self.config.registrations {
             places = RegistrationsFile::read(path)?.client_places(self.now);
         }
-        let misfits = planning::misfits(plan, stored, api_audience, &places, occasion, self.store);
+        let misfits = planning::misfits(plan, stored, api_audience, &places, true, self.store);
         anyhow::bail!("{}", misfits.await?.join("\n"))
     }
 

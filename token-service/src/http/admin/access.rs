@@ -44,14 +44,14 @@ impl Deref for Reader {
 
 /// Reason why access is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum AccessRefusal {
     /// The admin token is absent or wrong.
     Unknown,
     /// The admin token has the role `read-only`.
     ReadOnly,
 }
 
-impl Refused {
+impl AccessRefusal {
     /// `error` and its description (RFC 6750 §3.1).
     const fn texts(self) -> (&'static str, &'static str) {
         match self {
@@ -67,13 +67,13 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for AccessRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.texts().1)
     }
 }
 
-impl ResponseError for Refused {
+impl ResponseError for AccessRefusal {
     fn status_code(&self) -> StatusCode {
         match self {
             Self::Unknown => StatusCode::UNAUTHORIZED,
@@ -97,7 +97,7 @@ impl ResponseError for Refused {
 }
 
 impl FromRequest for Administrator {
-    type Error = Refused;
+    type Error = AccessRefusal;
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
@@ -106,7 +106,7 @@ impl FromRequest for Administrator {
 }
 
 impl FromRequest for Reader {
-    type Error = Refused;
+    type Error = AccessRefusal;
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
@@ -117,9 +117,9 @@ impl FromRequest for Reader {
 fn admitted(
     request: &HttpRequest,
     may: impl FnOnce(Role) -> bool,
-) -> Result<Administration, Refused> {
+) -> Result<Administration, AccessRefusal> {
     let service = request.app_data::<Data<Service>>().cloned();
-    let service = service.ok_or(Refused::Unknown)?;
+    let service = service.ok_or(AccessRefusal::Unknown)?;
     let origin = origin::of(request);
     let presented = request
         .headers()
@@ -140,11 +140,11 @@ fn admitted(
         Some(holder) => {
             let entry = entry.by_administrator(holder.name.as_deref());
             service.record(&origin, entry);
-            Err(Refused::ReadOnly)
+            Err(AccessRefusal::ReadOnly)
         }
         None => {
             service.record(&origin, entry);
-            Err(Refused::Unknown)
+            Err(AccessRefusal::Unknown)
         }
     }
 }

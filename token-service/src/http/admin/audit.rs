@@ -146,8 +146,7 @@ fn is_same_person(wanted: &str, found: Option<&str>) -> bool {
 }
 
 impl Administration {
-    /// Lists entries of the audit log. `next` is the sequence from which the next request continues. A page that
-    /// follows the log always has `next`.
+    /// A page that follows the log always has `next`.
     ///
     /// # Errors
     /// [`AdminError::Malformed`] if both `after` and `before` are given, or [`AdminError::Store`].

@@ -166,8 +166,6 @@ async fn delete_certificate(administrator: Administrator, path: Path<(String, St
 }
 
 impl Administration {
-    /// Adds a generated client secret. The previous secret works until [`Self::end_old_secrets`].
-    ///
     /// # Errors
     /// [`AdminError::Conflict`] if two secrets are live or the client's type has no secret.
     pub async fn add_secret(&self, client_id: &str) -> Result<ClientWithSecret, AdminError> {
@@ -184,8 +182,6 @@ impl Administration {
         Ok(Client::created(view, Some(secret)))
     }
 
-    /// Removes all secrets except the newest.
-    ///
     /// # Errors
     /// [`AdminError::Conflict`] if the client has no older secret.
     pub async fn end_old_secrets(&self, client_id: &str) -> Result<ClientView, AdminError> {

@@ -216,9 +216,6 @@ async fn revoke(administrator: Administrator, grant_id: Path<String>) -> Answer 
 }
 
 impl Administration {
-    /// Revokes all live grants of a client, of a user, or of a user at a client, and every access token issued to them
-    /// up to and including this second, with or without a stored grant.
-    ///
     /// # Errors
     /// [`AdminError::Malformed`] if neither is named; [`AdminError::NotFound`] if a name is unknown.
     pub async fn revoke_grants(&self, owner: &OwnerQuery) -> Result<RevokedGrants, AdminError> {

@@ -150,8 +150,6 @@ impl Administration {
             .collect()
     }
 
-    /// Creates the successor of each signing key.
-    ///
     /// # Errors
     /// [`AdminError::Malformed`] for a cut-off without an immediate rotation, [`AdminError::Store`], or
     /// [`AdminError::Keys`] if no key can be created.

@@ -72,9 +72,6 @@ async fn delete(administrator: Administrator, hostname: Path<String>) -> Answer 
 }
 
 impl Administration {
-    /// Registers or changes the host `hostname`; the body is an object with `auth_server_hostname` and `enabled`. A
-    /// start overwrites the host only if the configuration has changed there (D-27).
-    ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
     pub async fn put_legacy_instance(

@@ -81,9 +81,6 @@ async fn apply(administrator: Administrator, http: HttpRequest, payload: Payload
 }
 
 impl Administration {
-    /// Applies the changes in `document` since a document was last applied. `document` is an object with the lists
-    /// `clients` and `users`. Applying the same document again changes nothing.
-    ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`], or a failure; then nothing is changed.
     pub async fn apply(&self, document: Object, query: ApplyQuery) -> Result<Applied, AdminError> {
@@ -204,15 +201,7 @@ impl Administration {
     ) -> Result<(), AdminError> {
         let api_audience = &self.service.config.protocol.api_audience;
         let store = &*self.service.store;
-        let misfits = planning::misfits(
-            plan,
-            stored,
-            api_audience,
-            places,
-            planning::Occasion::Command,
-            store,
-        )
-        .await?;
+        let misfits = planning::misfits(plan, stored, api_audience, places, false, store).await?;
         if misfits.is_empty() {
             return Ok(());
         }

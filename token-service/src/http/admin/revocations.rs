@@ -81,8 +81,6 @@ async fn renew_feed(administrator: Administrator) -> Answer {
 const TICK: Duration = Duration::from_millis(20);
 
 impl Administration {
-    /// Revokes all access tokens of an issuer that were issued before a time. Refresh tokens stay valid.
-    ///
     /// # Errors
     /// [`AdminError::Malformed`] if the service does not have this issuer, if the time is in the future, or if all
     /// tokens issued before the time have expired.
@@ -151,9 +149,6 @@ impl Administration {
         Err(AdminError::Malformed(message))
     }
 
-    /// Gives the revocation feed a new identity, so that every gateway reads the feed from its start. For use after the
-    /// database was restored from a copy.
-    ///
     /// # Errors
     /// [`AdminError::Random`] if the random generator fails, or [`AdminError::Store`].
     pub async fn renew_feed(&self) -> Result<FeedView, AdminError> {

@@ -101,9 +101,6 @@ async fn unlink_account(
 }
 
 impl Administration {
-    /// Removes a user's second factor, set up by the user or registered. Ends the user's sessions and revokes the
-    /// user's grants (D-35).
-    ///
     /// # Errors
     /// [`AdminError::NotFound`].
     pub async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
@@ -132,8 +129,6 @@ impl Administration {
         .await
     }
 
-    /// Links an account: an object with `user_id`, `username` and `site`.
-    ///
     /// # Errors
     /// As [`Self::update`].
     pub async fn link_account(
@@ -151,8 +146,6 @@ impl Administration {
         .await
     }
 
-    /// Unlinks an account and revokes its grants.
-    ///
     /// # Errors
     /// [`AdminError::NotFound`].
     pub async fn unlink_account(
