@@ -1,108 +1,60 @@
 //! What a plan of a registry change reads from the store in addition to the [`Excerpt`] of its names. All lists are read
 //! in pages, so that memory is proportional to the plan.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use document::Place;
-use domain::client::IntegrationKind;
+use document::{Place, Problem};
 use domain::remembered::ObjectKind;
-use domain::{
-    Client, ClientId, Excerpt, FileChange, LegacyInstance, ObjectName, RegistrySummary, User,
-    Username,
-};
-use protocol::flow::LongestUserId;
+use domain::{Client, ClientId, Excerpt, FileChange, ObjectName, User, Username};
+use protocol::flow::TokenName;
 use protocol::flows;
-use registration::apply::{Listed, Plan, located};
+use protocol::settings::Settings;
+use registration::apply::{Listed, Plan};
 use registration::describe::Registered as _;
+use registration::registrations::Registrations;
 use store::{Store, StoreError};
 
 /// Number of rows per read.
 pub(crate) const PAGE: usize = 1000;
 
-/// Maximum number of lines about clients that the plan does not name.
-const MOST_MISFITS: usize = 100;
-
-/// One line for each client whose access tokens would be too short for the names after the change (protocol.md §2.5).
-/// If there are any, the change must be refused. `places` contains the place of each client in the document.
-///
-/// All other clients fit already for the registered users and legacy instances. Therefore the store's list of legacy
-/// clients is read only if the change adds a longer User ID or a host, or if a client may not fit at a start
-/// (`is_start`), because `api_audience` may have changed since clients were registered.
-///
-/// # Errors
-/// [`StoreError`] if the store cannot be read.
-pub async fn misfits(
-    plan: &Plan,
-    stored: &Excerpt,
-    api_audience: &str,
+/// One line for each name of the change that legacy access tokens have no room for (protocol.md §2.5). If there are any, the
+/// change must be refused. `places` contains the place of each client in the document.
+#[must_use]
+pub fn misfits<'a>(
+    clients: impl IntoIterator<Item = &'a Client>,
+    users: impl IntoIterator<Item = &'a User>,
     places: &BTreeMap<ClientId, Place>,
-    is_start: bool,
-    store: &dyn Store,
-) -> Result<Vec<String>, StoreError> {
-    let change = &plan.change;
-    let known = stored.legacy_instances();
-    let is_new = |one: &&LegacyInstance| known.iter().all(|other| other.hostname != one.hostname);
-    let new = change.put_legacy_instances.iter().filter(is_new);
-    let instances: Vec<&LegacyInstance> = known.iter().chain(new).collect();
-    let adds_instances = instances.len() > known.len();
-    let put = change.put_clients.iter().map(|client| &client.client_id);
-    let replaced: HashSet<&ClientId> = put.chain(&change.remove_clients).collect();
-    let stays = |client: &&Client| is_legacy(client) && !replaced.contains(&client.client_id);
-    let mut clients: Vec<&Client> = stored.clients().map(|one| &**one).filter(stays).collect();
-    clients.sort_by_key(|client| &client.client_id);
-    clients.extend(change.put_clients.iter().filter(|client| is_legacy(client)));
-    let mut users = change.put_users.iter();
-    let is_concerned = is_start
-        || adds_instances
-        || !clients.is_empty()
-        || users.any(|user| !user.accounts.is_empty());
-    if instances.is_empty() || !is_concerned {
-        return Ok(Vec::new());
-    }
-    // Read after `stored`: a change in between that matters here overtakes the plan.
-    let summary = store.registry_summary().await?;
-    let longest_stored = summary.longest_user_id;
-    let longest = LongestUserId::among(&change.put_users, longest_stored);
-    let others_may_not_fit = is_start
-        && longest_client(&summary).is_some_and(|client| {
-            !flows::misfits(api_audience, &instances, [&client], longest).is_empty()
-        });
-    let of = |client: &Client| {
-        let misfits = flows::misfits(api_audience, &instances, [client], longest);
-        misfits.into_iter().map(|misfit| located(&misfit, places))
+    settings: &Settings,
+) -> Vec<String> {
+    let of_client = |client: &Client| {
+        let line = format!(
+            "client_id: {}",
+            flows::misfit(TokenName::Client(client), settings)?
+        );
+        Some(match places.get(&client.client_id) {
+            Some(place) => Problem::new(place, line).to_string(),
+            None => line,
+        })
     };
-    let mut lines: Vec<String> = clients.into_iter().flat_map(of).collect();
-    if !adds_instances && longest.length() <= longest_stored && !others_may_not_fit {
-        return Ok(lines);
-    }
-    let most = lines.len() + MOST_MISFITS;
-    let page = |after| store.legacy_clients(after, PAGE);
-    visit(String::new(), page, client_id, |client: Client| {
-        let id = &client.client_id;
-        if stored.client(id).is_some() || replaced.contains(id) {
-            return ControlFlow::Continue(());
-        }
-        lines.extend(of(&client));
-        if lines.len() <= most {
-            return ControlFlow::Continue(());
-        }
-        lines.truncate(most);
-        lines.push("more legacy clients do not fit; these are the first of them".to_owned());
-        ControlFlow::Break(())
-    })
-    .await?;
-    Ok(lines)
+    let of_user = |user: &User| {
+        let mut accounts = user.accounts.iter();
+        let reason = accounts
+            .find_map(|account| flows::misfit(TokenName::UserId(&account.user_id), settings))?;
+        Some(format!("user {}: {reason}", user.username))
+    };
+    let clients = clients.into_iter().filter_map(of_client);
+    clients
+        .chain(users.into_iter().filter_map(of_user))
+        .collect()
 }
 
-/// A client of any legacy instance with a Client ID as long as the longest in the store; `None` without legacy clients.
-fn longest_client(summary: &RegistrySummary) -> Option<Client> {
-    let client_id = ClientId::parse(&"x".repeat(summary.longest_legacy_client_id))?;
-    Some(Client::new(client_id, IntegrationKind::Legacy))
-}
-
-fn is_legacy(client: &Client) -> bool {
-    client.integration.kind() == IntegrationKind::Legacy
+/// [`misfits`] of a document.
+#[must_use]
+pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<String> {
+    let clients = registrations.clients.iter().map(|client| &client.object);
+    let users = registrations.users.iter().map(|user| &user.object);
+    misfits(clients, users, &registrations.client_places, settings)
 }
 
 /// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them. Users to whom

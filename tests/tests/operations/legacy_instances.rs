@@ -54,7 +54,7 @@ fn a_host_is_registered_disabled_and_removed() {
         "a.example",
     ];
     let misfit = pair.operate(&misfit, "").failed(1);
-    assert!(misfit.contains("481 characters"), "{misfit}");
+    assert!(misfit.contains("legacy_hostname_max is 24"), "{misfit}");
     let wrong = pair.operate(
         &[
             "legacy-instance",

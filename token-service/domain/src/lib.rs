@@ -51,7 +51,7 @@ pub use grant_id::GrantId;
 pub use legacy_instance::LegacyInstance;
 pub use redirect_uri::{RedirectUri, RedirectUriPattern};
 pub use refresh_rotation::{RefreshRotation, Rotation, RotationRefusal};
-pub use registry_change::{Premises, RegistryChange, RegistryChanges, RegistryOutcome, Touched};
+pub use registry_change::{Premises, RegistryChange, RegistryChanges, RegistryOutcome};
 pub use registry_index::IndexDifference;
 pub use registry_summary::{CertificateExpiry, RegistrySummary};
 pub use remembered::{ObjectName, Remembered};

@@ -1,12 +1,12 @@
 //! Changes of the registry.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::remembered::ObjectKind;
 use crate::{
-    AuditEvent, Client, ClientId, FileChange, IntegrationType, LegacyInstance, ObjectName,
-    Remembered, User, Username,
+    AuditEvent, Client, ClientId, FileChange, LegacyInstance, ObjectName, Remembered, User,
+    Username,
 };
 
 /// Changes of the registry that are applied together or not at all.
@@ -40,56 +40,24 @@ pub struct RegistryChange {
 impl RegistryChange {
     /// The objects that the change adds, replaces or removes, and the objects whose remembered files it changes.
     #[must_use]
-    pub fn touches(&self) -> Vec<Touched> {
-        let mut touched: BTreeMap<ObjectName, bool> = BTreeMap::new();
-        let mut touch = |kind, name: &str, is_legacy| {
-            *touched.entry(ObjectName::new(kind, name)).or_default() |= is_legacy;
-        };
-        for client in &self.put_clients {
-            let name = client.client_id.as_str();
-            touch(ObjectKind::Client, name, is_legacy(client));
-        }
-        for client_id in &self.remove_clients {
-            touch(ObjectKind::Client, client_id.as_str(), false);
+    pub fn touches(&self) -> BTreeSet<ObjectName> {
+        let mut touched = BTreeSet::new();
+        let mut touch = |kind, name: &str| touched.insert(ObjectName::new(kind, name));
+        let put_clients = self.put_clients.iter().map(|client| &client.client_id);
+        for client_id in put_clients.chain(&self.remove_clients) {
+            touch(ObjectKind::Client, client_id.as_str());
         }
         let put_users = self.put_users.iter().map(|user| &user.username);
         for username in put_users.chain(&self.remove_users) {
-            touch(ObjectKind::User, username.as_str(), false);
+            touch(ObjectKind::User, username.as_str());
         }
-        for instance in &self.put_legacy_instances {
-            touch(ObjectKind::LegacyInstance, &instance.hostname, true);
-        }
-        for hostname in &self.remove_legacy_instances {
-            touch(ObjectKind::LegacyInstance, hostname, false);
+        let put_instances = self.put_legacy_instances.iter().map(|one| &one.hostname);
+        for hostname in put_instances.chain(&self.remove_legacy_instances) {
+            touch(ObjectKind::LegacyInstance, hostname);
         }
         let remembered = self.remember.iter().map(|remembered| &remembered.object);
-        for object in remembered.chain(&self.forget) {
-            touch(object.kind, &object.name, false);
-        }
-        let touched = touched.into_iter();
+        touched.extend(remembered.chain(&self.forget).cloned());
         touched
-            .map(|(object, is_legacy)| Touched { object, is_legacy })
-            .collect()
-    }
-}
-
-fn is_legacy(client: &Client) -> bool {
-    matches!(client.integration, IntegrationType::Legacy { .. })
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Touched {
-    pub object: ObjectName,
-    /// True if the object is now a legacy client or a legacy instance. Its tokens may be too short for the longest user
-    /// ID (protocol.md §2.5).
-    pub is_legacy: bool,
-}
-
-impl From<ObjectName> for Touched {
-    /// Creates the value for a user or for an object of the current flows.
-    fn from(object: ObjectName) -> Self {
-        let is_legacy = false;
-        Self { object, is_legacy }
     }
 }
 
@@ -101,7 +69,7 @@ pub const CHANGES_KEPT: u64 = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistryChanges {
     /// The next changes, oldest first. Each change raised the position by 1.
-    Known(Vec<Touched>),
+    Known(Vec<ObjectName>),
     /// The store no longer has these changes.
     Forgotten,
 }
@@ -115,7 +83,7 @@ impl RegistryChanges {
     pub fn behind<E>(
         after: u64,
         last: u64,
-        rows: impl IntoIterator<Item = Result<(u64, Touched), E>>,
+        rows: impl IntoIterator<Item = Result<(u64, ObjectName), E>>,
     ) -> Result<Self, E> {
         let mut known = Vec::new();
         for row in rows {
@@ -138,28 +106,20 @@ impl RegistryChanges {
 pub struct Premises {
     objects: HashSet<ObjectName>,
     clients: bool,
-    legacy: bool,
-    everything: bool,
 }
 
 impl Premises {
     /// What `change` rests on:
     /// - The objects that it touches.
     /// - For a client: no user has the client's name (RFC 9700 §4.15), and the bound user exists.
-    /// - For a user: no client has the user's name, no other user has it in another letter case (D-43), and the linked
-    ///   accounts fit into legacy tokens.
+    /// - For a user: no client has the user's name, and no other user has it in another letter case (D-43).
     /// - For the removal of a user: no client is bound to the user.
     #[must_use]
     pub fn of(change: &RegistryChange) -> Self {
         let touched = change.touches().into_iter();
         let mut premises = Self {
-            objects: touched.map(|touched| compared(&touched.object)).collect(),
+            objects: touched.map(|object| compared(&object)).collect(),
             clients: !change.remove_users.is_empty(),
-            legacy: change
-                .put_users
-                .iter()
-                .any(|user| !user.accounts.is_empty()),
-            everything: !change.put_legacy_instances.is_empty(),
         };
         let mut rests_on = |kind, name: &str| {
             let object = ObjectName::new(kind, name);
@@ -174,7 +134,6 @@ impl Premises {
         for user in &change.put_users {
             rests_on(ObjectKind::Client, user.username.as_str());
         }
-        premises.everything |= change.put_clients.iter().any(is_legacy);
         premises
     }
 
@@ -184,10 +143,8 @@ impl Premises {
         match changes {
             RegistryChanges::Forgotten => true,
             RegistryChanges::Known(changes) => changes.iter().any(|touched| {
-                self.everything
-                    || (self.clients && touched.object.kind == ObjectKind::Client)
-                    || (self.legacy && touched.is_legacy)
-                    || self.objects.contains(&compared(&touched.object))
+                (self.clients && touched.kind == ObjectKind::Client)
+                    || self.objects.contains(&compared(touched))
             }),
         }
     }
@@ -217,7 +174,7 @@ pub enum RegistryOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Scope;
+    use crate::{IntegrationType, Scope};
 
     fn client(name: &str, integration: IntegrationType) -> Client {
         Client {
@@ -234,15 +191,6 @@ mod tests {
     fn public(name: &str) -> Client {
         let redirect_uris = Vec::new();
         client(name, IntegrationType::Installed { redirect_uris })
-    }
-
-    fn legacy(name: &str) -> Client {
-        let integration = IntegrationType::Legacy {
-            redirect_templates: Vec::new(),
-            secrets: Vec::new(),
-            hostname: None,
-        };
-        client(name, integration)
     }
 
     fn bound(name: &str, to: &str) -> Client {
@@ -284,19 +232,14 @@ mod tests {
 
     #[test]
     fn a_plan_rests_on_its_objects_and_what_they_were_compared_with() {
-        let linked = User {
-            accounts: vec![crate::LinkedAccount {
-                user_id: "1".into(),
-                username: "a".into(),
-                site: "https://site.example".into(),
-            }],
-            ..user("ada")
-        };
         let without = |name: &str| RegistryChange {
             remove_users: vec![Username::parse(name).unwrap()],
             ..RegistryChange::default()
         };
-        let (web, ada) = (put(vec![public("web")], vec![]), put(vec![], vec![linked]));
+        let (web, ada) = (
+            put(vec![public("web")], vec![]),
+            put(vec![], vec![user("ada")]),
+        );
         let other = put(vec![public("other")], vec![user("grace")]);
         for (made, planned, expected) in [
             (&web, &web, true),
@@ -330,10 +273,6 @@ mod tests {
                 true,
             ),
             (&put(vec![public("WEB")], vec![]), &web, false),
-            // Legacy tokens must have room for every user ID.
-            (&put(vec![legacy("old")], vec![]), &ada, true),
-            (&ada, &put(vec![legacy("old")], vec![]), true),
-            (&put(vec![legacy("old")], vec![]), &web, false),
         ] {
             assert_eq!(overtakes(made, planned), expected, "{made:?} {planned:?}");
         }
@@ -342,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_gap_in_the_sequence_is_told_as_forgotten() {
-        let touched = |name: &str| Touched::from(ObjectName::new(ObjectKind::User, name));
+        let touched = |name: &str| ObjectName::new(ObjectKind::User, name);
         let behind = |after, last, positions: &[u64]| {
             let rows = positions
                 .iter()

@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::password_hash;
 use crate::redirect_uri::without_port;
 use crate::registry_summary::CertificateExpiry;
-use crate::user::{User, json_length};
+use crate::user::User;
 
 /// Maximum length of an indexed value, in bytes. PostgreSQL refuses a key of more than some 2,700 bytes. Only a scope
 /// can be longer, and a summary does not list such a scope.
@@ -32,11 +32,6 @@ pub enum CountedKind {
     AppLoopback = 3,
     /// A scheme of password hashes. The number is its [work](password_hash::work).
     PasswordScheme = 4,
-    /// A length of User IDs of linked accounts. The number is the [length](json_length); the value is empty.
-    UserIdLength = 5,
-    /// A length of Client IDs of legacy clients, enabled or not. The number is the [length](json_length); the value is
-    /// empty.
-    LegacyClientIdLength = 6,
 }
 
 /// A value that objects share. The index contains how often the objects have it.
@@ -56,13 +51,11 @@ pub enum NamedKind {
     BoundUser = 1,
     /// The [lower-case](email_value) e-mail address of an enabled single-sign-on user. The name is the username.
     SingleSignOn = 2,
-    /// Legacy clients, enabled or not. The value is empty; the name is the Client ID.
-    LegacyClient = 3,
     /// The [expiry](expiry_of) of a certificate of a client, enabled or not. The name is the Client ID.
-    Certificate = 4,
+    Certificate = 3,
     /// The [folded](crate::Username::folded) name of a user, enabled or not, whose username has another spelling. The
     /// name is the username.
-    Username = 5,
+    Username = 4,
 }
 
 /// A value, and the name of an object that has it.
@@ -188,16 +181,6 @@ impl IndexDifference {
                 let (value, name) = (bound_user.to_string(), client_id.to_string());
                 self.name(NamedKind::BoundUser, value, name, by);
             }
-            IntegrationType::Legacy { .. } => {
-                let length = json_length(client_id.as_str()) as u64;
-                self.count(CountedKind::LegacyClientIdLength, length, "", by);
-                self.name(
-                    NamedKind::LegacyClient,
-                    String::new(),
-                    client_id.to_string(),
-                    by,
-                );
-            }
             IntegrationType::Installed { redirect_uris } if *enabled => {
                 for uri in redirect_uris {
                     if let Some(origin) = uri.web_origin() {
@@ -216,7 +199,9 @@ impl IndexDifference {
                     }
                 }
             }
-            IntegrationType::Installed { .. } | IntegrationType::WebServer { .. } => {}
+            IntegrationType::Installed { .. }
+            | IntegrationType::WebServer { .. }
+            | IntegrationType::Legacy { .. } => {}
         }
         if *enabled {
             for scope in scopes.tokens() {
@@ -229,10 +214,6 @@ impl IndexDifference {
         let hash = user.password_hash.as_deref();
         if let Some((work, scheme)) = hash.and_then(password_hash::scheme_within_bounds) {
             self.count(CountedKind::PasswordScheme, work, scheme, by);
-        }
-        for account in &user.accounts {
-            let length = json_length(&account.user_id) as u64;
-            self.count(CountedKind::UserIdLength, length, "", by);
         }
         if let Cow::Owned(folded) = user.username.folded() {
             self.name(NamedKind::Username, folded, user.username.to_string(), by);

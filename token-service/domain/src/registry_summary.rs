@@ -16,10 +16,6 @@ pub struct RegistrySummary {
     /// The distinct schemes of the registered password hashes: see
     /// [`password_hash::schemes`](crate::password_hash::schemes).
     pub password_schemes: Arc<[String]>,
-    /// Length of the longest User ID of a linked account, in bytes of JSON without the quotes.
-    pub longest_user_id: usize,
-    /// Length of the longest Client ID of a legacy client, in bytes of JSON without the quotes; 0 without legacy clients.
-    pub longest_legacy_client_id: usize,
     /// The hosts of the legacy flow, sorted by name.
     pub legacy_instances: Vec<LegacyInstance>,
 }

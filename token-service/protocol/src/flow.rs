@@ -10,8 +10,7 @@ use crate::oauth::authorize::{AuthorizeError, CodeRequest, UnidentifiedRequest, 
 use crate::settings::Settings;
 use crate::token::IssuedToken;
 use claims::AccessTokenClaims;
-use domain::user::json_length;
-use domain::{Client, ClientId, GrantId, IntegrationType, LegacyInstance, TokenId, User};
+use domain::{Client, GrantId, IntegrationType, LegacyInstance, TokenId};
 use store::StoreError;
 
 /// A flow. Pages, endpoints and operator tools go through [`FLOWS`](crate::flows::FLOWS) for everything that differs
@@ -56,15 +55,9 @@ pub trait Flow: Sync {
     /// True if `client` may use the flow on `host`.
     fn serves(&self, client: &Client, host: &str) -> bool;
 
-    /// The reasons why names do not fit into access tokens of `client`. Registration refuses such names.
-    fn misfits(
-        &self,
-        _client: &Client,
-        _instances: &[&LegacyInstance],
-        _api_audience: &str,
-        _user_id: LongestUserId<'_>,
-    ) -> Vec<Misfit> {
-        Vec::new()
+    /// Why access tokens have no room for a name. Registration refuses such a name.
+    fn misfit(&self, _name: TokenName<'_>, _settings: &Settings) -> Option<String> {
+        None
     }
 }
 
@@ -101,49 +94,14 @@ pub struct OpaqueRefreshToken<'a> {
     pub reuse_grace: Duration,
 }
 
-/// A client with names that do not fit into its access tokens.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct Misfit {
-    pub client_id: ClientId,
-    /// The names and the lengths.
-    pub reason: String,
-}
-
-/// The longest User ID, for which access tokens of every client must have room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LongestUserId<'a> {
-    /// The User ID of a user in a file or in a change.
-    Named(&'a str),
-    /// The [`json_length`] of the longest User ID in the store, which does not tell the User ID itself.
-    Measured(usize),
-}
-
-impl<'a> LongestUserId<'a> {
-    /// The longest User ID of the linked accounts of `users` and of the store, whose longest User ID has the
-    /// [`json_length`] `stored`.
-    #[must_use]
-    pub fn among(users: impl IntoIterator<Item = &'a User>, stored: usize) -> Self {
-        let accounts = users.into_iter().flat_map(|user| &user.accounts);
-        let longest = accounts
-            .map(|account| account.user_id.as_str())
-            .max_by_key(|user_id| json_length(user_id))
-            .unwrap_or_default();
-        if json_length(longest) >= stored {
-            Self::Named(longest)
-        } else {
-            Self::Measured(stored)
-        }
-    }
-
-    /// The [`json_length`].
-    #[must_use]
-    pub fn length(self) -> usize {
-        match self {
-            Self::Named(user_id) => json_length(user_id),
-            Self::Measured(length) => length,
-        }
-    }
+/// A name that access tokens contain, where the name is registered.
+#[derive(Debug, Clone, Copy)]
+pub enum TokenName<'a> {
+    Client(&'a Client),
+    /// The User ID of a linked account.
+    UserId(&'a str),
+    /// The host of a legacy instance.
+    Hostname(&'a str),
 }
 
 /// The path of the authorization endpoint.

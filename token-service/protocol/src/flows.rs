@@ -1,9 +1,9 @@
 //! The flows that the service has.
 
 use crate::Context;
-use crate::flow::{Current, Flow, LongestUserId, Misfit, OpaqueRefreshToken};
+use crate::flow::{Current, Flow, OpaqueRefreshToken, TokenName};
 use crate::settings::Settings;
-use domain::{Client, LegacyInstance};
+use domain::LegacyInstance;
 
 /// Every flow.
 pub const FLOWS: &[&dyn Flow] = &[
@@ -49,18 +49,8 @@ pub fn opaque_refresh_token<'a>(
         .find_map(|flow| Some((flow, flow.opaque_refresh_token(context, token)?)))
 }
 
-/// The clients whose access tokens have no room for the longest User ID. Registration refuses such clients.
+/// Why access tokens of a flow have no room for a name.
 #[must_use]
-pub fn misfits<'a>(
-    api_audience: &str,
-    instances: &[&LegacyInstance],
-    clients: impl IntoIterator<Item = &'a Client>,
-    longest: LongestUserId<'_>,
-) -> Vec<Misfit> {
-    let of = |client| {
-        let all = FLOWS.iter().copied();
-        all.flat_map(|flow| flow.misfits(client, instances, api_audience, longest))
-            .collect::<Vec<_>>()
-    };
-    clients.into_iter().flat_map(of).collect()
+pub fn misfit(name: TokenName<'_>, settings: &Settings) -> Option<String> {
+    FLOWS.iter().find_map(|flow| flow.misfit(name, settings))
 }

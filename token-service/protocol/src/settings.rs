@@ -17,6 +17,10 @@ pub struct Settings {
     pub api_audience: String,
     /// {identity_audience_url}: the audience of assertions, compared byte for byte.
     pub identity_audience: String,
+    /// Longest User ID, in bytes of JSON: legacy access tokens contain the User ID, and have a fixed length (D-36).
+    pub legacy_user_id_max: u8,
+    /// Longest host name of a legacy instance, in bytes, likewise.
+    pub legacy_hostname_max: u8,
     pub signing: Signing,
     pub lifetimes: Lifetimes,
 }
@@ -32,6 +36,8 @@ impl Default for Settings {
             issuer: "http://127.0.0.1:8081".to_owned(),
             api_audience: "http://127.0.0.1:8080".to_owned(),
             identity_audience: "https://identity.example.com/".to_owned(),
+            legacy_user_id_max: 24,
+            legacy_hostname_max: 24,
             signing: Signing {
                 algorithm: Algorithm::EdDsa,
                 rotate_every: 30 * DAY,

@@ -5,9 +5,7 @@ mod merge;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
-
-use document::{Place, Problem};
+use std::collections::HashSet;
 
 use crate::describe::values::Values;
 use crate::describe::{Registered, Registration, Rule};
@@ -17,7 +15,6 @@ use domain::client::ClientId;
 use domain::remembered::ObjectName;
 use domain::user::User;
 use domain::{Excerpt, RegistryChange};
-use protocol::flow::Misfit;
 
 pub use difference::{Difference, DifferenceKind, FieldChange};
 pub use merge::{Kept, Occasion};
@@ -31,15 +28,6 @@ pub struct Plan {
     pub differences: Vec<Difference>,
     /// Differences that stay, because the registry takes precedence over the file.
     pub kept: Vec<Kept>,
-}
-
-/// The misfit as one line. The line starts with the place of the client if `places` contains the client.
-#[must_use]
-pub fn located(misfit: &Misfit, places: &BTreeMap<ClientId, Place>) -> String {
-    match places.get(&misfit.client_id) {
-        Some(place) => Problem::new(place, format!("client_id: {misfit}")).to_string(),
-        None => misfit.to_string(),
-    }
 }
 
 /// The names in files.

@@ -1,20 +1,14 @@
 //! A registrations file of any size, read entry by entry.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::describe::Completeness;
 use crate::registrations::{Draft, Reader, Registrations};
 use document::{InvalidDocument, Pieces, Place, Problems};
-use domain::ClientId;
 use domain::clock::Timestamp;
-use domain::remembered::ObjectKind;
 
 /// The lists of a file. Users come first, because clients name their bound users.
 const LISTS: &[&str] = &["users", "clients"];
-
-/// Number of entries that are read at once, so that memory is bounded.
-const ENTRIES: usize = 5_000;
 
 /// A registrations file. The type has no `Debug`, because it may contain passwords.
 pub struct RegistrationsFile(Pieces);
@@ -86,23 +80,6 @@ impl RegistrationsFile {
             reader.read(self.0.table(*entry, &problems)?, &problems);
         }
         Some(reader.draft(problems))
-    }
-
-    /// Where the file defines each client.
-    #[must_use]
-    pub fn client_places(&self, now: Timestamp) -> BTreeMap<ClientId, Place> {
-        let mut places = BTreeMap::new();
-        for entries in self.entries().chunks(ENTRIES) {
-            let draft = self.draft(entries, now);
-            let draft = draft.unwrap_or_else(|| self.whole(now));
-            let clients = draft
-                .places()
-                .filter(|(kind, ..)| *kind == ObjectKind::Client);
-            places.extend(clients.filter_map(|(_, client_id, place)| {
-                Some((ClientId::parse(client_id)?, place.clone()))
-            }));
-        }
-        places
     }
 
     /// Reads the whole file at once, which takes several times its size in memory.

@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use super::{ConfigFile, output};
 use crate::config::Config;
 use crate::key_file;
+use crate::planning;
 use domain::Excerpt;
 use domain::clock::{Clock as _, SystemClock};
-use protocol::flow::LongestUserId;
-use protocol::flows;
 use registration::file::load;
-use registration::registrations::Registrations;
 
 /// Reads configuration and registrations like `serve`, without touching the store. Prints the problems of both files
 /// together, so that a single run shows all problems.
@@ -57,7 +55,7 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     for (_, warning) in registrations.without_instance(is_known) {
         output::line(format_args!("warning: {warning} in the configuration"))?;
     }
-    let misfits = misfits(&config, &registrations);
+    let misfits = planning::misfits_of(&registrations, &config.protocol);
     if !misfits.is_empty() {
         output::line(misfits.join("\n"))?;
         return Ok(ExitCode::FAILURE);
@@ -85,24 +83,4 @@ fn paths(config: &Config) -> Vec<(&'static str, String)> {
             .map(|path| ("registrations", text(path))),
     );
     paths
-}
-
-/// One line for each client whose legacy access tokens would not have their fixed length (protocol.md §2.5).
-fn misfits(config: &Config, registrations: &Registrations) -> Vec<String> {
-    let users = registrations
-        .users
-        .iter()
-        .map(|registration| &registration.object);
-    let clients = registrations.clients.iter();
-    let instances: Vec<_> = config.legacy_instances.iter().collect();
-    let misfits = flows::misfits(
-        &config.protocol.api_audience,
-        &instances,
-        clients.map(|registration| &registration.object),
-        LongestUserId::among(users, 0),
-    );
-    let located = misfits
-        .iter()
-        .map(|misfit| registration::apply::located(misfit, &registrations.client_places));
-    located.collect()
 }

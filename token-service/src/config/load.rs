@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use document::internal_host::HostPattern;
 use document::{InvalidDocument, Located, Place, Problems, Section, Table};
+use protocol::flow::TokenName;
+use protocol::flows;
 use protocol::settings::Settings;
 use registration::objects::read_legacy_instances;
 use url::Url;
@@ -104,6 +106,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         listen::check_insecure_http(&root, &issuer, &[&listen, &internal_listen], file.is_none());
     }
 
+    let bound = |number: Located<_>| u8::try_from(number.value).unwrap_or(u8::MAX);
     let config = Config {
         protocol: Settings {
             name: root
@@ -112,6 +115,12 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             issuer: issuer.value,
             api_audience: api_audience.value,
             identity_audience: identity_audience.value,
+            legacy_user_id_max: root
+                .number("legacy_user_id_max", 1..=255)
+                .map_or(defaults.protocol.legacy_user_id_max, bound),
+            legacy_hostname_max: root
+                .number("legacy_hostname_max", 1..=255)
+                .map_or(defaults.protocol.legacy_hostname_max, bound),
             signing: signing::read(root.section("signing"), defaults.protocol.signing),
             lifetimes: lifetimes::read(root.section("lifetimes"), defaults.protocol.lifetimes),
         },
@@ -157,6 +166,14 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         internal_listen: internal_listen.value,
         allow_insecure_http,
     };
+    let place = file.map_or(Place::Default, Place::file);
+    for instance in &config.legacy_instances {
+        if let Some(reason) =
+            flows::misfit(TokenName::Hostname(&instance.hostname), &config.protocol)
+        {
+            root.report(&place, format!("legacy_instances: {reason}"));
+        }
+    }
     root.finish();
     config
 }

@@ -254,6 +254,8 @@ fn every_key_of_the_example_is_also_a_variable() {
         ("TOKEN_SERVICE__LIFETIMES__SESSION", "6s"),
         ("TOKEN_SERVICE__LIFETIMES__ASSERTION_MAX", "7s"),
         ("TOKEN_SERVICE__LIFETIMES__CLOCK_SKEW", "1m 5s"),
+        ("TOKEN_SERVICE__LEGACY_USER_ID_MAX", "10"),
+        ("TOKEN_SERVICE__LEGACY_HOSTNAME_MAX", "18"),
         ("TOKEN_SERVICE__LEGACY_INSTANCES__0__HOSTNAME", "h"),
         (
             "TOKEN_SERVICE__LEGACY_INSTANCES__0__AUTH_SERVER_HOSTNAME",
@@ -270,6 +272,8 @@ fn every_key_of_the_example_is_also_a_variable() {
             issuer: "https://lobby.example.com/ea".into(),
             api_audience: "https://api.example.com".into(),
             identity_audience: "https://identity.example.com".into(),
+            legacy_user_id_max: 10,
+            legacy_hostname_max: 18,
             signing: Signing {
                 algorithm: Algorithm::Rs256,
                 rotate_every: DAY,
@@ -416,4 +420,25 @@ fn registrations_that_others_read_or_change_are_warned_of() {
         );
     }
     assert!(!warned("http://127.0.0.1:8081", 0o644));
+}
+
+/// protocol.md §2.5.
+#[test]
+fn an_instance_without_room_in_a_legacy_token_is_a_problem() {
+    let text = |host: &str, audience: &str| {
+        format!(
+            "api_audience = 'https://{audience}.example'\n[[legacy_instances]]\nhostname = '{host}'\n\
+             auth_server_hostname = 'sso.example'\n"
+        )
+    };
+    let problems = |host: &str, audience: &str| load(&text(host, audience), &[]).unwrap_err();
+    let host = "h".repeat(25);
+    assert_eq!(
+        problems(&host, "api"),
+        [format!(
+            "config.toml: legacy_instances: hostname {host} has 25 characters; legacy_hostname_max is 24"
+        )]
+    );
+    let problems = problems("us1.example", &"a".repeat(30));
+    assert!(problems[0].contains("no client_id fits"), "{problems:?}");
 }

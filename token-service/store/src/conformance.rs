@@ -47,7 +47,7 @@ use domain::{
     RedirectUriPattern, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
     RegistryOutcome, Remembered, Revocation, Revoked, Rotation, RotationRefusal, Scope,
     SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode,
-    Session, SessionStage, TokenId, TokenReference, TokenSubject, Touched, UnfinishedSignIns, User,
+    Session, SessionStage, TokenId, TokenReference, TokenSubject, UnfinishedSignIns, User,
     Username,
 };
 

@@ -83,9 +83,6 @@ pub trait RegistrationStore: Send + Sync {
     /// One of the clients that are bound to this user, enabled or not.
     async fn client_bound_to(&self, username: Username) -> Result<Option<ClientId>, StoreError>;
 
-    /// At most `limit` legacy clients whose ids follow `after`, like [`RegistrationStore::clients`].
-    async fn legacy_clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
-
     /// The certificates of all clients, enabled or not, the earliest to expire first, at most `limit`.
     async fn certificates_by_expiry(
         &self,

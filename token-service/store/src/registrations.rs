@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 use crate::{REGISTRATIONS_MAX_AGE, Store, StoreError};
 use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, IntegrationType, RegistryChanges, RegistrySummary, Touched, User, Username,
+    Client, ClientId, IntegrationType, ObjectName, RegistryChanges, RegistrySummary, User, Username,
 };
 
 /// Number of changes per read.
@@ -279,8 +279,8 @@ impl Registrations {
         Ok(())
     }
 
-    fn remove_changed(&self, changes: &[Touched]) {
-        for Touched { object, .. } in changes {
+    fn remove_changed(&self, changes: &[ObjectName]) {
+        for object in changes {
             match object.kind {
                 ObjectKind::Client => {
                     if let Some(client_id) = ClientId::parse(&object.name) {

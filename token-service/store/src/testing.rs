@@ -128,7 +128,6 @@ watched! {
         allows_origin(origin: String) -> Result<bool, StoreError>;
         single_sign_on_users(email: String) -> Result<Vec<Username>, StoreError>;
         client_bound_to(username: Username) -> Result<Option<ClientId>, StoreError>;
-        legacy_clients(after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
         certificates_by_expiry(limit: usize) -> Result<Vec<CertificateExpiry>, StoreError>;
         remembered_objects(at_start: bool, after: Option<ObjectName>, limit: usize) -> Result<Vec<ObjectName>, StoreError>;
         applied_file() -> Result<Option<AppliedFile>, StoreError>;

@@ -4,20 +4,16 @@
 //! The token is always signed with Ed25519, because an RSA signature alone has 342 characters. A padding claim without
 //! meaning fills the remaining space.
 
-use std::fmt;
-
 use claims::token::ACCESS_TOKEN_TYPE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::flow::LongestUserId;
+use crate::flow::TokenName;
+use crate::settings::Settings;
 use crate::token::{IssuedToken, KeyError, SigningKey, TokenUse, header, sign};
 use domain::clock::Timestamp;
 use domain::user::json_length;
-use domain::{
-    Client, ClientId, GrantId, IntegrationType, LegacyInstance, TokenId, TokenReference,
-    TokenSubject,
-};
+use domain::{Client, ClientId, GrantId, IntegrationType, TokenId, TokenReference, TokenSubject};
 
 /// Length of the token, in characters.
 pub(super) const LENGTH: usize = 481;
@@ -37,41 +33,6 @@ pub(super) struct Names<'a> {
     /// User ID of the linked account: `sub`.
     pub(super) user_id: &'a str,
 }
-
-/// The names are too long for a token of the fixed length.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DoesNotFit {
-    hostname: String,
-    audience: String,
-    client_id: String,
-    /// The name and length of the User ID, or only its length.
-    user_id: String,
-    needed: usize,
-    available: usize,
-}
-
-impl fmt::Display for DoesNotFit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            hostname,
-            audience,
-            client_id,
-            user_id,
-            needed,
-            available,
-        } = self;
-        write!(
-            formatter,
-            "a legacy access token has {LENGTH} characters, which leaves {available} bytes for names: hostname \
-             {hostname} ({}) + api_audience {audience} ({}) + client_id {client_id} ({}) + {user_id} = {needed}",
-            json_length(hostname),
-            json_length(audience),
-            json_length(client_id),
-        )
-    }
-}
-
-impl std::error::Error for DoesNotFit {}
 
 #[derive(Serialize)]
 struct Claims<'a> {
@@ -126,67 +87,63 @@ fn claims_length(header_length: usize) -> Option<usize> {
 /// Length of the JOSE header as JSON, in bytes: the same for every Ed25519 key, because every `kid` has 16 characters.
 const HEADER_LENGTH: usize = 55;
 
-/// Checks that tokens for `longest` fit, on this instance and for this client.
-///
-/// # Errors
-/// [`DoesNotFit`] with the lengths.
-fn check(
-    hostname: &str,
-    audience: &str,
-    client_id: &str,
-    longest: LongestUserId<'_>,
-) -> Result<(), DoesNotFit> {
+/// Bytes of JSON that all names of a token may have together: what the header, the signature and the other claims leave.
+fn room() -> usize {
     let subject = Names {
-        hostname,
-        audience,
-        client_id,
+        hostname: "",
+        audience: "",
+        client_id: "",
         user_id: "",
     };
+    let (grant_id, id) = (GrantId::from_bytes([0; 16]), TokenId::from_bytes([0; 16]));
     // Dates have ten digits until the year 2286.
     let date = Timestamp::from_seconds(9_999_999_999);
-    let claims = Claims::new(
-        subject,
-        GrantId::from_bytes([0; 16]),
-        TokenId::from_bytes([0; 16]),
-        date,
-        date,
-    );
-    let without = serde_json::to_vec(&claims).map_or(usize::MAX, |json| json.len());
-    let smallest = without.saturating_add(longest.length());
-    let available = claims_length(HEADER_LENGTH).unwrap_or(0);
-    if smallest <= available {
-        return Ok(());
-    }
-    let length = longest.length();
-    let names = [hostname, audience, client_id].map(json_length);
-    let needed = names.into_iter().sum::<usize>() + length;
-    Err(DoesNotFit {
-        hostname: hostname.to_owned(),
-        audience: audience.to_owned(),
-        client_id: client_id.to_owned(),
-        user_id: match longest {
-            LongestUserId::Named(user_id) => format!("user_id {user_id} ({length})"),
-            LongestUserId::Measured(_) => format!("longest registered user_id ({length})"),
-        },
-        needed,
-        available: (needed + available).saturating_sub(smallest),
-    })
+    let claims = serde_json::to_vec(&Claims::new(subject, grant_id, id, date, date));
+    let rest = claims.map_or(usize::MAX, |json| json.len());
+    let all = claims_length(HEADER_LENGTH).unwrap_or(0);
+    all.saturating_sub(rest)
 }
 
-/// The instances on which tokens of `client` do not fit.
-pub(super) fn misfits<'a>(
-    client: &'a Client,
-    instances: &'a [&LegacyInstance],
-    audience: &'a str,
-    longest: LongestUserId<'a>,
-) -> impl Iterator<Item = DoesNotFit> + 'a {
-    let serving = instances
-        .iter()
-        .filter(|instance| serves(client, &instance.hostname));
-    serving.filter_map(move |instance| {
-        let client_id = client.client_id.as_str();
-        check(&instance.hostname, audience, client_id, longest).err()
-    })
+/// Why tokens have no room for a name. Each name has a bound of its own, so that every client, every user and every instance
+/// fit together. The bound of Client IDs is what `api_audience` and the configured bounds leave.
+pub(super) fn misfit(name: TokenName<'_>, settings: &Settings) -> Option<String> {
+    let audience = json_length(&settings.api_audience);
+    let user_id_max = usize::from(settings.legacy_user_id_max);
+    let hostname_max = usize::from(settings.legacy_hostname_max);
+    let most = room().saturating_sub(audience + user_id_max + hostname_max);
+    let arithmetic = || {
+        format!(
+            "a legacy access token has {LENGTH} characters, which leaves {} bytes for names: client_id ({most}) + \
+             api_audience ({audience}) + legacy_hostname_max ({hostname_max}) + legacy_user_id_max ({user_id_max})",
+            room()
+        )
+    };
+    match name {
+        TokenName::Client(client) => {
+            let client_id = client.client_id.as_str();
+            let length = json_length(client_id);
+            let is_legacy = matches!(client.integration, IntegrationType::Legacy { .. });
+            (is_legacy && length > most)
+                .then(|| format!("{client_id} has {length} characters: {}", arithmetic()))
+        }
+        TokenName::UserId(user_id) => {
+            let length = json_length(user_id);
+            (length > user_id_max).then(|| {
+                format!(
+                    "user_id {user_id} has {length} characters; legacy_user_id_max is {user_id_max}"
+                )
+            })
+        }
+        TokenName::Hostname(hostname) => {
+            let length = json_length(hostname);
+            if length > hostname_max {
+                return Some(format!(
+                    "hostname {hostname} has {length} characters; legacy_hostname_max is {hostname_max}"
+                ));
+            }
+            (most == 0).then(|| format!("no client_id fits: {}", arithmetic()))
+        }
+    }
 }
 
 /// True if `client` uses the legacy flow and is not bound to another instance.
@@ -262,6 +219,7 @@ pub(super) fn mint(
 #[cfg(test)]
 mod tests {
     use ::claims::Algorithm;
+    use domain::IntegrationKind;
     use proptest::prelude::*;
 
     use super::*;
@@ -295,56 +253,113 @@ mod tests {
         assert!(claims_length(HEADER_LENGTH).is_some());
     }
 
+    fn settings(audience: usize, user_id_max: u8, hostname_max: u8) -> Settings {
+        Settings {
+            api_audience: "a".repeat(audience),
+            legacy_user_id_max: user_id_max,
+            legacy_hostname_max: hostname_max,
+            ..Settings::default()
+        }
+    }
+
+    fn client(id: &str) -> Client {
+        Client::new(ClientId::parse(id).unwrap(), IntegrationKind::Legacy)
+    }
+
     #[test]
-    fn the_refusal_shows_the_arithmetic() {
-        let subject = Names {
-            hostname: "a-very-long-hostname.of-an-instance.example.com",
-            audience: "https://api.example.com",
-            client_id: "a-client-id-of-some-length",
-            user_id: "1879048401",
-        };
-        let refused = |longest| {
-            let refusal = check(
-                subject.hostname,
-                subject.audience,
-                subject.client_id,
-                longest,
-            );
-            refusal.unwrap_err().to_string()
-        };
-        let refusal = refused(LongestUserId::Named(subject.user_id));
-        assert!(
-            refusal.contains("(47)")
-                && refusal.contains("(23)")
-                && refusal.contains("(26)")
-                && refusal.contains("(10)"),
-            "{refusal}"
-        );
-        assert!(refusal.contains("= 106"), "{refusal}");
+    fn a_refusal_names_the_bound() {
+        let settings = Settings::default();
+        let refusal = |name| misfit(name, &settings).unwrap_or_default();
+        let long = client(&"c".repeat(23));
         assert_eq!(
-            refused(LongestUserId::Measured(10)),
-            refusal.replace("user_id 1879048401", "longest registered user_id")
+            refusal(TokenName::Client(&long)),
+            format!(
+                "{} has 23 characters: a legacy access token has 481 characters, which leaves 91 bytes for names: \
+                 client_id (22) + api_audience (21) + legacy_hostname_max (24) + legacy_user_id_max (24)",
+                "c".repeat(23)
+            )
         );
-        assert_eq!(minted(subject, 1_800_000_000), Err(KeyError));
+        let long = "1".repeat(25);
+        assert_eq!(
+            refusal(TokenName::UserId(&long)),
+            format!("user_id {long} has 25 characters; legacy_user_id_max is 24")
+        );
+        assert_eq!(
+            refusal(TokenName::Hostname(&long)),
+            format!("hostname {long} has 25 characters; legacy_hostname_max is 24")
+        );
+        // Not of the legacy flow.
+        let other = Client::new(
+            ClientId::parse(&"c".repeat(128)).unwrap(),
+            IntegrationKind::Installed,
+        );
+        assert_eq!(refusal(TokenName::Client(&other)), "");
+    }
+
+    /// The longest names of each kind fill a token, and one more character of any kind does not fit.
+    #[test]
+    fn the_bounds_together_are_the_room() {
+        for (audience, user_id, hostname) in
+            [(1, 1, 1), (21, 24, 24), (40, 1, 49), (1, 88, 1), (1, 1, 88)]
+        {
+            let settings = settings(audience, user_id, hostname);
+            let (user_id, hostname) = ("u".repeat(user_id.into()), "h".repeat(hostname.into()));
+            let most = room() - audience - user_id.len() - hostname.len();
+            let client_id = "c".repeat(most);
+            let subject = Names {
+                hostname: &hostname,
+                audience: &settings.api_audience,
+                client_id: &client_id,
+                user_id: &user_id,
+            };
+            let longest = client(&client_id);
+            for name in [
+                TokenName::Client(&longest),
+                TokenName::UserId(&user_id),
+                TokenName::Hostname(&hostname),
+            ] {
+                assert_eq!(misfit(name, &settings), None);
+            }
+            assert_eq!(minted(subject, 9_999_990_000).unwrap().len(), LENGTH);
+            let [more_client, more_user, more_host] =
+                [&client_id, &user_id, &hostname].map(|name| format!("{name}x"));
+            let client = client(&more_client);
+            for name in [
+                TokenName::Client(&client),
+                TokenName::UserId(&more_user),
+                TokenName::Hostname(&more_host),
+            ] {
+                assert!(misfit(name, &settings).is_some(), "{name:?}");
+            }
+            let longer = Names {
+                client_id: &more_client,
+                ..subject
+            };
+            assert_eq!(minted(longer, 9_999_990_000), Err(KeyError));
+        }
+        let none = settings(1, 45, 45);
+        assert!(
+            misfit(TokenName::Hostname("h"), &none)
+                .is_some_and(|reason| reason.starts_with("no client_id fits"))
+        );
+        assert!(misfit(TokenName::Client(&client("c")), &none).is_some());
     }
 
     proptest! {
-        /// Accepted names always give exactly 481 characters; longer names are refused.
+        /// Names that registration accepts one by one always give exactly 481 characters.
         #[test]
         fn whatever_is_not_refused_has_exactly_481_characters(
-            hostname in "[a-z]{1,20}(\\.[a-z0-9-]{1,15}){1,3}",
-            client_id in "[!-~]{1,60}",
-            user_id in "[ -~]{1,60}",
+            hostname in "[a-z]{1,10}(\\.[a-z0-9-]{1,10}){1,2}",
+            client_id in "[!-~]{1,30}",
+            user_id in "[ -~]{1,30}",
             now in 1_700_000_000_u64..9_999_990_000,
         ) {
-            let subject = Names { hostname: &hostname, audience: "http://127.0.0.1:8080", client_id: &client_id, user_id: &user_id };
-            let check = |longest| check(&hostname, subject.audience, &client_id, longest).is_ok();
-            let fits = check(LongestUserId::Named(&user_id));
-            prop_assert_eq!(check(LongestUserId::Measured(json_length(&user_id))), fits);
-            match (fits, minted(subject, now)) {
-                (true, Ok(token)) => prop_assert_eq!(token.len(), LENGTH),
-                (false, Err(KeyError)) => {}
-                (fits, minted) => prop_assert!(false, "{:?} {:?}", fits, minted),
+            let settings = Settings::default();
+            let client = client(&client_id);
+            let names = [TokenName::Client(&client), TokenName::UserId(&user_id), TokenName::Hostname(&hostname)];
+            if names.into_iter().all(|name| misfit(name, &settings).is_none()) {
+                let subject = Names { hostname: &hostname, audience: &settings.api_audience, client_id: &client_id, user_id: &user_id };
+                prop_assert_eq!(minted(subject, now).unwrap().len(), LENGTH);
             }
         }
     }

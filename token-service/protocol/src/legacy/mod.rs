@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::Context;
-use crate::flow::{BeginError, Flow, LongestUserId, Misfit, OpaqueRefreshToken};
+use crate::flow::{BeginError, Flow, OpaqueRefreshToken, TokenName};
 use crate::oauth::authorize::{CodeRequest, UnsafeRequest};
 use crate::settings::Settings;
 use crate::token::IssuedToken;
@@ -95,19 +95,8 @@ impl Flow for Legacy {
         access_token::serves(client, host)
     }
 
-    fn misfits(
-        &self,
-        client: &Client,
-        instances: &[&LegacyInstance],
-        api_audience: &str,
-        user_id: LongestUserId<'_>,
-    ) -> Vec<Misfit> {
-        access_token::misfits(client, instances, api_audience, user_id)
-            .map(|misfit| Misfit {
-                client_id: client.client_id.clone(),
-                reason: misfit.to_string(),
-            })
-            .collect()
+    fn misfit(&self, name: TokenName<'_>, settings: &Settings) -> Option<String> {
+        access_token::misfit(name, settings)
     }
 }
 

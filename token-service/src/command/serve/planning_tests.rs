@@ -1,7 +1,6 @@
 //! A start and a command read the objects that they name, and no more.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -152,12 +151,7 @@ pub(super) async fn apply(
 
 /// True if an operation reads a list of all clients, all users or all remembered objects.
 fn is_list(call: &str) -> bool {
-    let lists = [
-        "clients(",
-        "users(",
-        "legacy_clients(",
-        "remembered_objects(",
-    ];
+    let lists = ["clients(", "users(", "remembered_objects("];
     lists.iter().any(|list| call.starts_with(list))
 }
 
@@ -260,11 +254,9 @@ async fn a_command_reads_the_objects_that_it_names() {
         ("delete client", batch),
         ("delete user", hedy),
     ] {
-        // A new host is compared with all legacy clients.
         if command == "delete host" {
             assert_eq!(ask("put host").await, Ok(()));
-            let calls = site.store.calls();
-            assert_eq!(lists(&calls), [&legacy_clients("", PAGE)]);
+            site.store.calls();
         }
         assert_eq!(ask(command).await, Ok(()), "{command}");
         let calls = site.store.calls();
@@ -276,10 +268,6 @@ async fn a_command_reads_the_objects_that_it_names() {
 pub(super) fn operations(calls: &[String]) -> Vec<&str> {
     let operations = calls.iter().map(|call| call.split('(').next().unwrap());
     operations.collect()
-}
-
-fn legacy_clients(after: &str, limit: usize) -> String {
-    format!("legacy_clients({after:?}, {limit})")
 }
 
 #[tokio::test]
@@ -297,14 +285,7 @@ async fn a_start_reads_the_objects_of_its_files() {
     // Nothing has changed. The certificates of two clients are in other files, and are read again.
     let (calls, refusal) = site.register().await;
     assert_eq!(refusal, None);
-    // The file has legacy clients, which are compared with the longest User ID.
-    let expected = [
-        "applied_file",
-        "excerpt",
-        "excerpt",
-        "remembered_objects",
-        "registry_summary",
-    ];
+    let expected = ["applied_file", "excerpt", "excerpt", "remembered_objects"];
     assert_eq!(operations(&calls), expected);
     assert!(!excerpts(&calls).contains(&"Client web-demo".to_owned()));
     // Without a registrations file.
@@ -318,8 +299,6 @@ async fn a_start_reads_the_objects_of_its_files() {
         "applied_file()".to_owned(),
         format!("excerpt([{}])", instance(hostname)),
         format!("remembered_objects(true, Some({}), {PAGE})", instance("")),
-        // The longest names, because the audience may be another.
-        "registry_summary()".to_owned(),
     ];
     assert_eq!(calls, expected);
 }
@@ -412,121 +391,62 @@ fn legacy(client_id: &str) -> Value {
 
 /// protocol.md §2.5.
 #[tokio::test]
-async fn legacy_clients_are_read_only_for_a_longer_user_id_or_a_new_host() {
-    let site = Site::new(|config| {
-        config.registrations = None;
-        config.legacy_instances.truncate(1);
-        let instance = config.legacy_instances.first_mut().unwrap();
-        instance.hostname = "us1.example".to_owned();
-        config.protocol.api_audience = "https://api.example".to_owned();
-    })
-    .await;
+async fn a_name_without_room_in_a_legacy_token_is_refused_where_it_is_registered() {
+    let site = Site::new(|config| config.registrations = None).await;
     let service = site.start().await;
     let ok = Ok::<(), String>(());
-    assert_eq!(create::<Client>(&service, legacy("old")).await, ok);
     assert_eq!(
-        create::<User>(&service, person("ada", &"1".repeat(20))).await,
+        create::<Client>(&service, legacy(&"c".repeat(22))).await,
         ok
     );
-    let calls = site.store.calls();
-    assert_eq!(lists(&calls), [&legacy_clients("", PAGE)]);
-    // As long as the longest.
-    let same = create::<User>(&service, person("grace", &"2".repeat(20))).await;
-    assert_eq!(same, ok);
-    assert_eq!(lists(&site.store.calls()), [""; 0]);
-    // The longest User ID of the store is known only by its length.
-    let refused = create::<Client>(&service, legacy(&"c".repeat(60))).await;
-    let refused = refused.unwrap_err();
-    assert!(
-        refused.ends_with("+ longest registered user_id (20) = 110"),
-        "{refused}"
-    );
-    assert_eq!(lists(&site.store.calls()), [""; 0]);
-    // A longer one is in the plan.
-    let long = "3".repeat(80);
-    let refused = create::<User>(&service, person("joan", &long)).await;
-    let refused = refused.unwrap_err();
-    let expected = format!("+ client_id old (3) + user_id {long} (80) = 113");
-    assert!(refused.ends_with(&expected), "{refused}");
-    assert_eq!(lists(&site.store.calls()), [&legacy_clients("", PAGE)]);
-    // A host that exists.
-    let disabled = json!({"auth_server_hostname": "sso.example", "enabled": false});
     assert_eq!(
-        put_host(&service, "us1.example", disabled.clone()).await,
+        create::<User>(&service, person("ada", &"1".repeat(24))).await,
         ok
     );
-    assert_eq!(lists(&site.store.calls()), [""; 0]);
-    let host = format!("{}.example", "h".repeat(60));
-    let refused = put_host(&service, &host, disabled).await.unwrap_err();
-    assert!(refused.contains(&host) && refused.contains("client_id old (3)"));
-    assert_eq!(lists(&site.store.calls()), [&legacy_clients("", PAGE)]);
-    // The plan replaces or removes the client that would not fit.
-    let document = json!({"users": [person("joan", &long)]});
-    let applied = apply(&service, document, PRUNE).await;
-    assert_eq!(
-        applied.unwrap(),
-        ["- client old", "- user ada", "- user grace", "+ user joan"]
-    );
-}
-
-/// Legacy clients that only commands know are compared with a longer `api_audience` too.
-#[tokio::test]
-async fn a_start_refuses_an_audience_that_does_not_fit() {
-    let mut site = Site::new(|config| {
-        config.registrations = None;
-        config.legacy_instances.truncate(1);
-        let instance = config.legacy_instances.first_mut().unwrap();
-        instance.hostname = "us1.example".to_owned();
-        config.protocol.api_audience = "https://api.example".to_owned();
-    })
-    .await;
-    let service = site.start().await;
-    let ok = Ok::<(), String>(());
-    assert_eq!(create::<Client>(&service, legacy("old")).await, ok);
-    assert_eq!(create::<Client>(&service, legacy("older")).await, ok);
-    drop(service);
-    let (calls, refusal) = site.register().await;
-    assert_eq!(refusal, None);
-    let read = |calls: &[String]| calls.contains(&legacy_clients("", PAGE));
-    assert!(!read(&calls), "everything fits: {calls:?}");
-    site.config.protocol.api_audience = format!("https://{}.example", "a".repeat(100));
-    let (calls, refusal) = site.register().await;
-    assert!(read(&calls), "{calls:?}");
-    let refusal = refusal.unwrap();
-    for client in ["client_id old (3)", "client_id older (5)"] {
-        assert!(refusal.contains(client), "{refusal}");
+    let host = |length: usize| format!("{}.example", "h".repeat(length - 8));
+    let value = json!({"auth_server_hostname": "sso.example"});
+    assert_eq!(put_host(&service, &host(24), value.clone()).await, ok);
+    site.store.calls();
+    let client = create::<Client>(&service, legacy(&"c".repeat(23))).await;
+    let user = create::<User>(&service, person("joan", &"1".repeat(25))).await;
+    let host = put_host(&service, &host(25), value).await;
+    let document = json!({"users": [person("grace", &"1".repeat(25))]});
+    let applied = apply(&service, document, KEEP).await.map(drop);
+    for (refused, bound) in [
+        (client, "client_id (22)"),
+        (user, "legacy_user_id_max is 24"),
+        (host, "legacy_hostname_max is 24"),
+        (applied, "legacy_user_id_max is 24"),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(refused.contains(bound), "{refused}");
     }
+    assert_eq!(lists(&site.store.calls()), [""; 0]);
 }
 
+/// The whole file is checked before its first part is applied.
 #[tokio::test]
-async fn a_refusal_names_a_hundred_clients_at_most() {
-    let site = Site::new(|config| {
-        config.registrations = None;
-        config.legacy_instances.truncate(1);
-    })
-    .await;
-    let service = site.start().await;
-    let clients = (0..150).map(|number| legacy(&format!("old-{number}")));
-    let document = json!({"clients": clients.collect::<Vec<_>>()});
-    apply(&service, document, KEEP).await.unwrap();
-    let refused = create::<User>(&service, person("joan", &"3".repeat(99))).await;
-    let refused = refused.unwrap_err();
-    let lines: Vec<&str> = refused.lines().collect();
-    assert_eq!(lines.len(), 101);
-    assert!(lines.last().unwrap().starts_with("more legacy clients"));
-}
-
-#[tokio::test]
-async fn a_start_compares_the_clients_of_its_file_with_a_new_audience() {
+async fn a_start_refuses_a_name_without_room_in_a_legacy_token() {
     let mut site = Site::new(|_| ()).await;
-    assert_eq!(site.register().await.1, None);
-    site.config.protocol.api_audience = format!("https://{}.example", "a".repeat(90));
-    let refusal = site.register().await.1.unwrap();
-    let file = Path::new("demo/registrations.toml").display().to_string();
-    for line in refusal.lines() {
-        assert!(line.contains(&file), "{line}");
+    let file = site.at("registrations.toml");
+    site.config.registrations = Some(file.clone());
+    let mut text = String::new();
+    for number in 0..100 {
+        writeln!(text, "[[users]]\nusername = \"person-{number}\"").unwrap();
     }
-    assert!(refusal.contains("client_id legacy-demo (11)"), "{refusal}");
+    let client = "c".repeat(23);
+    write!(
+        text,
+        "[[clients]]\nclient_id = \"{client}\"\ntype = \"legacy\"\nredirect_uris = [\"https://a.example/cb\"]\n"
+    )
+    .unwrap();
+    std::fs::write(&file, text).unwrap();
+    let (_, refusal) = site.register().await;
+    let refusal = refusal.unwrap();
+    let expected = format!("registrations.toml:202: client_id: {client} has 23 characters");
+    assert!(refusal.contains(&expected), "{refusal}");
+    let users = site.store.users(String::new(), 1).await.unwrap();
+    assert_eq!(users, []);
 }
 
 fn user_bound(name: &str, to: &str) -> Client {

@@ -113,9 +113,6 @@ impl Start<'_> {
         for warning in &survey.warnings {
             tracing::warn!("{warning}");
         }
-        if survey.parts.len() > 1 {
-            self.refuse_misfits_of(survey).await?;
-        }
         applied.unchanged = survey.unchanged.len();
         run.settled.reserve_exact(survey.changed);
         for (number, part) in survey.parts.iter().enumerate() {
@@ -139,15 +136,7 @@ impl Start<'_> {
         if before.is_some_and(|before| before.is_settled && before.digest == digest) {
             return Ok(None);
         }
-        let survey = survey(
-            &file,
-            before,
-            tags,
-            self.store,
-            &self.config.legacy_instances,
-            self.now,
-        )
-        .await?;
+        let survey = survey(&file, before, tags, self.store, self.config, self.now).await?;
         Ok(Some(Changed {
             file,
             digest,
@@ -223,33 +212,6 @@ impl Start<'_> {
         Ok(planned)
     }
 
-    /// Refuses names that do not fit into legacy access tokens.
-    async fn refuse_misfits(self, plan: &Plan, stored: &Excerpt) -> anyhow::Result<()> {
-        let mut places = BTreeMap::new();
-        let api_audience = &self.config.protocol.api_audience;
-        let misfits = planning::misfits(plan, stored, api_audience, &places, true, self.store);
-        if misfits.await?.is_empty() {
-            return Ok(());
-        }
-        if let Some(path) = &self.config.registrations {
-            places = RegistrationsFile::read(path)?.client_places(self.now);
-        }
-        let misfits = planning::misfits(plan, stored, api_audience, &places, true, self.store);
-        anyhow::bail!("{}", misfits.await?.join("\n"))
-    }
-
-    /// Refuses the whole file before its first part is applied.
-    async fn refuse_misfits_of(self, survey: &Survey) -> anyhow::Result<()> {
-        let instances = &self.config.legacy_instances;
-        let names = instances.iter().map(Registered::object_name).collect();
-        let stored = self.store.excerpt(names).await?;
-        let mut plan = Plan::on(&stored);
-        plan.merge_legacy_instances(instances, &stored, &AtRest(self.encryption_key))?;
-        plan.change.put_clients.clone_from(&survey.legacy_clients);
-        plan.change.put_users.extend(survey.longest.clone());
-        self.refuse_misfits(&plan, &stored).await
-    }
-
     /// The audit entries for a plan that is carried out.
     fn events(self, plan: &Plan) -> Arc<[AuditEvent]> {
         let of_configuration = |object: &ObjectName| object.kind == ObjectKind::LegacyInstance;
@@ -297,7 +259,6 @@ impl Run<'_> {
         let start = self.start;
         for _ in 0..MOST_PLANS {
             let mut planned = start.plan(part, is_last, self.before.as_ref()).await?;
-            start.refuse_misfits(&planned.plan, &planned.stored).await?;
             let file = part.filter(|_| is_last).map(|(changed, _)| changed);
             let file = file.map(|changed| self.file(changed, &planned));
             let is_remembered = self.remembered.is_some() && file.as_ref() == self.before.as_ref();

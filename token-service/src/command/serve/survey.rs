@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::config::Config;
+use crate::planning;
 use document::{InvalidDocument, Problem, Problems};
 use domain::applied_file::Tag;
-use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::remembered::ObjectKind;
-use domain::{AppliedFile, Client, Excerpt, LegacyInstance, ObjectName, User, Username};
-use protocol::flow::LongestUserId;
+use domain::{AppliedFile, Excerpt, LegacyInstance, ObjectName, Username};
 use protocol::sealing::EncryptionKey;
 use registration::file::RegistrationsFile;
 use registration::registrations::{Draft, Registrations, Sought};
@@ -139,10 +139,6 @@ pub(super) struct Survey {
     pub(super) unchanged: Vec<(Tag, Tag)>,
     pub(super) names: Names,
     pub(super) warnings: Vec<Problem>,
-    /// The legacy clients in the changed entries.
-    pub(super) legacy_clients: Vec<Client>,
-    /// The user with the longest User ID in the changed entries.
-    pub(super) longest: Option<User>,
 }
 
 /// Checks `file`. Reads only the entries that are not in `applied`, unless there is a problem: a message may name the
@@ -155,7 +151,7 @@ pub(super) async fn survey(
     applied: Option<&AppliedFile>,
     tags: Tags<'_>,
     store: &dyn Store,
-    instances: &[LegacyInstance],
+    config: &Config,
     now: Timestamp,
 ) -> anyhow::Result<Survey> {
     let attempts = [(applied, false), (None, false), (None, true)];
@@ -168,7 +164,7 @@ pub(super) async fn survey(
             let parts = changed.chunks(PART);
             parts.map(|part| Part::Entries(part.to_vec())).collect()
         };
-        match survey.check(file, tags, store, instances, now).await? {
+        match survey.check(file, tags, store, config, now).await? {
             Checked::Right => return Ok(survey),
             Checked::Wrong(invalid) if applied.is_none() => return Err(invalid.into()),
             Checked::Wrong(_) | Checked::Inseparable => {}
@@ -218,10 +214,11 @@ impl Survey {
         file: &RegistrationsFile,
         tags: Tags<'_>,
         store: &dyn Store,
-        instances: &[LegacyInstance],
+        config: &Config,
         now: Timestamp,
     ) -> anyhow::Result<Checked> {
         let problems = Problems::default();
+        let mut misfits = Vec::new();
         let parts = std::mem::take(&mut self.parts);
         for (number, part) in parts.iter().enumerate() {
             let Some(draft) = part.draft(file, now) else {
@@ -232,10 +229,12 @@ impl Survey {
             let is_listed = |sought: Sought<'_>| self.names.list(sought, tags);
             match draft.check_part(&stored, is_listed) {
                 Ok(registrations) => {
+                    misfits.extend(planning::misfits_of(&registrations, &config.protocol));
+                    let instances = &config.legacy_instances;
                     let is_known = |host: &str| is_instance(host, instances, &stored);
                     let unknown = registrations.without_instance(is_known);
                     self.warnings.extend(unknown.map(|(_, warning)| warning));
-                    self.note(registrations);
+                    self.warnings.extend(registrations.warnings);
                 }
                 Err(invalid) => problems.extend(invalid),
             }
@@ -244,6 +243,7 @@ impl Survey {
         self.parts = parts;
         self.warnings.sort();
         Ok(match problems.none_or(()) {
+            Ok(()) if !misfits.is_empty() => anyhow::bail!("{}", misfits.join("\n")),
             Ok(()) => Checked::Right,
             Err(invalid) => Checked::Wrong(invalid),
         })
@@ -308,19 +308,6 @@ impl Survey {
             }
         }
         folded
-    }
-
-    fn note(&mut self, registrations: Registrations) {
-        self.warnings.extend(registrations.warnings);
-        let length = |user: &User| LongestUserId::among([user], 0).length();
-        let users = registrations.users.into_iter().map(|user| user.object);
-        self.longest = users.chain(self.longest.take()).max_by_key(length);
-        let clients = registrations
-            .clients
-            .into_iter()
-            .map(|client| client.object);
-        let is_legacy = |client: &Client| client.integration.kind() == IntegrationKind::Legacy;
-        self.legacy_clients.extend(clients.filter(is_legacy));
     }
 }
 

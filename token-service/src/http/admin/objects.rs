@@ -237,7 +237,7 @@ impl Administration {
             }
             let mut plan = Plan::on(&stored);
             plan.remove(object);
-            self.carry_out(plan, &stored).await?;
+            self.carry_out(plan).await?;
             Ok(())
         })
         .await
@@ -301,7 +301,7 @@ impl Administration {
             plan.register(registration, stored, protection)?;
             Ok(plan)
         });
-        self.carry_out(plan.await?, stored).await?;
+        self.carry_out(plan.await?).await?;
         // The stored object also contains values that the registration omits.
         let stored = T::stored(&*self.service.store, object.name()).await?;
         self.view(stored.as_ref().unwrap_or(&object)).await

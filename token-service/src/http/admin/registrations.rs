@@ -18,6 +18,8 @@ use crate::planning;
 use document::Place;
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{AuditAction, AuditEvent, ClientId, Excerpt, RegistryChange, RegistryOutcome};
+use protocol::flow::TokenName;
+use protocol::flows;
 use registration::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
 use registration::describe::Completeness;
 use registration::protection::{AtRest, ProtectionError};
@@ -118,7 +120,7 @@ impl Administration {
             if query.prune {
                 planning::prune(&mut plan, &listed, &stored, &*self.service.store).await?;
             }
-            self.refuse_misfits(&plan, &stored, &places).await?;
+            self.refuse_misfits(&plan.change, &places)?;
             let kept = plan.kept.iter().map(ToString::to_string).collect();
             let differences = match query.dry_run {
                 true => plan.differences,
@@ -161,8 +163,8 @@ impl Administration {
     }
 
     /// Makes the change, unless names would not fit into legacy access tokens.
-    pub(super) async fn carry_out(&self, plan: Plan, stored: &Excerpt) -> Result<(), AdminError> {
-        self.refuse_misfits(&plan, stored, &BTreeMap::new()).await?;
+    pub(super) async fn carry_out(&self, plan: Plan) -> Result<(), AdminError> {
+        self.refuse_misfits(&plan.change, &BTreeMap::new())?;
         self.make(plan, None).await?;
         Ok(())
     }
@@ -193,15 +195,18 @@ impl Administration {
     }
 
     /// `places` contains the place of each client in the document.
-    async fn refuse_misfits(
+    fn refuse_misfits(
         &self,
-        plan: &Plan,
-        stored: &Excerpt,
+        change: &RegistryChange,
         places: &BTreeMap<ClientId, Place>,
     ) -> Result<(), AdminError> {
-        let api_audience = &self.service.config.protocol.api_audience;
-        let store = &*self.service.store;
-        let misfits = planning::misfits(plan, stored, api_audience, places, false, store).await?;
+        let settings = &self.service.config.protocol;
+        let mut misfits =
+            planning::misfits(&change.put_clients, &change.put_users, places, settings);
+        let instances = change.put_legacy_instances.iter();
+        misfits.extend(
+            instances.filter_map(|one| flows::misfit(TokenName::Hostname(&one.hostname), settings)),
+        );
         if misfits.is_empty() {
             return Ok(());
         }

@@ -102,8 +102,8 @@ pub(crate) async fn a_plan_is_overtaken_by_what_it_rests_on_alone(subject: &mut 
 }
 
 pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &mut impl Subject) {
-    let name = |kind, name: &str| Touched::from(ObjectName::new(kind, name));
-    let known = |touched: &[Touched]| RegistryChanges::Known(touched.to_vec());
+    let name = |kind, name: &str| ObjectName::new(kind, name);
+    let known = |touched: &[ObjectName]| RegistryChanges::Known(touched.to_vec());
     let store = subject.store();
     let start = store.registry_version().await.unwrap();
     let changes =
@@ -128,10 +128,7 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
     let all = [
         name(ObjectKind::Client, "web"),
         name(ObjectKind::User, "ada"),
-        Touched {
-            is_legacy: true,
-            ..name(ObjectKind::LegacyInstance, "us1.example")
-        },
+        name(ObjectKind::LegacyInstance, "us1.example"),
         name(ObjectKind::Client, "other"),
         name(ObjectKind::Client, "web"),
         name(ObjectKind::User, "ada"),

@@ -5,7 +5,7 @@ use super::operation::Connection;
 use super::value::{number, rows, unsigned};
 use crate::row::RowError;
 use domain::registry_change::CHANGES_KEPT;
-use domain::{ObjectName, RegistryChanges, Touched};
+use domain::{ObjectName, RegistryChanges};
 
 /// Locks the registry for a change, and returns the position in the sequence of changes. Call it first in every change,
 /// so that changes run one after the other.
@@ -20,17 +20,14 @@ pub(super) async fn turn(client: &Connection<'_>) -> Result<u64, Fault> {
 pub(super) async fn note_changes(
     client: &Connection<'_>,
     last: u64,
-    touched: &[Touched],
+    touched: impl IntoIterator<Item = ObjectName>,
 ) -> Result<(), Fault> {
-    let keys: Vec<String> = touched.iter().map(|touched| touched.object.key()).collect();
-    let are_legacy: Vec<bool> = touched.iter().map(|touched| touched.is_legacy).collect();
+    let keys: Vec<String> = touched.into_iter().map(|object| object.key()).collect();
     let sequences: Vec<i64> = (last + 1..).take(keys.len()).map(number).collect();
     let last = number(last + keys.len() as u64);
-    let sql = "INSERT INTO registry_changes (sequence, object, is_legacy)
-        SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::BOOLEAN[])";
-    client
-        .execute(sql, &[&sequences, &keys, &are_legacy])
-        .await?;
+    let sql = "INSERT INTO registry_changes (sequence, object)
+        SELECT * FROM unnest($1::BIGINT[], $2::TEXT[])";
+    client.execute(sql, &[&sequences, &keys]).await?;
     let sql = "DELETE FROM registry_changes WHERE sequence <= $1";
     client
         .execute(sql, &[&(last - number(CHANGES_KEPT))])
@@ -46,14 +43,13 @@ pub(super) async fn changes_behind(
     limit: usize,
     last: u64,
 ) -> Result<RegistryChanges, Fault> {
-    let sql = "SELECT sequence, object, is_legacy FROM registry_changes
+    let sql = "SELECT sequence, object FROM registry_changes
         WHERE sequence > $1 ORDER BY sequence LIMIT $2";
     let found = client.query(sql, &[&number(after), &rows(limit)]).await?;
     let rows = found.iter().map(|row| {
         let object = ObjectName::from_key(row.try_get(1)?)
             .ok_or_else(|| RowError("the name of an object that changed".into()))?;
-        let is_legacy = row.try_get(2)?;
-        Ok::<_, Fault>((unsigned(row.try_get(0)?), Touched { object, is_legacy }))
+        Ok::<_, Fault>((unsigned(row.try_get(0)?), object))
     });
     RegistryChanges::behind(after, last, rows)
 }

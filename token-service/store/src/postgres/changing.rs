@@ -36,7 +36,7 @@ pub(super) async fn change(
     if !remembered::change_file(client, &change.applied_file).await? {
         return Ok(RegistryOutcome::Overtaken);
     }
-    note_changes(client, last, &change.touches()).await?;
+    note_changes(client, last, change.touches()).await?;
     let mut changing = Changing {
         client,
         next_version: credentials::next_version(client).await?,

@@ -110,19 +110,10 @@ impl RegistrationStore for PostgresStore {
             // The database may sort in the order of a language.
             scopes.sort();
             let schemes = registry_index::counted(client, CountedKind::PasswordScheme).await?;
-            let sql = "SELECT max(number) FROM registry_counts WHERE kind = $1";
-            let longest = async |kind: CountedKind| -> Result<usize, Fault> {
-                let row = client.query_opt(sql, &[&(kind as i16)]).await?;
-                let longest = row.map(|row| row.try_get::<_, Option<i64>>(0));
-                let longest = unsigned(longest.transpose()?.flatten().unwrap_or_default());
-                Ok(longest.try_into().unwrap_or(usize::MAX))
-            };
             Ok(RegistrySummary {
                 version: counter(client, "registry_position").await?,
                 scopes,
                 password_schemes: password_hash::most_expensive(schemes.into_iter()).into(),
-                longest_user_id: longest(CountedKind::UserIdLength).await?,
-                longest_legacy_client_id: longest(CountedKind::LegacyClientIdLength).await?,
                 legacy_instances: legacy_instances(client).await?,
             })
         })
@@ -163,18 +154,6 @@ impl RegistrationStore for PostgresStore {
             let (kind, value) = (NamedKind::BoundUser, username.as_str());
             let names = registry_index::named(client, kind, value, 1).await?;
             Ok(names.first().and_then(|name| ClientId::parse(name)))
-        })
-        .await
-    }
-
-    async fn legacy_clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError> {
-        self.statement(async move |client| {
-            let kind = NamedKind::LegacyClient as i16;
-            let sql = format!(
-                "SELECT client_id, body FROM registry_names JOIN clients ON client_id = name
-                WHERE kind = {kind} AND value = '' AND name > $1 ORDER BY name LIMIT $2"
-            );
-            client.rows_behind(&sql, after, limit, registration).await
         })
         .await
     }
@@ -282,7 +261,7 @@ impl RegistrationStore for PostgresStore {
             if user.rehash(&hash, stronger.clone()) {
                 registry_index::replace_user(client, &before, &user).await?;
                 let user = ObjectName::new(ObjectKind::User, username.as_str());
-                note_changes(client, last, &[user.into()]).await?;
+                note_changes(client, last, [user]).await?;
             }
             Ok(())
         })

@@ -32,8 +32,7 @@ CREATE INDEX IF NOT EXISTS registry_names_bound_users ON registry_names (name, v
 -- The newest changes of the registry, without a gap.
 CREATE TABLE IF NOT EXISTS registry_changes (
     sequence BIGINT PRIMARY KEY,
-    object TEXT NOT NULL,
-    is_legacy BOOLEAN NOT NULL
+    object TEXT NOT NULL
 );
 
 CREATE TABLE IF NOT EXISTS remembered (

@@ -132,7 +132,7 @@ async fn reseal_registered(
     registry_index::replace_user(client, &user, &changed).await?;
     let object = ObjectName::new(ObjectKind::User, username.as_str());
     let key = object.key();
-    note_changes(client, last, &[object.into()]).await?;
+    note_changes(client, last, [object]).await?;
     let sql = "SELECT body FROM remembered WHERE object = $1 FOR UPDATE";
     if let (Some(row), Some(before)) = (client.query_opt(sql, &[&key]).await?, before) {
         let mut remembered: Remembered = decode_json(row.try_get(0)?)?;

@@ -37,7 +37,7 @@ pub(super) fn change(
     if !remembered::change_file(tables, &change.applied_file)? {
         return Ok(RegistryOutcome::Overtaken);
     }
-    note_changes(tables, &change.touches())?;
+    note_changes(tables, change.touches())?;
     let mut changing = Changing {
         tables,
         now,

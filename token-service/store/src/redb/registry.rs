@@ -92,16 +92,10 @@ impl RegistrationStore for RedbStore {
             let scopes = all(CountedKind::Scope)?.map(|row| Ok(row?.1));
             let schemes: Vec<(u64, String)> =
                 all(CountedKind::PasswordScheme)?.collect::<Result<_, Fault>>()?;
-            let longest = |kind| -> Result<usize, Fault> {
-                let last = all(kind)?.next_back().transpose()?;
-                Ok(last.map_or(0, |(length, _)| length.try_into().unwrap_or(usize::MAX)))
-            };
             Ok(RegistrySummary {
                 version: position(transaction)?,
                 scopes: scopes.collect::<Result<_, Fault>>()?,
                 password_schemes: password_hash::most_expensive(schemes.into_iter()).into(),
-                longest_user_id: longest(CountedKind::UserIdLength)?,
-                longest_legacy_client_id: longest(CountedKind::LegacyClientIdLength)?,
                 legacy_instances: all_json(transaction, LEGACY_INSTANCES)?,
             })
         })
@@ -139,19 +133,6 @@ impl RegistrationStore for RedbStore {
             let mut found = registry_index::named(&names, kind, username.as_str(), "")?;
             let found = found.next().transpose()?;
             Ok(found.and_then(|name| ClientId::parse(&name)))
-        })
-    }
-
-    async fn legacy_clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError> {
-        self.read(|transaction| {
-            let names = transaction.open_table(REGISTRY_NAMES)?;
-            let clients = transaction.open_table(CLIENTS)?;
-            let found = registry_index::named(&names, NamedKind::LegacyClient, "", &after)?;
-            let found = found.filter_map(|name| match name {
-                Ok(name) => row(&clients, "client", &name).transpose(),
-                Err(fault) => Some(Err(fault)),
-            });
-            found.take(limit).collect()
         })
     }
 
@@ -236,7 +217,7 @@ impl RegistrationStore for RedbStore {
             if user.rehash(&hash, stronger) {
                 registry_index::put_user(tables, Some(&before), &user)?;
                 let user = ObjectName::new(ObjectKind::User, username.as_str());
-                note_changes(tables, &[user.into()])?;
+                note_changes(tables, [user])?;
             }
             Ok(())
         })

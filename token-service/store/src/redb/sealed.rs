@@ -97,7 +97,7 @@ impl SealedStore for RedbStore {
                         table.insert(key.as_str(), encode_json(&remembered)?.as_slice())?;
                     }
                     // A registry change that was planned earlier must not restore the old sealed value.
-                    note_changes(tables, &[object.into()])?;
+                    note_changes(tables, [object])?;
                 }
                 SealedValue::OwnTotpSecret(username) => {
                     let table = tables.second_factors.open()?;

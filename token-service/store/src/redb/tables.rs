@@ -66,9 +66,8 @@ pub(super) const REGISTRY_COUNTS: TableDefinition<(u8, u64, &str), u64> =
 /// Kind, value and name of [`Named`](domain::registry_index::Named).
 pub(super) const REGISTRY_NAMES: TableDefinition<(u8, &str, &str), ()> =
     TableDefinition::new("registry_names");
-/// Position in the sequence of changes to the key of the changed object, and whether the object is now of the legacy
-/// flow. Contains the newest changes without gaps.
-pub(super) const REGISTRY_CHANGES: TableDefinition<u64, (&str, bool)> =
+/// Position in the sequence of changes to the key of the changed object. Contains the newest changes without gaps.
+pub(super) const REGISTRY_CHANGES: TableDefinition<u64, &str> =
     TableDefinition::new("registry_changes");
 /// Kid to sealed signing key, JSON.
 pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
@@ -246,7 +245,7 @@ tables! {
     applied_file: APPLIED_FILE<u32, &'static [u8]>,
     registry_counts: REGISTRY_COUNTS<(u8, u64, &'static str), u64>,
     registry_names: REGISTRY_NAMES<(u8, &'static str, &'static str), ()>,
-    registry_changes: REGISTRY_CHANGES<u64, (&'static str, bool)>,
+    registry_changes: REGISTRY_CHANGES<u64, &'static str>,
     signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
     client_secrets: CLIENT_SECRETS<(&'static str, &'static [u8; 32]), (u64, u64)>,
     sealed: SEALED<&'static str, &'static [u8]>,
