@@ -16,7 +16,7 @@ const ATTEMPTS: usize = 4;
 
 /// The part of one VM in the count.
 #[derive(Debug)]
-pub struct Census {
+pub(crate) struct Census {
     key: String,
     me: u64,
     entered_at: Option<u64>,
@@ -24,8 +24,7 @@ pub struct Census {
 
 impl Census {
     /// All VMs with the same `version` are counted together.
-    #[must_use]
-    pub fn new(version: &str) -> Self {
+    pub(crate) fn new(version: &str) -> Self {
         Self {
             key: format!("gatepass.running.1.{version}"),
             me: RandomState::new().hash_one(0_u64),
@@ -35,7 +34,7 @@ impl Census {
 
     /// Enters this VM if that is due. Returns the number of running VMs; `None` if it is not due, or if the host has no
     /// shared data. `now` in seconds of the steady clock.
-    pub fn count(&mut self, data: &dyn SharedData, now: u64) -> Option<u64> {
+    pub(crate) fn count(&mut self, data: &dyn SharedData, now: u64) -> Option<u64> {
         if self.entered_at.is_some_and(|at| now < at + EVERY) {
             return None;
         }
@@ -45,7 +44,7 @@ impl Census {
     }
 
     /// This VM ends. Returns the number of those that still run; `None` if this VM was never counted.
-    pub fn leave(&mut self, data: &dyn SharedData, now: u64) -> Option<u64> {
+    pub(crate) fn leave(&mut self, data: &dyn SharedData, now: u64) -> Option<u64> {
         self.entered_at?;
         self.write(data, now, false)
     }

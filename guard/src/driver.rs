@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub use self::remark::Remark;
+pub use crate::waiting::Held;
 
 use crate::answers::Denial;
 use crate::census::Census;
@@ -24,7 +25,7 @@ use crate::config::WhenStale;
 use crate::denial_log::{Denied, Line, Throttle};
 use crate::fetch::{Failure, FailureLog, Severity};
 use crate::guard::{Decision, Effect, Fate, Fetch, FetchKind, Guard, Metrics, Patience, Request};
-use crate::waiting::{BATCH, Held, Source, Waiting};
+use crate::waiting::{BATCH, Source, Waiting};
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_secs(1);
@@ -99,7 +100,7 @@ impl Driver {
         driver
     }
 
-    /// For hosts in which the answers of one callback nest: at most [`BATCH`] requests go on after one tick or fetch.
+    /// For hosts in which the answers of one callback nest: at most 32 requests go on after one tick or fetch.
     #[must_use]
     pub fn in_batches(self) -> Self {
         let batch = BATCH;
@@ -306,7 +307,7 @@ impl Driver {
             return Some(self.guard.effect(outcome));
         };
         if self.waiting.is_full() {
-            return Some(self.guard.effect(Denial::Busy.into()));
+            return Some(self.guard.denial(Denial::Busy, None));
         }
         let held = Held::new(request, denied);
         let now = self.time.steady;

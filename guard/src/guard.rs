@@ -16,7 +16,8 @@ use std::rc::Rc;
 
 pub(crate) use self::counts::Counts;
 pub use self::counts::{Metric, Metrics};
-pub use self::decision::{Decision, Effect, Fate, Outcome, Patience, Request};
+pub(crate) use self::decision::{Decision, Outcome, Patience};
+pub use self::decision::{Effect, Fate, Request};
 pub use self::fetch::{Fetch, FetchKind, Form};
 
 use self::issuer::{Check, IssuerState, Moment};
@@ -193,8 +194,7 @@ impl Guard {
 
     /// Turns a decision into what the host must do, with report-only mode applied. A request that the host cannot
     /// hold is refused.
-    #[must_use]
-    pub fn effect(&self, Outcome { decision, token }: Outcome) -> Effect {
+    pub(crate) fn effect(&self, Outcome { decision, token }: Outcome) -> Effect {
         let (fate, denial) = match decision {
             Decision::Allow(add) => (self.pass(add, false), None),
             Decision::Anonymous {
@@ -210,10 +210,7 @@ impl Guard {
             }
             Decision::Deny(denial) => return self.refusal(denial, token),
             Decision::Wait { .. } => {
-                return self.effect(Outcome {
-                    decision: Decision::Deny(Denial::KeysUnavailable),
-                    token,
-                });
+                return self.denial(Denial::KeysUnavailable, token);
             }
         };
         Effect {
@@ -221,6 +218,13 @@ impl Guard {
             denial,
             token,
         }
+    }
+
+    /// Refuses the request, unless report-only mode lets it pass.
+    #[must_use]
+    pub fn denial(&self, denial: Denial, token: Option<Rc<TokenReference>>) -> Effect {
+        let decision = Decision::Deny(denial);
+        self.effect(Outcome { decision, token })
     }
 
     /// Refuses the request, in report-only mode too. For requests that may still carry a header that only the

@@ -23,19 +23,19 @@ use crate::denial_log::Denied;
 use crate::guard::{FetchKind, Patience, Request};
 
 /// Most requests that wait at the same time; further requests are answered with 503.
-pub const MAX_WAITING: usize = 1024;
+pub(crate) const MAX_WAITING: usize = 1024;
 
 /// Most requests that one callback resumes: a tenth of the number that overflowed the stack.
-pub const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// Longest time that a request is held for one source, in seconds.
-pub const MAX_SECONDS: u64 = crate::fetch::TIMEOUT_SECONDS;
+pub(crate) const MAX_SECONDS: u64 = crate::fetch::TIMEOUT_SECONDS;
 
 /// Longest time that a request is held for several sources, or while pages of a feed arrive, in seconds.
-pub const MAX_EXTENDED_SECONDS: u64 = 30;
+pub(crate) const MAX_EXTENDED_SECONDS: u64 = 30;
 
 /// What a request waits for: the index of an issuer, and the kind of the fetch.
-pub type Source = (usize, FetchKind);
+pub(crate) type Source = (usize, FetchKind);
 
 type Ticket = u64;
 
@@ -96,10 +96,10 @@ struct Place<R> {
 }
 
 #[derive(Debug)]
-pub struct Turn<R> {
-    pub context: u32,
-    pub patience: Patience,
-    pub request: R,
+pub(crate) struct Turn<R> {
+    pub(crate) context: u32,
+    pub(crate) patience: Patience,
+    pub(crate) request: R,
     ticket: Ticket,
     since: u64,
     until: u64,
@@ -109,7 +109,7 @@ pub struct Turn<R> {
 
 /// The waiting requests of one VM.
 #[derive(Debug)]
-pub struct Waiting<R> {
+pub(crate) struct Waiting<R> {
     places: FxHashMap<u32, Place<R>>,
     /// Contexts of the released requests, in the order of arrival.
     released: BTreeMap<Ticket, u32>,
@@ -127,31 +127,27 @@ impl<R> Default for Waiting<R> {
 }
 
 impl<R> Waiting<R> {
-    #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.places.len() >= MAX_WAITING
     }
 
     /// Number of requests that are held or released.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
     /// True if a released request has not been resumed yet.
-    #[must_use]
-    pub fn has_released(&self) -> bool {
+    pub(crate) fn has_released(&self) -> bool {
         !self.released.is_empty()
     }
 
     /// Holds a new request until a fetch from `source` has ended. `now` in seconds of the steady clock. The
     /// caller must check [`is_full`](Self::is_full) first.
-    pub fn hold(&mut self, context: u32, source: Source, now: u64, request: R) {
+    pub(crate) fn hold(&mut self, context: u32, source: Source, now: u64, request: R) {
         self.arrived += 1;
         let place = Place {
             ticket: self.arrived,
@@ -166,7 +162,7 @@ impl<R> Waiting<R> {
     }
 
     /// Holds a resumed request again, with its old place and time of arrival. `now` in seconds of the steady clock.
-    pub fn hold_again(&mut self, turn: Turn<R>, source: Source, now: u64) {
+    pub(crate) fn hold_again(&mut self, turn: Turn<R>, source: Source, now: u64) {
         // The wait for another source begins now, and a fetch from another source is not final for this one.
         let is_same = turn.source == source;
         let place = Place {
@@ -185,7 +181,7 @@ impl<R> Waiting<R> {
     }
 
     /// A fetch starts. Its result is final for the requests that already wait for it.
-    pub fn fetch_started(&mut self, source: Source) {
+    pub(crate) fn fetch_started(&mut self, source: Source) {
         for place in self.places.values_mut() {
             place.fetch_started |= place.source == source;
         }
@@ -193,7 +189,7 @@ impl<R> Waiting<R> {
 
     /// A fetch has ended. Requests that came after its start may be held again, because its result may lack a
     /// newer key.
-    pub fn fetch_ended(&mut self, source: Source) {
+    pub(crate) fn fetch_ended(&mut self, source: Source) {
         self.release(|place| {
             let patience = match place.fetch_started {
                 true => Patience::Over(source.1),
@@ -204,13 +200,13 @@ impl<R> Waiting<R> {
     }
 
     /// A fetch has failed. Releases its requests without another wait.
-    pub fn fetch_failed(&mut self, source: Source) {
+    pub(crate) fn fetch_failed(&mut self, source: Source) {
         self.release(|place| (place.source == source).then_some(Patience::Over(source.1)));
     }
 
     /// A page of a feed has come, and more follow. Requests that wait for the feed wait for the next page as
     /// long as for the first one.
-    pub fn extend(&mut self, source: Source, now: u64) {
+    pub(crate) fn extend(&mut self, source: Source, now: u64) {
         for place in self.places.values_mut() {
             if place.source == source {
                 place.until = latest(place.since, now);
@@ -219,7 +215,7 @@ impl<R> Waiting<R> {
     }
 
     /// Releases the requests whose time is over.
-    pub fn expire(&mut self, now: u64) {
+    pub(crate) fn expire(&mut self, now: u64) {
         self.release(|place| (now >= place.until).then_some(Patience::Over(place.source.1)));
     }
 
@@ -237,7 +233,7 @@ impl<R> Waiting<R> {
     }
 
     /// Removes and returns the released request that arrived first.
-    pub fn next_turn(&mut self) -> Option<Turn<R>> {
+    pub(crate) fn next_turn(&mut self) -> Option<Turn<R>> {
         loop {
             let (_, context) = self.released.pop_first()?;
             let Some(place) = self.places.remove(&context) else {
@@ -257,7 +253,7 @@ impl<R> Waiting<R> {
     }
 
     /// Removes a request that has ended.
-    pub fn forget(&mut self, context: u32) {
+    pub(crate) fn forget(&mut self, context: u32) {
         if let Some(place) = self.places.remove(&context) {
             self.released.remove(&place.ticket);
         }

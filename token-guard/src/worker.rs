@@ -146,8 +146,10 @@ impl Worker {
         };
         self.hurry.notify_one();
         let decision = decision.await;
-        let unknown = || Denial::KeysUnavailable.into();
-        decision.unwrap_or_else(|_| self.driver.borrow().guard().effect(unknown()))
+        decision.unwrap_or_else(|_| {
+            let driver = self.driver.borrow();
+            driver.guard().denial(Denial::KeysUnavailable, None)
+        })
     }
 
     /// Counts and logs a request that token-guard refused before the guard saw it.

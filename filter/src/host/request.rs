@@ -11,7 +11,7 @@ use guard::access_log;
 use guard::answers::Denial;
 use guard::denial_log::Denied;
 use guard::driver::Driver;
-use guard::guard::{Decision, Effect, Fate, Outcome, Request};
+use guard::guard::{Effect, Fate, Request};
 
 const AUTHORIZATION: &str = "authorization";
 const REQUEST_ID: &[u8] = b"x-request-id";
@@ -148,9 +148,6 @@ fn alter(driver: &RefCell<Driver>, effect: Effect) -> Effect {
     if added {
         return effect;
     }
-    let outcome = Outcome {
-        decision: Decision::Deny(Denial::Host),
-        token: effect.token,
-    };
-    driver.borrow().guard().effect(outcome)
+    let denied = driver.borrow();
+    denied.guard().denial(Denial::Host, effect.token)
 }

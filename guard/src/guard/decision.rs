@@ -22,7 +22,7 @@ pub struct Request<'a> {
 /// For which fetches a request may be held. Each kind has its own wait, because one request may need keys first,
 /// and then the revocation feed or an introspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub(crate) enum Patience {
     /// The request may be held for every fetch.
     Left,
     /// The wait for this kind is over. The request may be held for other kinds.
@@ -40,7 +40,7 @@ impl Patience {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// The request passes, with these headers added.
     Allow(Rc<[Header]>),
     /// The request passes without a token.
@@ -61,10 +61,10 @@ pub enum Decision {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    pub decision: Decision,
+pub(crate) struct Outcome {
+    pub(crate) decision: Decision,
     /// The token of the request, once it is verified.
-    pub token: Option<Rc<TokenReference>>,
+    pub(crate) token: Option<Rc<TokenReference>>,
 }
 
 impl From<Decision> for Outcome {
