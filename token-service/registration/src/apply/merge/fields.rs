@@ -15,6 +15,14 @@ pub(super) struct Merger<'a> {
     pub(super) conflicts: BTreeSet<&'static str>,
 }
 
+/// A field of the object, with its values in the file and in the registry.
+#[derive(Clone, Copy)]
+struct Sides<'v> {
+    field: &'static str,
+    said: &'v [Item],
+    found: &'v [Item],
+}
+
 /// The outcome of merging a secret that is stored in a protected form.
 pub(super) struct Settled {
     pub(super) kept: Option<Protected>,
@@ -47,68 +55,63 @@ impl<'a> Merger<'a> {
             if !field.is_of(kind) {
                 continue;
             }
-            let (said, found) = (&said.items, &found.items);
+            let sides = Sides {
+                field: field.key,
+                said: &said.items,
+                found: &found.items,
+            };
             match field.rule {
                 Rule::Hidden => {}
-                Rule::Type if said == found => {}
-                Rule::Type if self.list(field.key, said, found).into_iter().eq(said) => {
+                Rule::Type if sides.said == sides.found => {}
+                Rule::Type if self.list(sides).into_iter().eq(sides.said) => {
                     (merged, kind) = (stored(file), file.integration());
                 }
                 Rule::Type => is_of_files_type = false,
                 // The file describes another integration type.
                 rule if rule != Rule::Enabled && !is_of_files_type => {}
-                rule => field.set(&mut merged, &self.choose(field.key, rule, said, found)),
+                rule => field.set(&mut merged, &self.choose(rule, sides)),
             }
         }
         read_stored(merged).unwrap_or_else(|| before.clone())
     }
 
-    fn choose<'v>(
-        &mut self,
-        field: &'static str,
-        rule: Rule,
-        said: &'v [Item],
-        found: &'v [Item],
-    ) -> Vec<&'v Item> {
+    fn choose<'v>(&mut self, rule: Rule, sides: Sides<'v>) -> Vec<&'v Item> {
         match rule {
-            Rule::FilledList => self.filled_list(field, said, found),
-            Rule::Enabled => self.enabled(field, said, found),
-            Rule::ClientSecrets => self.client_secrets(field, said, found),
+            Rule::FilledList => self.filled_list(sides),
+            Rule::Enabled => self.enabled(sides),
+            Rule::ClientSecrets => self.client_secrets(sides),
             Rule::Name | Rule::Type | Rule::Value | Rule::Optional | Rule::List | Rule::Hidden => {
-                self.list(field, said, found)
+                self.list(sides)
             }
         }
     }
 
+    /// Records that both sides changed the field. The registry stays.
+    fn conflict<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
+        self.conflicts.insert(sides.field);
+        sides.found.iter().collect()
+    }
+
     /// The result if only one side changed the field; `None` if both sides changed it.
-    fn one_side<'v>(
-        &self,
-        field: &str,
-        said: &'v [Item],
-        found: &'v [Item],
-    ) -> Option<Vec<&'v Item>> {
-        let bases = self.past.said(field);
+    fn one_side<'v>(&self, sides: Sides<'v>) -> Option<Vec<&'v Item>> {
+        let bases = self.past.said(sides.field);
         let is_base = |side: &[Item]| {
             let mut bases = bases.iter();
             bases.any(|base| base.iter().eq(side.iter().map(|item| &item.element)))
         };
-        if said == found || is_base(said) {
-            Some(all(found))
+        if sides.said == sides.found || is_base(sides.said) {
+            Some(sides.found.iter().collect())
         } else {
-            is_base(found).then(|| all(said))
+            is_base(sides.found).then(|| sides.said.iter().collect())
         }
     }
 
     /// Merges a list value by value. Values are matched by key.
-    fn list<'v>(
-        &mut self,
-        field: &'static str,
-        said: &'v [Item],
-        found: &'v [Item],
-    ) -> Vec<&'v Item> {
-        if let Some(picked) = self.one_side(field, said, found) {
+    fn list<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
+        if let Some(picked) = self.one_side(sides) {
             return picked;
         }
+        let Sides { field, said, found } = sides;
         let bases = self.past.said(field);
         let (in_file, in_store) = (by_key(said), by_key(found));
         let mut merged = Vec::new();
@@ -136,65 +139,52 @@ impl<'a> Merger<'a> {
             let elements = items.iter().map(|item| &item.element);
             elements.map(|one| (&*one.key, &*one.value)).collect()
         };
-        if texts(&merged) == texts(&all(said)) {
-            return all(said);
+        let of_file: Vec<&Item> = said.iter().collect();
+        if texts(&merged) == texts(&of_file) {
+            return of_file;
         }
         merged
     }
 
-    fn filled_list<'v>(
-        &mut self,
-        field: &'static str,
-        said: &'v [Item],
-        found: &'v [Item],
-    ) -> Vec<&'v Item> {
-        let merged = self.list(field, said, found);
-        if !merged.is_empty() || said.is_empty() {
+    fn filled_list<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
+        let merged = self.list(sides);
+        if !merged.is_empty() || sides.said.is_empty() {
             return merged;
         }
-        self.conflicts.insert(field);
-        all(if found.is_empty() { said } else { found })
+        let kept = self.conflict(sides);
+        match kept.is_empty() {
+            true => sides.said.iter().collect(),
+            false => kept,
+        }
     }
 
-    fn enabled<'v>(
-        &mut self,
-        field: &'static str,
-        said: &'v [Item],
-        found: &'v [Item],
-    ) -> Vec<&'v Item> {
+    fn enabled<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
         if self.past.remembered.is_some() {
-            return self.list(field, said, found);
+            return self.list(sides);
         }
         let is_enabled = |side: &[Item]| side.iter().any(|flag| flag.element.value == "true");
-        if !is_enabled(said) {
-            return all(said);
+        match (is_enabled(sides.said), is_enabled(sides.found)) {
+            (false, _) => sides.said.iter().collect(),
+            (true, false) => self.conflict(sides),
+            (true, true) => sides.found.iter().collect(),
         }
-        if !is_enabled(found) {
-            self.conflicts.insert(field);
-        }
-        all(found)
     }
 
-    fn client_secrets<'v>(
-        &mut self,
-        field: &'static str,
-        said: &'v [Item],
-        found: &'v [Item],
-    ) -> Vec<&'v Item> {
-        if let Some(picked) = self.one_side(field, said, found) {
+    fn client_secrets<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
+        if let Some(picked) = self.one_side(sides) {
             return picked;
         }
-        if !said.is_empty() && said.iter().all(|secret| found.contains(secret)) {
-            // The file contains the result of a rotation, so its earlier contents no longer count.
-            let bases = self.past.said(field);
-            let is_over = |secret: &&Item| {
-                let mut bases = bases.iter();
-                bases.any(|base| base.contains(&secret.element)) && !said.contains(secret)
-            };
-            return found.iter().filter(|one| !is_over(one)).collect();
+        let Sides { field, said, found } = sides;
+        if said.is_empty() || !said.iter().all(|secret| found.contains(secret)) {
+            return self.conflict(sides);
         }
-        self.conflicts.insert(field);
-        all(found)
+        // The file contains the result of a rotation, so its earlier contents no longer count.
+        let bases = self.past.said(field);
+        let is_over = |secret: &&Item| {
+            let mut bases = bases.iter();
+            bases.any(|base| base.contains(&secret.element)) && !said.contains(secret)
+        };
+        found.iter().filter(|one| !is_over(one)).collect()
     }
 
     /// Merges a secret that is stored in a protected form.
@@ -253,10 +243,6 @@ pub(super) fn single(value: &str) -> Element {
         key: String::new(),
         value: value.to_owned(),
     }
-}
-
-fn all(side: &[Item]) -> Vec<&Item> {
-    side.iter().collect()
 }
 
 fn by_key(side: &[Item]) -> BTreeMap<&str, &Item> {
