@@ -26,7 +26,7 @@ const MAX_ANSWER: u64 = 256 * 1024 * 1024;
 
 /// How to reach the running service.
 #[derive(Debug, clap::Args)]
-pub(super) struct Connection {
+pub(in crate::command) struct Connection {
     #[command(flatten)]
     config: ConfigFile,
     /// URL of the service's internal listener. Default: the one in the configuration.

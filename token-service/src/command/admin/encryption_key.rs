@@ -2,8 +2,8 @@
 
 use ureq::http::Method;
 
-use super::connection::Answer;
-use super::{Connected, table};
+use super::connection::{Answer, Connection};
+use super::table;
 use crate::http::admin::encryption_keys::EncryptionKeysView;
 
 pub(super) const EXAMPLES: &str = "To rotate the encryption key:
@@ -17,22 +17,16 @@ pub(super) const EXAMPLES: &str = "To rotate the encryption key:
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
     /// List the keys of encryption_key_file, the current one first, with the number of stored values that each seals.
-    List(Connected<List>),
+    List(Connection),
     /// Seal every stored value with the current key.
-    Reseal(Connected<Reseal>),
+    Reseal(Connection),
 }
-
-#[derive(Debug, clap::Args)]
-pub(in crate::command) struct List {}
-
-#[derive(Debug, clap::Args)]
-pub(in crate::command) struct Reseal {}
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     let answer: Answer<EncryptionKeysView> = match command {
-        Command::List(arguments) => arguments.open()?.1.get("/encryption-keys")?,
-        Command::Reseal(arguments) => {
-            let (_, administration) = arguments.open()?;
+        Command::List(connection) => connection.open()?.get("/encryption-keys")?,
+        Command::Reseal(connection) => {
+            let administration = connection.open()?;
             administration.act(Method::POST, "/encryption-keys/reseal")?
         }
     };

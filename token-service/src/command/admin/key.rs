@@ -2,7 +2,7 @@
 
 use ureq::http::Method;
 
-use super::connection::{Answer, segment};
+use super::connection::{Answer, Connection, segment};
 use super::{Connected, table};
 use crate::http::admin::keys::{KeyView, RotationRequest};
 
@@ -16,15 +16,12 @@ pub(super) const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
     /// List signing keys with their states and dates.
-    List(Connected<List>),
+    List(Connection),
     /// Make the successor of each signing key.
     Rotate(Connected<Rotate>),
     /// Remove a key that does not sign. Gateways refuse its tokens after their next fetch of the keys.
     Remove(Connected<Remove>),
 }
-
-#[derive(Debug, clap::Args)]
-pub(in crate::command) struct List {}
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Rotate {
@@ -46,9 +43,8 @@ pub(in crate::command) struct Remove {
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::List(arguments) => {
-            let (_, administration) = arguments.open()?;
-            let answer: Answer<Vec<KeyView>> = administration.get("/keys")?;
+        Command::List(connection) => {
+            let answer: Answer<Vec<KeyView>> = connection.open()?.get("/keys")?;
             answer.print(|answer| keys(answer))
         }
         Command::Rotate(arguments) => {

@@ -1,7 +1,7 @@
 //! `token-service legacy-instance`.
 
 use super::Connected;
-use super::connection::Answer;
+use super::connection::{Answer, Connection};
 use super::form::{Named, New, path};
 use super::objects;
 use super::values::rows;
@@ -15,20 +15,17 @@ pub(super) const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
     /// List the hosts of the legacy flow.
-    List(Connected<List>),
+    List(Connection),
     /// Register or change a host.
     Put(Connected<New<LegacyInstance>>),
     /// Remove a host.
     Remove(Connected<Named<LegacyInstance>>),
 }
 
-#[derive(Debug, clap::Args)]
-pub(in crate::command) struct List {}
-
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::List(arguments) => {
-            let (_, administration) = arguments.open()?;
+        Command::List(connection) => {
+            let administration = connection.open()?;
             let instances: Answer<Vec<Object>> = administration.get(&path::<LegacyInstance>())?;
             instances.print(|instances| rows::<LegacyInstance>(instances))
         }

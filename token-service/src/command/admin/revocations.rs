@@ -2,7 +2,7 @@
 
 use ureq::http::Method;
 
-use super::connection::Answer;
+use super::connection::{Answer, Connection};
 use super::{Connected, table};
 use crate::http::admin::revocations::{CutOffRequest, CutOffView, FeedView};
 
@@ -19,7 +19,7 @@ pub(in crate::command) enum Command {
     CutOff(Connected<CutOff>),
     /// Give the revocation feed a new identity, so that every gateway reads it from its start. Run it after a PostgreSQL
     /// database was restored from a copy; the command restore does the same for a redb file.
-    RenewFeed(Connected<RenewFeed>),
+    RenewFeed(Connection),
 }
 
 #[derive(Debug, clap::Args)]
@@ -33,9 +33,6 @@ pub(in crate::command) struct CutOff {
     #[arg(long, value_name = "TIME")]
     before: Option<String>,
 }
-
-#[derive(Debug, clap::Args)]
-pub(in crate::command) struct RenewFeed {}
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
@@ -54,8 +51,8 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
                 ])
             })
         }
-        Command::RenewFeed(arguments) => {
-            let (_, administration) = arguments.open()?;
+        Command::RenewFeed(connection) => {
+            let administration = connection.open()?;
             let answer: Answer<FeedView> =
                 administration.act(Method::POST, "/revocations/renew-feed")?;
             answer.print(|feed| table::card([("Feed", Some(feed.feed.clone()))]))
