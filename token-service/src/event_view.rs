@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 pub(crate) fn audit_actions() -> utoipa::openapi::schema::Object {
     utoipa::openapi::ObjectBuilder::new()
         .schema_type(utoipa::openapi::schema::Type::String)
-        .enum_values(Some(AuditAction::ALL.map(AuditAction::name)))
+        .enum_values(Some(AuditAction::ALL.iter().map(|action| action.name())))
         .build()
 }
 

@@ -93,11 +93,6 @@ impl ManualClock {
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, std::sync::atomic::Ordering::SeqCst);
     }
-
-    pub fn advance(&self, by: Duration) {
-        self.0
-            .fetch_add(by.as_secs(), std::sync::atomic::Ordering::SeqCst);
-    }
 }
 
 impl Clock for ManualClock {

@@ -1,6 +1,7 @@
 //! The protocol. Plain functions and types over the store, with clock and randomness as parameters; no HTTP server and
 //! no configuration file.
 
+mod amr;
 pub mod context;
 pub mod flow;
 pub mod flows;

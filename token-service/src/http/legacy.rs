@@ -4,21 +4,19 @@
 use actix_web::http::header;
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
-use serde_json::json;
 
 use super::client_call::ClientCall;
 use super::report::{self, TokenRequest};
 use super::{error, host, tokens};
 use crate::service::Service;
-use domain::RegistrySummary;
-use protocol::legacy::{self, token_endpoint};
+use protocol::legacy::{self, status, token_endpoint};
 use protocol::oauth::refusal::EndpointError as _;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
         .service(
             web::resource(legacy::STATUS)
-                .route(web::get().to(status))
+                .route(web::get().to(show_status))
                 .default_service(error::other_methods("GET, HEAD")),
         )
         .service(
@@ -28,13 +26,13 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         );
 }
 
-async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
+async fn show_status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let summary = service.registrations().summary();
-    match summary.legacy_instance(host::of(&request)) {
-        None => wrong_host(legacy::STATUS, host::of(&request), &summary),
-        Some(instance) => HttpResponse::Ok()
+    match status::answer(&summary, host::of(&request)) {
+        Err(hint) => error::no_such_path(&hint),
+        Ok(status) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
-            .json(json!({"uri": instance.auth_server_hostname, "enabled": instance.enabled})),
+            .json(status),
     }
 }
 
@@ -42,7 +40,7 @@ async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
     let host = host::of(&http);
     let summary = call.service.registrations().summary();
     let Some(first) = summary.legacy_auth_servers(host).next() else {
-        return wrong_host(legacy::TOKEN, host, &summary);
+        return error::no_such_path(&legacy::wrong_host(legacy::TOKEN, host, &summary));
     };
     let answer = call
         .issue(async |context, request| {
@@ -67,8 +65,4 @@ async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
     let issued = answer.as_ref().map(|response| &response.authorization);
     report::token_request(&call, request, issued);
     tokens::answer(answer)
-}
-
-fn wrong_host(path: &str, host: &str, summary: &RegistrySummary) -> HttpResponse {
-    error::no_such_path(&legacy::wrong_host(path, host, summary))
 }

@@ -4,6 +4,7 @@
 mod access_token;
 pub mod logon;
 mod refresh_token;
+pub mod status;
 pub mod token_endpoint;
 pub mod token_error;
 

@@ -16,10 +16,9 @@ use zeroize::Zeroizing;
 use super::password::Checked;
 use super::second_factor::{Verdict, check_totp};
 use super::session::{self, Proven, SessionId};
-use super::{
-    AMR_PASSWORD, AMR_TOTP, DeviceCookie, Place, SignInError, check_password, recovery, totp,
-};
+use super::{DeviceCookie, Place, SignInError, check_password, recovery, totp};
 use crate::Context;
+use crate::amr;
 use crate::sealing::SealingError;
 use domain::clock::Timestamp;
 use domain::{AuditEvent, SecondFactor, Session, SessionStage, Username, random};
@@ -295,7 +294,7 @@ pub async fn accept(
     };
     let proven = Proven {
         username: username.clone(),
-        amr: vec![AMR_PASSWORD.to_owned(), AMR_TOTP.to_owned()],
+        amr: vec![amr::PASSWORD.to_owned(), amr::TOTP.to_owned()],
         credentials_version,
     };
     let session = session::signed_in(&context.settings.lifetimes, proven, now);

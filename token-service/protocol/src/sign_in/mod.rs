@@ -16,6 +16,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use crate::Context;
+use crate::amr;
 use crate::sealing::SealingError;
 use domain::random::RandomError;
 use domain::{
@@ -31,13 +32,6 @@ use session::Proven;
 pub use session::SessionId;
 pub use throttle::network;
 use throttle::{Attempt, Guess};
-
-/// `amr` of a password (D-11).
-const AMR_PASSWORD: &str = "USERNAME_PASSWORD";
-/// `amr` of a time-based one-time code (D-11).
-const AMR_TOTP: &str = "TOTP";
-/// `amr` of a recovery code.
-const AMR_RECOVERY_CODE: &str = "RECOVERY_CODE";
 
 /// A failure inside the service during a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -172,7 +166,7 @@ pub async fn with_password(
     }
     let proven = Proven {
         username: username.clone(),
-        amr: vec![AMR_PASSWORD.to_owned()],
+        amr: vec![amr::PASSWORD.to_owned()],
         credentials_version: credentials.version,
     };
     let session = if credentials.totp_secret_sealed.is_some() {

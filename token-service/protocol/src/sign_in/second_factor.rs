@@ -7,8 +7,9 @@ use zeroize::Zeroizing;
 use super::recovery::{self, recovery_codes_left};
 use super::session::{self, Proven, SessionId};
 use super::throttle::{self, Attempt, Guess};
-use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, totp};
+use super::{DeviceCookie, Place, SignInError, totp};
 use crate::Context;
+use crate::amr;
 use domain::{SessionStage, UnfinishedSignIns, Username};
 use store::Claim;
 
@@ -118,12 +119,12 @@ pub async fn with_second_factor(
                 Claim::Claimed => Verdict::Right,
                 Claim::AlreadyClaimed => Verdict::Wrong,
             };
-            (verdict, AMR_RECOVERY_CODE)
+            (verdict, amr::RECOVERY_CODE)
         }
         None => {
             let secret = open(context, username, &sealed)?;
             let verdict = check_totp(context, username, &secret, code).await?;
-            (verdict, AMR_TOTP)
+            (verdict, amr::TOTP)
         }
     };
     match verdict {

@@ -77,10 +77,9 @@ async fn list(reader: Reader, http: HttpRequest) -> Answer {
 }
 
 fn action(name: &str) -> Result<AuditAction, AdminError> {
-    let known = AuditAction::ALL.map(AuditAction::name);
-    let action = AuditAction::ALL
-        .into_iter()
-        .find(|action| action.name() == name);
+    let known: Vec<&str> = AuditAction::ALL.iter().map(|known| known.name()).collect();
+    let mut all = AuditAction::ALL.iter().copied();
+    let action = all.find(|action| action.name() == name);
     action.ok_or_else(|| {
         let message = unknown("action", name, &known);
         AdminError::Malformed(format!("{}: {message}", bounded(name)))

@@ -48,8 +48,7 @@ async fn list(reader: Reader) -> Answer {
     answer::ok(reader.views(&instances).await?)
 }
 
-/// Registers or changes a host of the legacy flow. At the next start, a host in the configuration file overwrites the
-/// stored one.
+/// Registers or changes a host of the legacy flow. A start overwrites the host only if the configuration has changed there.
 #[utoipa::path(put, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)), request_body = LegacyInstanceRegistration,
     responses((status = 200, body = LegacyInstanceView), (status = 400, body = ErrorBody),

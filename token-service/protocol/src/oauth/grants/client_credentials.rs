@@ -4,15 +4,13 @@
 
 use super::{answer_without_refresh, ensure_not_too_early, registered_scope};
 use crate::Context;
+use crate::amr;
 use crate::oauth::account_selection::{NamedAccount, select};
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::TokenError;
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
-
-/// `amr` of these tokens (D-11).
-const AMR: &str = "CLIENT_CREDENTIALS";
 
 /// Issues an access token for the bound user. Nothing is stored.
 ///
@@ -37,5 +35,12 @@ pub async fn issue(
     };
     let account = select(&user.accounts, named)?;
     ensure_not_too_early(context, client, &user)?;
-    answer_without_refresh(context, client, &user, account, AMR, &scope)
+    answer_without_refresh(
+        context,
+        client,
+        &user,
+        account,
+        amr::CLIENT_CREDENTIALS,
+        &scope,
+    )
 }

@@ -4,6 +4,7 @@
 
 use super::{answer_without_refresh, ensure_not_too_early, registered_scope};
 use crate::Context;
+use crate::amr;
 use crate::oauth::account_selection::{NamedAccount, one_place, select};
 use crate::oauth::assertion::{self, AssertionError};
 use crate::oauth::client_authentication::PresentedClient;
@@ -13,9 +14,6 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, User};
 use store::Claim;
-
-/// `amr` of these tokens (D-11).
-const AMR: &str = "USER_ASSERTION";
 
 /// Exchanges a user assertion for an access token.
 ///
@@ -67,7 +65,9 @@ pub async fn exchange(
         )
         .await?;
     match claim {
-        Claim::Claimed => answer_without_refresh(context, client, &user, account, AMR, &scope),
+        Claim::Claimed => {
+            answer_without_refresh(context, client, &user, account, amr::USER_ASSERTION, &scope)
+        }
         Claim::AlreadyClaimed => Err(AssertionError::Replayed.into()),
     }
 }
