@@ -1,7 +1,7 @@
 //! Durable state behind one trait of atomic domain operations.
 //!
-//! Every operation is one transaction: the operation decides and writes inside the transaction, and returns after the
-//! write is durable. `Replayed`, `Reused` and `AlreadyClaimed` are successful outcomes whose consequences are already
+//! Every operation decides and writes in one transaction (the refresh of PostgreSQL in one guarded statement), and returns
+//! after the write is durable. `Replayed`, `Reused` and `AlreadyClaimed` are successful outcomes whose consequences are already
 //! on disk. An [`Err`](StoreError) means that storage failed and the outcome is unknown.
 
 #[cfg(test)]
