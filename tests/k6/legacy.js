@@ -7,7 +7,7 @@
 //   API_URL, P95, ...                      as in pair.js; the first of PEOPLE signs in and has one linked account
 
 import http from 'k6/http'
-import { codeIn, iteration, must, people, projects, query, setting, thresholds } from './pair.js'
+import { codeIn, iteration, load, must, people, projects, query, setting, thresholds } from './pair.js'
 
 const address = setting('LEGACY_URL', 'http://127.0.0.1:8083')
 const host = setting('LEGACY_HOST', 'us1.legacy.example')
@@ -15,18 +15,7 @@ const authServerHost = setting('LEGACY_AUTH_SERVER_HOST', 'sso-us1.legacy.exampl
 const clientId = setting('LEGACY_CLIENT_ID', 'legacy-demo')
 const redirectUri = setting('LEGACY_REDIRECT_URI', 'http://localhost:8090/callback')
 
-const rate = Number(__ENV.RATE || 1)
-const duration = __ENV.DURATION || '30s'
-
-const scenario = (exec, perSecond, vus) => ({
-  executor: 'constant-arrival-rate',
-  exec,
-  rate: Math.max(1, Math.round(perSecond * rate)),
-  timeUnit: '1s',
-  duration,
-  preAllocatedVUs: vus,
-  maxVUs: vus * 10,
-})
+const { scenario } = load('30s')
 
 // Highest 95th percentiles of durations, in milliseconds.
 const limits = { api: 50, legacy_exchange: 150, legacy_refresh: 150, status: 50 }

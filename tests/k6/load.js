@@ -7,25 +7,14 @@ import {
   installedCode,
   iteration,
   jwtBearer,
+  load,
   projects,
   thresholds,
   webCode,
   webRefresh,
 } from './pair.js'
 
-const rate = Number(__ENV.RATE || 1)
-const duration = __ENV.DURATION || '1m'
-
-// Requests per second, and the most virtual users for them.
-const scenario = (exec, perSecond, vus) => ({
-  executor: 'constant-arrival-rate',
-  exec,
-  rate: Math.max(1, Math.round(perSecond * rate)),
-  timeUnit: '1s',
-  duration,
-  preAllocatedVUs: vus,
-  maxVUs: vus * 10,
-})
+const { rate, duration, scenario } = load('1m')
 
 // Highest 95th percentiles of durations, in milliseconds.
 const limits = {

@@ -84,6 +84,23 @@ function limit(name, milliseconds) {
   return [`p(95)<${text}`]
 }
 
+// What a run under load consists of. RATE scales it (1), DURATION is its duration.
+export function load(lasts) {
+  const rate = Number(setting('RATE', 1))
+  const duration = setting('DURATION', lasts)
+  // Requests per second, and virtual users for them.
+  const scenario = (exec, perSecond, vus) => ({
+    executor: 'constant-arrival-rate',
+    exec,
+    rate: Math.max(1, Math.round(perSecond * rate)),
+    timeUnit: '1s',
+    duration,
+    preAllocatedVUs: vus,
+    maxVUs: vus * 10,
+  })
+  return { rate, duration, scenario }
+}
+
 // Thresholds for each of the requests `names`. At least one request of each name must be made: k6 passes a limit on
 // requests that never happened. `limits` are the highest 95th percentiles of their durations in milliseconds, by name.
 export function thresholds(names, limits = {}) {

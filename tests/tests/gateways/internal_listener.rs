@@ -5,7 +5,7 @@ use tests::gateways::TokenGuard;
 use ureq::http::Request;
 
 use super::{clusters, configuration};
-use crate::support::{agent, send};
+use crate::support::{PRIVATE_HOSTS, REBOUND_HOSTS, agent, send};
 
 /// A page whose host name resolves to the listener after the page was loaded (DNS rebinding).
 #[test]
@@ -21,23 +21,12 @@ fn a_name_that_leads_to_the_internal_listener_of_token_guard_reads_nothing() {
         send(&agent(), request.header("host", host).body(()).unwrap())
     };
     for path in ["/metrics", "/nothing"] {
-        for host in [
-            "rebound.example",
-            "rebound.example:9091",
-            "127.0.0.1.rebound.example",
-            "[::1].rebound.example",
-        ] {
+        for host in REBOUND_HOSTS {
             ask(path, host).assert_error(421, "invalid_request");
         }
     }
-    for host in [
-        "token-guard",
-        "localhost:9091",
-        "10.0.0.1",
-        "[::1]:9091",
-        "ops.example.com",
-        "a.monitoring.example.com",
-    ] {
+    let own = ["token-guard", "ops.example.com", "a.monitoring.example.com"];
+    for host in own.iter().chain(PRIVATE_HOSTS) {
         assert_eq!(ask("/metrics", host).status, 200, "{host}");
     }
     assert_eq!(ask("/healthz", "health-check.example").status, 200);

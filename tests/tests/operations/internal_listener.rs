@@ -4,7 +4,7 @@ use serde_json::Value;
 use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{OwnPair, Reply, agent, get, send};
+use crate::support::{OwnPair, PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send};
 
 /// A page whose host name resolves to the listener after the page was loaded (DNS rebinding). The browser treats both
 /// as the same origin.
@@ -22,23 +22,13 @@ fn a_name_that_leads_to_the_internal_listener_reads_nothing() {
         "/admin/openapi.json",
         "/nothing",
     ] {
-        for host in [
-            "rebound.example",
-            "rebound.example:9081",
-            "127.0.0.1.rebound.example",
-            "[::1].rebound.example",
-        ] {
+        for host in REBOUND_HOSTS {
             ask(path, host).assert_error(421, "invalid_request");
         }
     }
     // The endpoints for gateways, monitoring and operators.
-    for host in [
-        "token-service-internal",
-        "localhost:9081",
-        "10.0.0.1",
-        "[::1]:9081",
-        "ops.example.com",
-    ] {
+    let own = ["token-service-internal", "ops.example.com"];
+    for host in own.iter().chain(PRIVATE_HOSTS) {
         assert_eq!(ask("/metrics", host).status, 200, "{host}");
         assert_eq!(ask("/revocations", host).status, 200, "{host}");
     }

@@ -11,6 +11,17 @@ use tokio::runtime::Runtime;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Request};
 
+/// Values of `Host` of a page whose name resolves to an internal listener after the page was loaded (DNS rebinding).
+pub(crate) const REBOUND_HOSTS: &[&str] = &[
+    "rebound.example",
+    "rebound.example:9081",
+    "127.0.0.1.rebound.example",
+    "[::1].rebound.example",
+];
+
+/// Values of `Host` that no public page can have.
+pub(crate) const PRIVATE_HOSTS: &[&str] = &["localhost:9081", "10.0.0.1", "[::1]:9081"];
+
 /// A complete reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {

@@ -25,7 +25,7 @@ pub(crate) use collector::{Collector, Span};
 pub(crate) use command::{Load, Outcome};
 pub(crate) use crashing::MOST_HEADERS;
 pub(crate) use feed::FeedService;
-pub(crate) use http::{Reply, agent, get, send, unanswered};
+pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send, unanswered};
 pub(crate) use tests::browsing::form_body;
 pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, SharedData, WasmHost};
 
