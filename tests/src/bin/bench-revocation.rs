@@ -1,7 +1,6 @@
 //! `make bench-revocation` measures the time from the response of `POST /auth/revoke` to the first refusal at the API,
 //! through real Envoy. `SHORT=1` measures for a moment.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,17 +16,7 @@ const ROUNDS: usize = 200;
 /// Timeout: if the API still accepts a token this long after its revocation, the benchmark fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> Result<()> {
+fn main() -> Result<()> {
     let state = tempfile::TempDir::new()?;
     let pair = Pair::of_demo(state.path(), &[])?;
     let rounds = short::count(ROUNDS);

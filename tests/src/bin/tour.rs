@@ -3,25 +3,11 @@
 //! environment variables for the pair's ports apply here too.
 
 use std::env;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use tests::{Artifacts, Ports, Tour};
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(steps) => {
-            println!("The tour's {steps} steps work as printed.");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> Result<usize> {
+fn main() -> Result<()> {
     let at = |port: u16| format!("http://127.0.0.1:{port}");
     let ports = Ports::from_env()?;
     let tour = match env::args().nth(1).as_deref() {
@@ -45,7 +31,9 @@ fn run() -> Result<usize> {
         },
         Some(other) => bail!("{other}: expected no argument, `containers` or `replicas`"),
     };
-    tour.go(&Artifacts::find()?)
+    let steps = tour.go(&Artifacts::find()?)?;
+    println!("The tour's {steps} steps work as printed.");
+    Ok(())
 }
 
 fn moved(name: &str, default: u16) -> Result<u16> {

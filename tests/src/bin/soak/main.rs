@@ -45,22 +45,11 @@ const COMPARABLE: Duration = Duration::from_secs(60);
 /// Start of the lines in which the gateway says why a request failed.
 const FAILED_REQUEST: &str = "lobby: ";
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 fn variable(name: &str, default: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| default.to_owned())
 }
 
-fn run() -> Result<bool> {
+fn main() -> Result<ExitCode> {
     let seconds: u64 = variable("SOAK_SECONDS", "600")
         .parse()
         .context("SOAK_SECONDS")?;
@@ -77,7 +66,7 @@ fn run() -> Result<bool> {
         };
         all_well &= soak(Duration::from_secs(seconds), is_replicated)?;
     }
-    Ok(all_well)
+    Ok(ExitCode::from(u8::from(!all_well)))
 }
 
 /// A pair under load.
