@@ -17,7 +17,7 @@ use domain::{AuditAction, CertificateExpiry};
 use process::output;
 use protocol::Context;
 use protocol::token::rotation::{Policy, Signers};
-use store::{Counts, Registrations, Store};
+use store::{Counts, Directory, Store};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Route {
@@ -98,13 +98,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates counters at zero. `store` and `registrations` add their own counters.
+    /// Creates counters at zero. `store` and `directory` add their own counters.
     #[must_use]
-    pub fn new(store: &dyn Store, registrations: &Registrations, now: Timestamp) -> Self {
+    pub fn new(store: &dyn Store, directory: &Directory, now: Timestamp) -> Self {
         let mut registry = Registry::with_prefix("token_service");
         let of_store = registry.sub_registry_with_prefix("store");
         store.register_metrics(of_store);
-        registrations.register_metrics(of_store);
+        directory.register_metrics(of_store);
         of_store.register(
             "unreadable_rows",
             "Rows skipped because they cannot be read",

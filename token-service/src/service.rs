@@ -22,7 +22,7 @@ use protocol::sealing::EncryptionKey;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
-use store::{Registrations, Store, StoreError};
+use store::{Directory, Store, StoreError};
 
 /// The running service, shared by all requests.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct Service {
     /// Recently used client secrets.
     pub secret_uses: SecretUses,
     admin_tokens: AdminTokens,
-    registrations: Registrations,
+    directory: Directory,
     registry_turn: Mutex<()>,
     keys: ArcSwap<KeyRing>,
     /// Why the current signing key cannot be opened.
@@ -65,14 +65,14 @@ impl Service {
         encryption_key: EncryptionKey,
         admin_tokens: AdminTokens,
     ) -> Result<Self, KeyRingError> {
-        let registrations = Registrations::open(Arc::clone(&store), cache_bytes(&config)).await?;
-        let policy = Policy::of(&config.protocol, &registrations.summary().legacy_instances);
+        let directory = Directory::open(Arc::clone(&store), cache_bytes(&config)).await?;
+        let policy = Policy::of(&config.protocol, &directory.summary().legacy_instances);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
         let is_terminal = std::io::stdout().is_terminal();
         let output =
             StandardOutput::of(config.audit.standard_output, config.log_format, is_terminal);
         let audit = AuditLog::new(&config.audit, output);
-        let metrics = Metrics::new(&*store, &registrations, clock.now());
+        let metrics = Metrics::new(&*store, &directory, clock.now());
         let feed = RevocationFeed::new(
             Arc::clone(&store),
             config.protocol.issuer.clone(),
@@ -92,7 +92,7 @@ impl Service {
             clock,
             random,
             encryption_key,
-            registrations,
+            directory,
             keys: ArcSwap::from_pointee(keys),
             unopened: ArcSwapOption::empty(),
             identity_tokens: IdentityTokens::default(),
@@ -108,7 +108,7 @@ impl Service {
     /// The policy for signing keys.
     #[must_use]
     pub fn key_policy(&self) -> Policy {
-        let summary = self.registrations.summary();
+        let summary = self.directory.summary();
         Policy::of(&self.config.protocol, &summary.legacy_instances)
     }
 
@@ -166,10 +166,10 @@ impl Service {
         self.maintain_keys().await
     }
 
-    /// The registrations, as requests see them.
+    /// Where requests look up clients and users.
     #[must_use]
-    pub const fn registrations(&self) -> &Registrations {
-        &self.registrations
+    pub const fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     /// The holder of this admin token, according to the current file of admin tokens; compared in constant time.
@@ -228,18 +228,18 @@ impl Service {
     #[must_use]
     pub fn moment(&self) -> Moment {
         Moment {
-            summary: self.registrations.summary(),
+            summary: self.directory.summary(),
             keys: self.keys(),
             now: self.clock.now(),
         }
     }
 
-    /// Like [`Self::moment`], for issuing tokens: see [`Registrations::are_recent`].
+    /// Like [`Self::moment`], for issuing tokens: see [`Directory::are_recent`].
     ///
     /// # Errors
     /// [`StoreError`] if registrations in memory may be too old.
     pub fn issuing_moment(&self) -> Result<Moment, StoreError> {
-        if self.registrations.are_recent(Instant::now()) {
+        if self.directory.are_recent(Instant::now()) {
             return Ok(self.moment());
         }
         let reason = "the registrations cannot be compared with those in the store";
@@ -250,7 +250,7 @@ impl Service {
     pub fn context<'a>(&'a self, moment: &'a Moment) -> Context<'a> {
         Context {
             settings: &self.config.protocol,
-            registrations: &self.registrations,
+            directory: &self.directory,
             summary: &moment.summary,
             store: &*self.store,
             keys: &moment.keys,
@@ -267,7 +267,7 @@ impl Service {
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
     pub async fn follow_registrations(&self) -> Result<(), StoreError> {
-        self.registrations.follow().await
+        self.directory.follow().await
     }
 }
 

@@ -1,7 +1,7 @@
 use domain::RegistrySummary;
 use domain::clock::Timestamp;
 use domain::random::Random;
-use store::{Registrations, Store};
+use store::{Directory, Store};
 
 use crate::sealing::EncryptionKey;
 use crate::secret_uses::SecretUses;
@@ -14,7 +14,7 @@ pub struct Context<'a> {
     /// Issuer, audiences, lifetimes.
     pub settings: &'a Settings,
     /// Clients and users.
-    pub registrations: &'a Registrations,
+    pub directory: &'a Directory,
     /// What all registrations say together, the same for the whole request.
     pub summary: &'a RegistrySummary,
     /// Durable state.

@@ -125,7 +125,7 @@ impl Flow for Current {
     ) -> Result<Box<dyn CodeRequest>, BeginError> {
         let request = UnidentifiedRequest::read(query).map_err(BeginError::Unsafe)?;
         let client_id = request.client_id().map_err(BeginError::Unsafe)?;
-        let client = context.registrations.client(client_id).await?;
+        let client = context.directory.client(client_id).await?;
         match request.validate(client) {
             Ok(request) => Ok(Box::new(request)),
             Err(AuthorizeError::Unsafe(reason)) => Err(BeginError::Unsafe(reason)),

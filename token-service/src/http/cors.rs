@@ -37,7 +37,7 @@ pub(super) async fn look_up_origin(
     let origin = origin.and_then(|origin| origin.to_str().ok().map(str::to_owned));
     let service = request.app_data::<Data<Service>>().cloned();
     if let (Some(origin), Some(service)) = (origin, service) {
-        match service.registrations().allows_origin(&origin).await {
+        match service.directory().allows_origin(&origin).await {
             Ok(true) => {
                 let value = HeaderValue::from_static("yes");
                 request.headers_mut().insert(REGISTERED, value);

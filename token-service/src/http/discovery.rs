@@ -101,7 +101,7 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         return error::not_found().await;
     }
     let at = |path: &str| format!("{issuer}{path}");
-    let summary = service.registrations().summary();
+    let summary = service.directory().summary();
     let metadata = Metadata {
         issuer,
         authorization_endpoint: at(paths::AUTHORIZE),

@@ -27,7 +27,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn show_status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    let summary = service.registrations().summary();
+    let summary = service.directory().summary();
     match status::answer(&summary, host::of(&request)) {
         Err(hint) => error::no_such_path(&hint),
         Ok(status) => HttpResponse::Ok()
@@ -38,7 +38,7 @@ async fn show_status(request: HttpRequest, service: Data<Service>) -> HttpRespon
 
 async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
     let host = host::of(&http);
-    let summary = call.service.registrations().summary();
+    let summary = call.service.directory().summary();
     let Some(first) = summary.legacy_auth_servers(host).next() else {
         return error::no_such_path(&legacy::wrong_host(legacy::TOKEN, host, &summary));
     };

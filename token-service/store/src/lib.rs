@@ -6,10 +6,10 @@
 
 #[cfg(test)]
 mod conformance;
+mod directory;
 mod operations;
 pub mod postgres;
 pub mod redb;
-mod registrations;
 mod room;
 mod row;
 mod sealed_values;
@@ -22,11 +22,11 @@ mod token_lifetime;
 
 use std::time::Duration;
 
+pub use self::directory::Directory;
 pub use self::operations::{
     AttemptStore, AuditStore, ClientSecretStore, CodeStore, CredentialStore, GrantStore, OnceStore,
     RegistrationStore, RevocationStore, SealedStore, SessionStore, SigningKeyStore, Store,
 };
-pub use self::registrations::Registrations;
 pub use self::room::EndedForRoom;
 pub use self::sealed_values::SealedValues;
 

@@ -97,7 +97,7 @@ async fn active(
         }
     };
     let Some(user) = user else { return Ok(None) };
-    if context.registrations.user(user.as_str()).await?.is_none() {
+    if context.directory.user(user.as_str()).await?.is_none() {
         return Ok(None);
     }
     let active = match token.token_use {
@@ -127,7 +127,7 @@ async fn active_opaque_refresh(
         && step.refresh_id == refresh_id
         && context.now < step.refresh_expires_at
         && context
-            .registrations
+            .directory
             .user(grant.username.as_str())
             .await?
             .is_some();

@@ -18,7 +18,7 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random;
 use domain::{Client, CodeRecord, LegacyInstance, RedirectUri, Session};
-use store::{Begin, Registrations, StoreError};
+use store::{Begin, Directory, StoreError};
 
 /// Lifetime of a code (protocol.md §2.5).
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
@@ -121,11 +121,11 @@ impl LogonRequest {
     pub async fn validate(
         query: &[u8],
         instance: &LegacyInstance,
-        registrations: &Registrations,
+        directory: &Directory,
     ) -> Result<Logon, LogonRefusal> {
         let parameters = Parameters::parse(query).map_err(LogonRefusal::Unreadable)?;
         let client_id = parameters.get("client_id").ok_or(LogonRefusal::Client)?;
-        let client = registrations
+        let client = directory
             .legacy_client(client_id, &instance.hostname)
             .await?
             .ok_or(LogonRefusal::Client)?;
@@ -142,7 +142,7 @@ impl LogonRequest {
         }
         let expected_user = match parameters.get("email") {
             None => None,
-            Some(email) => match registrations.single_sign_on_users(email).await?.as_slice() {
+            Some(email) => match directory.single_sign_on_users(email).await?.as_slice() {
                 [only] => Some(ExpectedUser {
                     username: only.clone(),
                     email: email.to_owned(),

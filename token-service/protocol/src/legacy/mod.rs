@@ -46,7 +46,7 @@ impl Flow for Legacy {
         let instance = summary
             .legacy_instance(host)
             .ok_or_else(|| BeginError::WrongHost(wrong_host(LOGON, host, summary)))?;
-        match LogonRequest::validate(query, instance, context.registrations).await {
+        match LogonRequest::validate(query, instance, context.directory).await {
             Ok(Logon::Proceed(request)) => Ok(Box::new(request)),
             Ok(Logon::Redirect(location)) => Err(BeginError::Redirect(location)),
             Err(LogonRefusal::Store(error)) => Err(BeginError::Store(error)),

@@ -96,12 +96,12 @@ pub async fn authenticate(
     form: &Parameters<'_>,
 ) -> Result<PresentedClient, TokenError> {
     let claim = Claim::read(authorization, form)?;
-    let registrations = context.registrations;
+    let directory = context.directory;
     for client_id in claim.client_ids() {
         let found = match served {
-            Served::Current => registrations.client(&client_id).await?,
-            Served::AnyFlow => registrations.client_of_any_flow(&client_id).await?,
-            Served::Legacy(hostname) => registrations.legacy_client(&client_id, hostname).await?,
+            Served::Current => directory.client(&client_id).await?,
+            Served::AnyFlow => directory.client_of_any_flow(&client_id).await?,
+            Served::Legacy(hostname) => directory.legacy_client(&client_id, hostname).await?,
         };
         if let Some(client) = found {
             return claim.check(client);

@@ -98,7 +98,7 @@ async fn signed_in(context: &Context<'_>, id: &SessionId) -> Result<Option<Sessi
     let Some(session) = session.filter(|session| session.stage == SessionStage::SignedIn) else {
         return Ok(None);
     };
-    let user = context.registrations.user(session.username.as_str());
+    let user = context.directory.user(session.username.as_str());
     Ok(user.await?.map(|_| session))
 }
 

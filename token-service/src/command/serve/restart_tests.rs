@@ -512,14 +512,14 @@ async fn the_memory_holds_no_secret() {
 
 /// The content that decides about requests, as the service sees it.
 async fn content(service: &Service) -> impl PartialEq + std::fmt::Debug + use<> {
-    let registrations = service.registrations();
+    let directory = service.directory();
     let mut users = Vec::new();
     for name in ["ada", "grace", "hedy", "person-2", "person-3", "person-19"] {
-        users.push(registrations.user(name).await.unwrap());
+        users.push(directory.user(name).await.unwrap());
     }
-    let web = registrations.client("web").await.unwrap();
-    let found_by_email = registrations.single_sign_on_users("Hedy@example.com");
-    let summary = domain::RegistrySummary::clone(&registrations.summary());
+    let web = directory.client("web").await.unwrap();
+    let found_by_email = directory.single_sign_on_users("Hedy@example.com");
+    let summary = domain::RegistrySummary::clone(&directory.summary());
     (users, web, found_by_email.await.unwrap(), summary)
 }
 
@@ -577,7 +577,7 @@ async fn a_replica_that_missed_too_much_forgets_everything() {
     let text = file(&[]);
     let (one, other) = (site.start(&text).await, site.start(&text).await);
     let knows = async |name: &str| {
-        let found = other.registrations().user(name).await.unwrap();
+        let found = other.directory().user(name).await.unwrap();
         found.is_some()
     };
     assert!(knows("ada").await);

@@ -55,7 +55,7 @@ async fn a_second_start_finds_everything_as_it_was() {
     let first = prepare(demo(&folder)).await.unwrap();
     let (users_before, keys_before) = (users(&first).await, first.keys().published().to_owned());
     assert_eq!(users_before.len(), 4);
-    let web = first.registrations().client("web-demo").await.unwrap();
+    let web = first.directory().client("web-demo").await.unwrap();
     assert!(web.is_some());
     drop(first);
     let second = prepare(demo(&folder)).await.unwrap();

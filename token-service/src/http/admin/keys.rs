@@ -173,7 +173,7 @@ impl Administration {
     async fn cut_off_earlier_keys(&self) -> Result<(), AdminError> {
         let now = self.service.clock.now();
         let settings = &self.service.config.protocol;
-        let summary = self.service.registrations().summary();
+        let summary = self.service.directory().summary();
         for issuer in flows::issuers(settings, &summary.legacy_instances) {
             self.cut_off_up_to(Some(&issuer), now).await?;
         }

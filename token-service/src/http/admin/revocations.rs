@@ -140,7 +140,7 @@ impl Administration {
         let Some(issuer) = issuer else {
             return Ok(self.service.config.protocol.issuer.clone());
         };
-        let summary = self.service.registrations().summary();
+        let summary = self.service.directory().summary();
         let known = flows::issuers(&self.service.config.protocol, &summary.legacy_instances);
         if known.iter().any(|known| known == issuer) {
             return Ok(issuer.to_owned());

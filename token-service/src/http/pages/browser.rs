@@ -86,8 +86,8 @@ impl Browser {
         let Some((id, session)) = self.session().await? else {
             return Ok(None);
         };
-        let registrations = self.service.registrations();
-        let user = registrations.user(session.username.as_str()).await?;
+        let directory = self.service.directory();
+        let user = directory.user(session.username.as_str()).await?;
         Ok(user.map(|user| (id, LiveSession { session, user })))
     }
 

@@ -184,7 +184,7 @@ async fn record(
                 _ => AuditAction::SignInRefused,
             });
             // An unregistered username may be a password in the wrong field.
-            match browser.context().registrations.user(username).await? {
+            match browser.context().directory.user(username).await? {
                 Some(user) => entry.by_user(user.username.as_str()),
                 None => entry.detail("unknown user"),
             }

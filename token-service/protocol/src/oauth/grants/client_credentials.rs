@@ -25,7 +25,7 @@ pub async fn issue(
     let bound_user = client.bound_user().ok_or(TokenError::GrantNotPermitted)?;
     let scope = registered_scope(client, form)?;
     let user = context
-        .registrations
+        .directory
         .user(bound_user.as_str())
         .await?
         .ok_or(TokenError::BoundUserGone)?;

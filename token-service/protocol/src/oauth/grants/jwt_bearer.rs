@@ -49,7 +49,7 @@ pub async fn exchange(
         user_site: form.get(Parameter::UserSite),
     };
     let named = one_place(assertion.named_account(), body)?;
-    let user = context.registrations.user(&assertion.subject).await?;
+    let user = context.directory.user(&assertion.subject).await?;
     let user = user
         .filter(|user| is_subject(user, organization.as_deref()))
         .ok_or(AssertionError::Subject)?;

@@ -19,7 +19,7 @@ pub(super) async fn user_assertion(
         .get("iss")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let Some(client) = context.registrations.client(issuer).await? else {
+    let Some(client) = context.directory.client(issuer).await? else {
         return Ok(vec![failed(
             "client",
             format!("iss must be the Client ID of an enabled client; {issuer:?} is none"),
@@ -55,7 +55,7 @@ pub(super) async fn user_assertion(
         .get("sub")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let user = context.registrations.user(username).await?;
+    let user = context.directory.user(username).await?;
     checks.extend(subject(user.as_deref(), claims, organization.as_deref()));
     if let Some(jti) = claims.get("jti").and_then(Value::as_str) {
         let (client_id, jti) = (client.client_id.clone(), jti.to_owned());

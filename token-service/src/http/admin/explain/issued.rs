@@ -141,7 +141,7 @@ async fn refresh_token(
         return Ok(checks);
     };
     let reference = token.reference;
-    let client = context.registrations.client(reference.client_id.as_str());
+    let client = context.directory.client(reference.client_id.as_str());
     checks.push(match client.await? {
         Some(client) if refresh_token::may_refresh(&client) => {
             passed("client", client.name.clone())
@@ -185,7 +185,7 @@ pub(super) async fn opaque_refresh_token(
         return Ok(checks);
     };
     let client_id = grant.client_id.clone();
-    let client = context.registrations.client_of_any_flow(client_id.as_str());
+    let client = context.directory.client_of_any_flow(client_id.as_str());
     checks.push(
         match client.await?.filter(|client| flow.serves(client, host)) {
             Some(client) => passed("client", client.name.clone()),
@@ -232,7 +232,7 @@ async fn next_use(
         checks.push(forgotten());
         return Ok(());
     };
-    let user = context.registrations.user(grant.username.as_str());
+    let user = context.directory.user(grant.username.as_str());
     let Some(user) = user.await? else {
         checks.push(failed("user", "is unknown or disabled"));
         return Ok(());
@@ -246,7 +246,7 @@ async fn next_use(
         return Ok(());
     }
     let client = context
-        .registrations
+        .directory
         .client_of_any_flow(grant.client_id.as_str());
     match grant.rotate(rotation, client.await?.as_deref(), Some(&user)) {
         RotationDecision::Refuse(RotationRefusal::Expired) => {

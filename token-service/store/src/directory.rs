@@ -39,9 +39,9 @@ const OVERHEAD: u64 = 512;
 /// Typical size of an object, in bytes, from which the cache derives its initial number of entries.
 const TYPICAL: u64 = 1024;
 
-/// The registrations of a store, as requests see them.
+/// Where requests look up the clients and users of a store.
 #[derive(Debug)]
-pub struct Registrations {
+pub struct Directory {
     store: Arc<dyn Store>,
     clients: Objects<ClientId, Client>,
     users: Objects<Username, User>,
@@ -65,7 +65,7 @@ struct Followed {
     summary_is_old: bool,
 }
 
-impl Registrations {
+impl Directory {
     /// Reads the summary of `store`. The cache takes about `capacity` bytes.
     ///
     /// # Errors

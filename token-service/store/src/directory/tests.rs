@@ -16,7 +16,7 @@ const CAPACITY: u64 = 1024 * 1024;
 struct Process {
     _folder: Arc<TempDir>,
     store: Arc<RedbStore>,
-    registrations: Registrations,
+    directory: Directory,
 }
 
 impl Process {
@@ -27,10 +27,10 @@ impl Process {
     }
 
     async fn on(folder: Arc<TempDir>, store: Arc<RedbStore>, capacity: u64) -> Self {
-        let registrations = Registrations::open(Arc::clone(&store) as Arc<dyn Store>, capacity);
+        let directory = Directory::open(Arc::clone(&store) as Arc<dyn Store>, capacity);
         Self {
             _folder: folder,
-            registrations: registrations.await.unwrap(),
+            directory: directory.await.unwrap(),
             store,
         }
     }
@@ -45,17 +45,17 @@ impl Process {
     }
 
     async fn has(&self, client_id: &str) -> bool {
-        let found = self.registrations.client(client_id).await.unwrap();
+        let found = self.directory.client(client_id).await.unwrap();
         found.is_some()
     }
 
     async fn has_user(&self, username: &str) -> bool {
-        let found = self.registrations.user(username).await.unwrap();
+        let found = self.directory.user(username).await.unwrap();
         found.is_some()
     }
 
     fn reads(&self) -> u64 {
-        self.registrations.reads.get()
+        self.directory.reads.get()
     }
 }
 
@@ -72,13 +72,13 @@ async fn only_the_first_look_up_reads_the_store() {
     process
         .change(put(vec![client("web")], vec![user("ada")]))
         .await;
-    let registrations = &process.registrations;
-    let first = registrations.client("web").await.unwrap().unwrap();
-    let again = registrations.client_of_any_flow("web").await.unwrap();
+    let directory = &process.directory;
+    let first = directory.client("web").await.unwrap().unwrap();
+    let again = directory.client_of_any_flow("web").await.unwrap();
     assert!(Arc::ptr_eq(&first, &again.unwrap()), "the same object");
     assert_eq!(process.reads(), 1);
     for _ in 0..2 {
-        assert!(registrations.user("ada").await.unwrap().is_some());
+        assert!(directory.user("ada").await.unwrap().is_some());
     }
     assert_eq!(process.reads(), 2);
 }
@@ -91,7 +91,7 @@ async fn an_unknown_name_costs_one_read_and_no_room() {
     }
     assert!(!process.has("guess-0").await);
     assert_eq!(process.reads(), 101);
-    assert_eq!(process.registrations.clients.0.weight(), 0);
+    assert_eq!(process.directory.clients.0.weight(), 0);
     assert!(!process.has("no client id\u{7}").await);
     assert_eq!(process.reads(), 101, "text that cannot be a Client ID");
 }
@@ -118,7 +118,7 @@ async fn only_enabled_objects_of_the_right_flow_are_found() {
         legacy("bound", Some("a.example.com")),
     ];
     process.change(put(clients, vec![gone])).await;
-    let registrations = &process.registrations;
+    let directory = &process.directory;
     for (id, current, any, at_a, at_b) in [
         ("web", true, true, false, false),
         ("disabled", false, false, false, false),
@@ -126,14 +126,14 @@ async fn only_enabled_objects_of_the_right_flow_are_found() {
         ("bound", false, true, true, false),
     ] {
         assert_eq!(process.has(id).await, current, "{id}");
-        let found = registrations.client_of_any_flow(id).await.unwrap();
+        let found = directory.client_of_any_flow(id).await.unwrap();
         assert_eq!(found.is_some(), any, "{id}");
         for (instance, expected) in [("a.example.com", at_a), ("b.example.com", at_b)] {
-            let found = registrations.legacy_client(id, instance).await.unwrap();
+            let found = directory.legacy_client(id, instance).await.unwrap();
             assert_eq!(found.is_some(), expected, "{id} at {instance}");
         }
     }
-    assert!(registrations.user("gone").await.unwrap().is_none());
+    assert!(directory.user("gone").await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_change_takes_effect_when_the_process_follows() {
     let one = Process::start(CAPACITY).await;
     one.change(put(vec![client("web")], vec![user("ada")]))
         .await;
-    one.registrations.follow().await.unwrap();
+    one.directory.follow().await.unwrap();
     let other = one.replica().await;
     for process in [&one, &other] {
         assert!(process.has("web").await);
@@ -154,17 +154,17 @@ async fn a_change_takes_effect_when_the_process_follows() {
         .await;
     assert!(other.has("web").await, "not followed yet");
     for process in [&one, &other] {
-        process.registrations.follow().await.unwrap();
+        process.directory.follow().await.unwrap();
         assert!(!process.has("web").await);
         assert!(process.has("new").await);
-        assert!(process.registrations.user("ada").await.unwrap().is_none());
+        assert!(process.directory.user("ada").await.unwrap().is_none());
     }
     let without = RegistryChange {
         remove_clients: vec![client_id("new")],
         ..RegistryChange::default()
     };
     one.change(without).await;
-    other.registrations.follow().await.unwrap();
+    other.directory.follow().await.unwrap();
     assert!(!other.has("new").await);
 }
 
@@ -177,7 +177,7 @@ async fn who_missed_too_many_changes_forgets_everything() {
     process
         .change(put(vec![disabled("web")], many.collect()))
         .await;
-    process.registrations.follow().await.unwrap();
+    process.directory.follow().await.unwrap();
     assert!(!process.has("web").await);
 }
 
@@ -186,14 +186,14 @@ async fn who_missed_too_many_changes_forgets_everything() {
 async fn what_was_read_before_a_change_is_not_kept() {
     let process = Process::start(CAPACITY).await;
     process.change(put(vec![client("web")], vec![])).await;
-    let registrations = &process.registrations;
+    let directory = &process.directory;
     let slow = async |client_id: ClientId| {
         let read = client(client_id.as_str());
         process.change(put(vec![disabled("web")], vec![])).await;
-        registrations.follow().await.unwrap();
+        directory.follow().await.unwrap();
         Ok(Some((read, None)))
     };
-    let found = registrations.find(&registrations.clients, client_id("web"), slow, |client| {
+    let found = directory.find(&directory.clients, client_id("web"), slow, |client| {
         client.client_id.clone()
     });
     assert!(found.await.unwrap().is_some(), "the answer of its own time");
@@ -218,7 +218,7 @@ async fn a_bound_user_that_left_the_cache_is_read_alone() {
     let change = put(vec![bound("batch", "ada")], vec![user("ada")]);
     process.change(change).await;
     assert!(process.has("batch").await);
-    process.registrations.users.0.clear();
+    process.directory.users.0.clear();
     assert!(process.has("batch").await && process.has_user("ada").await);
     assert_eq!(process.reads(), 2);
 }
@@ -264,7 +264,7 @@ async fn a_bound_user_leaves_the_cache_when_the_user_changes() {
         }
         process.change(change).await;
         for process in [&process, &replica] {
-            process.registrations.follow().await.unwrap();
+            process.directory.follow().await.unwrap();
             assert!(process.has("batch").await);
             assert!(!process.has_user("ada").await);
         }
@@ -280,18 +280,18 @@ async fn a_bound_user_that_was_read_before_a_change_is_not_kept() {
     };
     let registered = put(vec![bound("batch", "ada")], vec![user("ada")]);
     process.change(registered).await;
-    let registrations = &process.registrations;
+    let directory = &process.directory;
     let slow = async |client_id| {
         let read = process.store.client_with_bound_user(client_id).await;
         process.change(put(vec![], vec![unlinked.clone()])).await;
-        registrations.follow().await.unwrap();
+        directory.follow().await.unwrap();
         read
     };
-    let found = registrations.find(&registrations.clients, client_id("batch"), slow, |client| {
+    let found = directory.find(&directory.clients, client_id("batch"), slow, |client| {
         client.client_id.clone()
     });
     assert!(found.await.unwrap().is_some());
-    let user = registrations.user("ada").await.unwrap().unwrap();
+    let user = directory.user("ada").await.unwrap().unwrap();
     assert_eq!(user.accounts, unlinked.accounts);
 }
 
@@ -305,7 +305,7 @@ async fn the_cache_keeps_to_its_size() {
     for id in &ids {
         assert!(process.has(id).await);
     }
-    let weight = process.registrations.clients.0.weight();
+    let weight = process.directory.clients.0.weight();
     assert!(weight > 0 && weight <= capacity / 2, "{weight}");
     assert_eq!(process.reads(), 500);
 }
@@ -326,26 +326,26 @@ async fn origins_follow_the_clients() {
     };
     let process = Process::start(CAPACITY).await;
     process.change(put(vec![app(true)], vec![])).await;
-    process.registrations.follow().await.unwrap();
-    let allows = async |origin: &str| process.registrations.allows_origin(origin).await.unwrap();
+    process.directory.follow().await.unwrap();
+    let allows = async |origin: &str| process.directory.allows_origin(origin).await.unwrap();
     for origin in ["https://app.example.com", "http://127.0.0.1:8000"] {
         assert!(allows(origin).await && allows(origin).await, "{origin}");
     }
     assert_eq!(process.reads(), 2);
     assert!(!allows("https://other.example.com").await);
     process.change(put(vec![app(false)], vec![])).await;
-    process.registrations.follow().await.unwrap();
+    process.directory.follow().await.unwrap();
     assert!(!allows("https://app.example.com").await);
 }
 
 #[tokio::test]
 async fn the_summary_follows_too() {
     let process = Process::start(CAPACITY).await;
-    assert!(process.registrations.summary().scopes.is_empty());
+    assert!(process.directory.summary().scopes.is_empty());
     process.change(put(vec![client("web")], vec![])).await;
-    process.registrations.follow().await.unwrap();
-    assert_eq!(process.registrations.summary().scopes, ["projects"]);
-    assert!(process.registrations.are_recent(Instant::now()));
+    process.directory.follow().await.unwrap();
+    assert_eq!(process.directory.summary().scopes, ["projects"]);
+    assert!(process.directory.are_recent(Instant::now()));
 }
 
 #[test]
