@@ -12,6 +12,7 @@ pub mod grants;
 pub mod message;
 pub mod parameter;
 pub mod parameters;
+pub mod pkce;
 pub mod refusal;
 mod sealed_code;
 pub mod secret_guesses;

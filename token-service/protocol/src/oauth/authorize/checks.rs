@@ -6,7 +6,6 @@ use super::Prompt;
 use super::error::UnsafeRequest;
 use super::redirect_error::RedirectError;
 use crate::oauth::parameters::{Parameters, Repeated};
-use domain::digest::Digest;
 use domain::{Client, IntegrationType, RedirectUri, Scope};
 
 /// `client_id` is required and not repeated.
@@ -64,29 +63,6 @@ pub(super) fn response_type(parameters: &Parameters<'_>) -> Result<(), RedirectE
         Some("code") => Ok(()),
         Some(_) => Err(RedirectError::ResponseTypeUnsupported),
         None => Err(RedirectError::ResponseTypeMissing),
-    }
-}
-
-/// The PKCE challenge: required for Installed Applications (protocol.md §4.1). Only S256 is allowed, and the method has
-/// no default (RFC 7636 §4.3, D-8).
-pub(super) fn code_challenge(
-    parameters: &Parameters<'_>,
-    client: &Client,
-) -> Result<Option<Digest>, RedirectError> {
-    match (
-        parameters.get("code_challenge"),
-        parameters.get("code_challenge_method"),
-    ) {
-        (Some(challenge), Some("S256")) => Digest::from_base64url(challenge)
-            .map(Some)
-            .ok_or(RedirectError::ChallengeMalformed),
-        (Some(_), Some(_)) => Err(RedirectError::ChallengeMethodUnsupported),
-        (Some(_), None) => Err(RedirectError::ChallengeMethodMissing),
-        (None, Some(_)) => Err(RedirectError::ChallengeMissingForMethod),
-        (None, None) => match client.integration {
-            IntegrationType::Installed { .. } => Err(RedirectError::ChallengeRequired),
-            _ => Ok(None),
-        },
     }
 }
 

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use url::form_urlencoded;
 
 use super::parameters::{Parameters, Repeated};
-use super::sealed_code;
+use super::{pkce, sealed_code};
 use crate::Context;
 use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
@@ -117,7 +117,8 @@ impl<'a> UnidentifiedRequest<'a> {
 
         checks::repeated(&repeated).map_err(refuse)?;
         checks::response_type(&parameters).map_err(refuse)?;
-        let code_challenge = checks::code_challenge(&parameters, &client).map_err(refuse)?;
+        let code_challenge = pkce::challenge(&parameters, &client)
+            .map_err(|error| refuse(RedirectError::Challenge(error)))?;
         let scope = checks::scope(&parameters, &client).map_err(refuse)?;
         let prompt = checks::prompt(&parameters).map_err(refuse)?;
         let max_age = checks::max_age(&parameters).map_err(refuse)?;

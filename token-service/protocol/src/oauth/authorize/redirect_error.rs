@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::oauth::message::{repeated, unregistered_scope};
+use crate::oauth::pkce::ChallengeError;
 use domain::Scope;
 
 /// Reason for an error at the client's redirect URI.
@@ -14,16 +15,8 @@ pub enum RedirectError {
     ResponseTypeMissing,
     /// `response_type` is not `code`.
     ResponseTypeUnsupported,
-    /// An Installed Application sent no `code_challenge` (protocol.md §4.1).
-    ChallengeRequired,
-    /// `code_challenge` is not 43 characters of base64url (RFC 7636 §4.2).
-    ChallengeMalformed,
-    /// `code_challenge` without `code_challenge_method`, which would mean `plain` (RFC 7636 §4.3).
-    ChallengeMethodMissing,
-    /// `code_challenge_method` is not `S256` (RFC 7636 §4.4.1).
-    ChallengeMethodUnsupported,
-    /// `code_challenge_method` without `code_challenge`.
-    ChallengeMissingForMethod,
+    /// The challenge is missing or wrong.
+    Challenge(ChallengeError),
     /// `scope` is not a list of scope tokens (RFC 6749 §3.3).
     ScopeMalformed,
     /// `scope` exceeds the registration by this scope (D-9).
@@ -51,11 +44,7 @@ impl RedirectError {
         match self {
             Self::ParameterRepeated(_)
             | Self::ResponseTypeMissing
-            | Self::ChallengeRequired
-            | Self::ChallengeMalformed
-            | Self::ChallengeMethodMissing
-            | Self::ChallengeMethodUnsupported
-            | Self::ChallengeMissingForMethod
+            | Self::Challenge(_)
             | Self::PromptUnsupported
             | Self::MaxAgeMalformed => "invalid_request",
             Self::ResponseTypeUnsupported => "unsupported_response_type",
@@ -76,18 +65,7 @@ impl RedirectError {
             Self::ScopeNotPermitted(excess) => return unregistered_scope(excess).into(),
             Self::ResponseTypeMissing => "response_type is missing; it must be code",
             Self::ResponseTypeUnsupported => "response_type must be code",
-            Self::ChallengeRequired => {
-                "An Installed Application must send code_challenge and code_challenge_method"
-            }
-            Self::ChallengeMalformed => {
-                "code_challenge must be the SHA-256 of the code verifier in base64url without padding: \
-                 43 characters"
-            }
-            Self::ChallengeMethodMissing => "code_challenge_method is missing; it must be S256",
-            Self::ChallengeMethodUnsupported => "code_challenge_method must be S256",
-            Self::ChallengeMissingForMethod => {
-                "code_challenge_method was sent without code_challenge"
-            }
+            Self::Challenge(error) => error.description(),
             Self::ScopeMalformed => {
                 "scope is not a list of scope tokens separated by single spaces"
             }

@@ -8,9 +8,9 @@ use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
+use crate::oauth::pkce;
 use crate::oauth::sealed_code;
 use crate::oauth::token_response::TokenResponse;
-use domain::digest::Digest;
 use domain::{IntegrationType, PresentedCode, RefreshStep, TokenId};
 
 /// Exchanges a code for tokens.
@@ -36,6 +36,7 @@ pub async fn exchange(
     }
     let code = required(form, Parameter::Code)?;
     let redirect_uri = required(form, Parameter::RedirectUri)?;
+    let challenge_of = |verifier| pkce::challenge_of(verifier).ok_or(TokenError::MalformedVerifier);
     let verifier_digest = verifier.map(challenge_of).transpose()?;
     let presented = PresentedCode {
         client_id: client.client_id.clone(),
@@ -59,46 +60,4 @@ pub async fn exchange(
     let redemption = store.redeem_code(code, presented, first, context.now);
     let issued = redeemed(redemption.await?, asked)?;
     answer_step(context, &issued)
-}
-
-/// SHA-256 of a well-formed verifier (RFC 7636 §4.1: 43 to 128 unreserved characters; protocol.md §4.2 rule 4).
-fn challenge_of(verifier: &str) -> Result<Digest, TokenError> {
-    let unreserved =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    if (43..=128).contains(&verifier.len()) && verifier.bytes().all(unreserved) {
-        Ok(Digest::of(verifier.as_bytes()))
-    } else {
-        Err(TokenError::MalformedVerifier)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The example of RFC 7636 appendix B.
-    #[test]
-    fn rfc7636_appendix_b() {
-        let digest = challenge_of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk").unwrap();
-        let challenge = Digest::from_base64url("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
-        assert_eq!(Some(digest), challenge);
-    }
-
-    #[test]
-    fn rfc7636_s4_1_verifiers_have_43_to_128_unreserved_characters() {
-        assert!(challenge_of(&"a".repeat(43)).is_ok());
-        assert!(challenge_of(&"~".repeat(128)).is_ok());
-        for bad in [
-            "a".repeat(42),
-            "a".repeat(129),
-            format!("{}+", "a".repeat(50)),
-            format!("{}é", "a".repeat(50)),
-        ] {
-            assert_eq!(
-                challenge_of(&bad),
-                Err(TokenError::MalformedVerifier),
-                "{bad}"
-            );
-        }
-    }
 }

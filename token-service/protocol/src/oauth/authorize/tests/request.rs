@@ -1,6 +1,7 @@
 //! From a query to a validated request, or to a refusal.
 
 use super::*;
+use crate::oauth::pkce::ChallengeError;
 
 #[test]
 fn a_web_server_request_with_everything_and_unknown_parameters() {
@@ -105,37 +106,37 @@ fn with_a_safe_destination_the_client_is_told() {
         ),
         (
             format!("{APP}&response_type=code"),
-            RedirectError::ChallengeRequired,
+            RedirectError::Challenge(ChallengeError::Required),
             "invalid_request",
         ),
         (
             format!("{WEB}&response_type=code&code_challenge={CHALLENGE}"),
-            RedirectError::ChallengeMethodMissing,
+            RedirectError::Challenge(ChallengeError::MethodMissing),
             "invalid_request",
         ),
         (
             pkce(CHALLENGE, "plain"),
-            RedirectError::ChallengeMethodUnsupported,
+            RedirectError::Challenge(ChallengeError::MethodUnsupported),
             "invalid_request",
         ),
         (
             pkce("", "S256"),
-            RedirectError::ChallengeMissingForMethod,
+            RedirectError::Challenge(ChallengeError::MissingForMethod),
             "invalid_request",
         ),
         (
             pkce(&CHALLENGE[1..], "S256"),
-            RedirectError::ChallengeMalformed,
+            RedirectError::Challenge(ChallengeError::Malformed),
             "invalid_request",
         ),
         (
             pkce(&format!("{CHALLENGE}A"), "S256"),
-            RedirectError::ChallengeMalformed,
+            RedirectError::Challenge(ChallengeError::Malformed),
             "invalid_request",
         ),
         (
             pkce(&format!("{}%2B", &CHALLENGE[1..]), "S256"),
-            RedirectError::ChallengeMalformed,
+            RedirectError::Challenge(ChallengeError::Malformed),
             "invalid_request",
         ),
         (
@@ -197,11 +198,11 @@ fn descriptions_keep_to_the_allowed_characters() {
         RedirectError::ParameterRepeated("sta\"te\\\n".to_owned()),
         RedirectError::ResponseTypeMissing,
         RedirectError::ResponseTypeUnsupported,
-        RedirectError::ChallengeRequired,
-        RedirectError::ChallengeMalformed,
-        RedirectError::ChallengeMethodMissing,
-        RedirectError::ChallengeMethodUnsupported,
-        RedirectError::ChallengeMissingForMethod,
+        RedirectError::Challenge(ChallengeError::Required),
+        RedirectError::Challenge(ChallengeError::Malformed),
+        RedirectError::Challenge(ChallengeError::MethodMissing),
+        RedirectError::Challenge(ChallengeError::MethodUnsupported),
+        RedirectError::Challenge(ChallengeError::MissingForMethod),
         RedirectError::ScopeMalformed,
         RedirectError::ScopeNotPermitted(Scope::parse("!#$").unwrap()),
         RedirectError::PromptUnsupported,
