@@ -29,6 +29,8 @@ mod tour;
 #[cfg(feature = "load")]
 mod upstream;
 #[cfg(feature = "load")]
+pub mod visitor;
+#[cfg(feature = "load")]
 pub mod wire;
 
 pub use artifacts::Artifacts;

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use tests::visitor::Visitor;
 use tests::{Pair, short};
-use ureq::Agent;
 
 /// Number of tokens that are revoked, one after the other.
 const ROUNDS: usize = 200;
@@ -20,9 +19,9 @@ fn main() -> Result<()> {
     let state = tempfile::TempDir::new()?;
     let pair = Pair::of_demo(state.path(), &[])?;
     let rounds = short::count(ROUNDS);
-    let agent = Agent::new_with_config(Agent::config_builder().http_status_as_error(false).build());
+    let visitor = Visitor::default();
     let mut times = (0..rounds)
-        .map(|_| round(&pair, &agent))
+        .map(|_| round(&pair, &visitor))
         .collect::<Result<Vec<Duration>>>()?;
     times.sort_unstable();
     let at = |percent: usize| {
@@ -43,36 +42,27 @@ fn main() -> Result<()> {
 }
 
 /// Issues one token, uses it, revokes it and waits for its refusal.
-fn round(pair: &Pair, agent: &Agent) -> Result<Duration> {
+fn round(pair: &Pair, visitor: &Visitor) -> Result<Duration> {
     let credentials = "user-bound-demo:demo-secret-of-user-bound-demo-not-for-real-use";
     let basic = format!("Basic {}", STANDARD.encode(credentials));
     let post = |path: &str, form: &[(&str, &str)]| {
-        agent
-            .post(format!("{}{path}", pair.lobby_url()))
-            .header("authorization", &basic)
-            .send_form(form.iter().copied())
+        let url = format!("{}{path}", pair.lobby_url());
+        visitor.post(&url, &[("authorization", &basic)], form)
     };
     let form = [
         ("grant_type", "client_credentials"),
         ("user_id", "1879048403"),
         ("user_site", "https://us1.example.com"),
     ];
-    let answer: Value =
-        serde_json::from_reader(post("/auth/token", &form)?.into_body().into_reader())?;
+    let answer = post("/auth/token", &form)?;
     let token = answer
-        .get("access_token")
-        .and_then(Value::as_str)
-        .with_context(|| format!("no token: {answer}"))?;
+        .member("access_token")
+        .with_context(|| format!("no token: {answer:?}"))?;
     let bearer = format!("Bearer {token}");
-    let status = || -> Result<u16> {
-        let reply = agent
-            .get(format!("{}/api/projects", pair.api_url()))
-            .header("authorization", &bearer)
-            .call()?;
-        Ok(reply.status().as_u16())
-    };
+    let url = format!("{}/api/projects", pair.api_url());
+    let status = || anyhow::Ok(visitor.get(&url, &[("authorization", &bearer)])?.status);
     ensure!(status()? == 200, "the API refuses a fresh token");
-    let revoked = post("/auth/revoke", &[("token", token)])?.status();
+    let revoked = post("/auth/revoke", &[("token", &token)])?.status;
     ensure!(revoked == 200, "/auth/revoke answers {revoked}");
     let since = Instant::now();
     while status()? != 401 {

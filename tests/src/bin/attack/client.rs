@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use tests::browsing::{self, FORM, csrf};
-use ureq::Agent;
+use tests::visitor::{Answer, Visitor};
 
 use crate::tally::Observed;
 use crate::target::{TOKEN_FORM, Target, basic};
@@ -15,9 +15,6 @@ use crate::target::{TOKEN_FORM, Target, basic};
 /// Pauses of the program and of the person.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_OF_PERSON: Duration = Duration::from_secs(2);
-
-/// Timeout of a request, longer than a person waits.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Operations of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,27 +56,15 @@ impl Client {
             threads: Vec::new(),
         };
         let program = target.clone();
-        client.spawn(PAUSE, move |agent, seen| {
+        client.spawn(PAUSE, move |visitor, seen| {
             observe(seen, Operation::Keys, || {
-                status(agent.get(format!("{}/auth/jwks", program.lobby)).call())
+                let keys = visitor.get(&format!("{}/auth/jwks", program.lobby), &[]);
+                Ok(keys?.status)
             });
             observe(seen, Operation::Token, || {
-                let request = agent.post(format!("{}/auth/token", program.lobby));
-                status(
-                    request
-                        .header("authorization", basic())
-                        .content_type(FORM)
-                        .send(TOKEN_FORM),
-                )
+                Ok(ask_for_token(visitor, &program)?.status)
             });
-            observe(seen, Operation::Call, || {
-                let request = agent.get(format!("{}/api/projects", program.api));
-                status(
-                    request
-                        .header("authorization", format!("Bearer {token}"))
-                        .call(),
-                )
-            });
+            observe(seen, Operation::Call, || call(visitor, &program, &token));
         });
         let person = target.clone();
         client.spawn(PAUSE_OF_PERSON, move |_, seen| {
@@ -92,14 +77,14 @@ impl Client {
         client
     }
 
-    fn spawn(&mut self, pause: Duration, work: impl Fn(&Agent, &mut Seen) + Send + 'static) {
+    fn spawn(&mut self, pause: Duration, work: impl Fn(&Visitor, &mut Seen) + Send + 'static) {
         let (stop, stopped): (Sender<()>, Receiver<()>) = channel();
         self.stop.push(stop);
         self.threads.push(std::thread::spawn(move || {
-            let agent = agent();
+            let visitor = Visitor::default();
             let mut seen = Seen::new();
             loop {
-                work(&agent, &mut seen);
+                work(&visitor, &mut seen);
                 if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                     return Ok(seen);
                 }
@@ -119,10 +104,6 @@ impl Client {
     }
 }
 
-fn agent() -> Agent {
-    browsing::agent(PATIENCE)
-}
-
 fn observe(seen: &mut Seen, operation: Operation, work: impl FnOnce() -> Result<u16>) {
     let start = Instant::now();
     let outcome = work().map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -130,23 +111,28 @@ fn observe(seen: &mut Seen, operation: Operation, work: impl FnOnce() -> Result<
     observed.record(&outcome, start.elapsed());
 }
 
-fn status(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<u16> {
-    let mut response = response?;
-    // Read completely, so that the next request can use the connection.
-    response.body_mut().read_to_vec()?;
-    Ok(response.status().as_u16())
+fn ask_for_token(visitor: &Visitor, target: &Target) -> Result<Answer> {
+    let headers = [("authorization", &*basic()), ("content-type", FORM)];
+    visitor.send(
+        "POST",
+        &format!("{}/auth/token", target.lobby),
+        &headers,
+        TOKEN_FORM,
+    )
+}
+
+fn call(visitor: &Visitor, target: &Target, token: &str) -> Result<u16> {
+    let bearer = format!("Bearer {token}");
+    let url = format!("{}/api/projects", target.api);
+    Ok(visitor.get(&url, &[("authorization", &bearer)])?.status)
 }
 
 /// True if the API accepts the token within `patience`.
 pub(crate) fn is_let_in(target: &Target, token: &str, patience: Duration) -> bool {
     let end = Instant::now() + patience;
-    let agent = agent();
+    let visitor = Visitor::default();
     while Instant::now() < end {
-        let request = agent.get(format!("{}/api/projects", target.api));
-        let answer = request
-            .header("authorization", format!("Bearer {token}"))
-            .call();
-        if status(answer).is_ok_and(|status| status == 200) {
+        if call(&visitor, target, token).is_ok_and(|status| status == 200) {
             return true;
         }
     }
@@ -158,14 +144,8 @@ pub(crate) fn is_let_in(target: &Target, token: &str, patience: Duration) -> boo
 /// # Errors
 /// If the token service issues none.
 pub(crate) fn token(target: &Target) -> Result<String> {
-    let request = agent().post(format!("{}/auth/token", target.lobby));
-    let mut response = request
-        .header("authorization", basic())
-        .content_type(FORM)
-        .send(TOKEN_FORM)?;
-    let answer: serde_json::Value = serde_json::from_str(&response.body_mut().read_to_string()?)?;
-    let token = answer.get("access_token").and_then(|token| token.as_str());
-    token.map(str::to_owned).context("no token")
+    let answer = ask_for_token(&Visitor::default(), target)?;
+    answer.member("access_token").context("no token")
 }
 
 /// The authorization request of the demo's web application.
@@ -182,24 +162,22 @@ pub(crate) fn sign_in_form(csrf: &str, username: &str, password: &str) -> String
 }
 
 fn sign_in(target: &Target) -> Result<u16> {
-    let browser = agent();
-    let mut page = browser.get(format!("{}{AUTHORIZE}", target.lobby)).call()?;
-    if page.status() != 200 {
-        return Ok(page.status().as_u16());
+    let browser = Visitor::default();
+    let page = browser.get(&format!("{}{AUTHORIZE}", target.lobby), &[])?;
+    if page.status != 200 {
+        return Ok(page.status);
     }
-    let page = page.body_mut().read_to_string()?;
-    post_form(
-        &browser,
-        &target.lobby,
-        csrf(&page).context("the page has no form")?,
-    )
+    let csrf = csrf(&page.body).context("the page has no form")?;
+    post_form(&browser, &target.lobby, csrf)
 }
 
-fn post_form(browser: &Agent, lobby: &str, csrf: &str) -> Result<u16> {
+fn post_form(browser: &Visitor, lobby: &str, csrf: &str) -> Result<u16> {
     let form = sign_in_form(csrf, "grace@example.com", "demo-password-of-grace");
-    let request = browser.post(format!("{lobby}/auth/sign-in"));
-    let answer = request.content_type(FORM).send(form)?;
-    match answer.status().as_u16() {
+    let url = format!("{lobby}/auth/sign-in");
+    match browser
+        .send("POST", &url, &[("content-type", FORM)], form)?
+        .status
+    {
         // The service returned the page again, with the problem.
         200 => Ok(401),
         status => Ok(status),
@@ -208,7 +186,7 @@ fn post_form(browser: &Agent, lobby: &str, csrf: &str) -> Result<u16> {
 
 /// A browser in which the person has signed in: it has the cookie of a known device.
 pub(crate) struct KnownBrowser {
-    agent: Agent,
+    visitor: Visitor,
     lobby: String,
     csrf: String,
 }
@@ -219,13 +197,12 @@ impl KnownBrowser {
     /// # Errors
     /// If the token service does not let the person in.
     pub(crate) fn of(target: &Target) -> Result<Self> {
-        let agent = agent();
-        let mut page = agent.get(format!("{}{AUTHORIZE}", target.lobby)).call()?;
-        let page = page.body_mut().read_to_string()?;
+        let visitor = Visitor::default();
+        let page = visitor.get(&format!("{}{AUTHORIZE}", target.lobby), &[])?;
         let known = Self {
-            agent,
+            visitor,
             lobby: target.lobby.clone(),
-            csrf: csrf(&page).context("the page has no form")?.to_owned(),
+            csrf: csrf(&page.body).context("the page has no form")?.to_owned(),
         };
         let status = known.sign_in()?;
         ensure!(status == 303, "signing in before the attack: {status}");
@@ -234,6 +211,6 @@ impl KnownBrowser {
 
     /// Signs in again, with the form of the first sign-in.
     fn sign_in(&self) -> Result<u16> {
-        post_form(&self.agent, &self.lobby, &self.csrf)
+        post_form(&self.visitor, &self.lobby, &self.csrf)
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::web::Answer;
+use ::tests::visitor::Answer;
 
 /// Operations of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -19,7 +19,7 @@ use tests::browsing::{action, csrf};
 use tests::{Artifacts, Issuer, Pair, pace};
 
 use crate::ledger::{Ledger, Operation};
-use crate::web::{Answer, Visitor};
+use tests::visitor::{Answer, Visitor};
 
 /// Lifetime of the access tokens in a soak.
 pub(crate) const ACCESS_TOKEN_SECONDS: u64 = 15;
@@ -233,7 +233,7 @@ impl World {
 
     /// Signs Ada in and returns the code. `host` is the host name that the browser uses for `place`.
     fn code_of_person(&self, place: &str, host: Option<&str>, request: &str) -> Option<String> {
-        let browser = Visitor::new();
+        let browser = Visitor::default();
         let headers: Vec<(&str, &str)> = host.map(|host| ("host", host)).into_iter().collect();
         let open = |operation, expected: &[u16], path: &str| {
             let url = match path.starts_with('/') {
@@ -270,7 +270,7 @@ impl World {
     /// A person with a web server application or an installed one: code, exchange, refreshes, API calls, and finally a
     /// revocation or a stolen code.
     fn person(&self, client: Client, is_stolen: bool) -> Option<()> {
-        let visitor = Visitor::new();
+        let visitor = Visitor::default();
         let verifier = "p".repeat(64);
         let mut request = format!(
             "/auth/authorize?response_type=code&client_id={}&redirect_uri={CALLBACK}&state=abc",
@@ -626,7 +626,7 @@ impl Load {
         self.stop.push(stop);
         let world = Arc::clone(world);
         self.actors.push(std::thread::spawn(move || {
-            let visitor = Visitor::new();
+            let visitor = Visitor::default();
             loop {
                 round(&world, &visitor);
                 if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {

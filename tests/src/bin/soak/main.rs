@@ -9,7 +9,6 @@ mod ledger;
 mod load;
 mod sample;
 mod verdict;
-mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,13 +19,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tests::visitor::Visitor;
 use tests::{Artifacts, Pair, Ports, Postgres, Setup, pace};
 
 use ledger::{Operation, Scope, Times};
 use load::{ACCESS_TOKEN_SECONDS, Load, World};
 use sample::{Spent, Store, Stored, Taken};
 use verdict::{Bound, Verdict};
-use web::Visitor;
 
 /// Windows of a run. All restarts are in the first four. Of the other windows, the second half is compared with the
 /// first half.
@@ -291,7 +290,7 @@ impl Soak {
 
     /// Changes during a window, beside the load.
     fn disturb(&mut self, number: u32) -> Result<()> {
-        let visitor = Visitor::new();
+        let visitor = Visitor::default();
         let [old, new] = &self.keys;
         let lines = match number {
             1 => Some(format!("{old}{new}")),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use tests::Pair;
 
-use crate::web::Visitor;
+use tests::visitor::Visitor;
 
 /// Routes of the internal listener, whose requests are not the load's.
 const INTERNAL: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/revocations", "/admin"];
@@ -81,7 +81,7 @@ impl Taken {
 pub(crate) fn token_cache_mib(pair: &Pair) -> Result<f64> {
     let admin = pair.ports().envoy_admin;
     let url = format!("http://127.0.0.1:{admin}/stats/prometheus");
-    let statistics = Visitor::new().get(&url, &[])?.body;
+    let statistics = Visitor::default().get(&url, &[])?.body;
     let line = statistics
         .lines()
         .find_map(|line| line.strip_prefix("token_filter_cache_bytes{} "));
@@ -128,7 +128,7 @@ pub(crate) struct Stored {
 impl Stored {
     /// Queries the token service, and measures the files.
     pub(crate) fn look(pair: &Pair, store: &Store) -> Result<Self> {
-        let visitor = Visitor::new();
+        let visitor = Visitor::default();
         let metrics = visitor
             .get(&format!("{}/metrics", pair.internal_url()), &[])?
             .body;

@@ -1,33 +1,36 @@
-//! Requests of the load.
+//! Requests of a program or of a person's browser, for the soak test, the attacks and the benchmarks.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use tests::browsing::{self, FORM};
 use ureq::Agent;
 use ureq::http::{Request, Response};
 use ureq::{AsSendBody, Body};
 
+use crate::browsing::{self, FORM};
+
 /// Timeout: longer than a request may wait in any part of the pair.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// The parts of a response that the load reads.
+/// The parts of a response that visitors read.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) location: Option<String>,
-    pub(crate) body: String,
+pub struct Answer {
+    pub status: u16,
+    pub location: Option<String>,
+    pub body: String,
 }
 
 impl Answer {
-    /// A member of the JSON body.
-    pub(crate) fn member(&self, name: &str) -> Option<String> {
+    /// A text member of the JSON body.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<String> {
         let body: serde_json::Value = serde_json::from_str(&self.body).ok()?;
         Some(body.get(name)?.as_str()?.to_owned())
     }
 
     /// The code in the address of the redirect.
-    pub(crate) fn code(&self) -> Option<&str> {
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
         let (_, rest) = self.location.as_ref()?.split_once("code=")?;
         rest.split('&').next()
     }
@@ -35,18 +38,26 @@ impl Answer {
 
 /// A program, or a browser: it keeps cookies.
 #[derive(Debug)]
-pub(crate) struct Visitor(Agent);
+pub struct Visitor(Agent);
 
-impl Visitor {
-    pub(crate) fn new() -> Self {
+impl Default for Visitor {
+    fn default() -> Self {
         Self(browsing::agent(PATIENCE))
     }
+}
 
-    pub(crate) fn get(&self, url: &str, headers: &[(&str, &str)]) -> Result<Answer> {
+impl Visitor {
+    /// # Errors
+    /// Without a complete response.
+    pub fn get(&self, url: &str, headers: &[(&str, &str)]) -> Result<Answer> {
         self.send("GET", url, headers, ())
     }
 
-    pub(crate) fn post(
+    /// Posts a form.
+    ///
+    /// # Errors
+    /// Without a complete response.
+    pub fn post(
         &self,
         url: &str,
         headers: &[(&str, &str)],
@@ -60,7 +71,9 @@ impl Visitor {
         self.send("POST", url, &headers, browsing::form_body(fields))
     }
 
-    pub(crate) fn send(
+    /// # Errors
+    /// Without a complete response.
+    pub fn send(
         &self,
         method: &str,
         url: &str,
