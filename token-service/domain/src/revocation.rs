@@ -12,6 +12,10 @@ use crate::clock::Timestamp;
 use crate::random::{self, Random, RandomError};
 use crate::{ClientId, LinkedAccount, User, Username};
 
+/// Time for which the feed keeps an entry after its expiry: the largest clock skew with which a gateway accepts tokens. A
+/// gateway that starts within this time would otherwise accept a revoked token.
+pub const READERS_CLOCK_SKEW: Duration = Duration::from_mins(5);
+
 /// Identity of the feed of a store: 128 random bits, written as 22 characters of base64url. A position is valid only in
 /// the feed that it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -303,7 +307,7 @@ pub struct Revocation {
     pub revoked: Revoked,
     /// See [`Extent::at`].
     pub at: Timestamp,
-    /// Time when every access token that the entry revokes has expired. The entry is swept afterwards.
+    /// Time when every access token that the entry revokes has expired. The entry is swept [`READERS_CLOCK_SKEW`] later.
     pub expires_at: Timestamp,
 }
 

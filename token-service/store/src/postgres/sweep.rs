@@ -1,27 +1,49 @@
 //! Removal of expired rows, in small batches. The sweep of the redb store documents the retention of each kind of row.
 
+use std::time::Duration;
+
 use super::PostgresStore;
 use super::fault::Fault;
 use super::operation::Connection;
-use super::value::{rows, seconds};
+use super::value::{number, rows, seconds};
 use crate::{StoreError, Swept};
 use domain::GrantId;
 use domain::clock::Timestamp;
+use domain::revocation::READERS_CLOCK_SKEW;
 
-/// Tables with an index by expiry. Uses a subquery with a limit, because DELETE has no LIMIT.
-const EXPIRING: [&str; 6] = [
-    "DELETE FROM codes WHERE code IN
+/// Tables with an index by expiry, and the time for which an expired row stays. Uses a subquery with a limit, because
+/// DELETE has no LIMIT.
+const EXPIRING: [(&str, Duration); 6] = [
+    (
+        "DELETE FROM codes WHERE code IN
         (SELECT code FROM codes WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
-    "DELETE FROM assertion_ids WHERE digest IN
+        Duration::ZERO,
+    ),
+    (
+        "DELETE FROM assertion_ids WHERE digest IN
         (SELECT digest FROM assertion_ids WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
-    "DELETE FROM failures WHERE key IN
+        Duration::ZERO,
+    ),
+    (
+        "DELETE FROM failures WHERE key IN
         (SELECT key FROM failures WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
-    "DELETE FROM sessions WHERE id IN
+        Duration::ZERO,
+    ),
+    (
+        "DELETE FROM sessions WHERE id IN
         (SELECT id FROM sessions WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
-    "DELETE FROM revocations WHERE sequence IN
+        Duration::ZERO,
+    ),
+    (
+        "DELETE FROM revocations WHERE sequence IN
         (SELECT sequence FROM revocations WHERE expires_at < $1 LIMIT $2)",
-    "DELETE FROM audit_log WHERE sequence IN
+        READERS_CLOCK_SKEW,
+    ),
+    (
+        "DELETE FROM audit_log WHERE sequence IN
         (SELECT sequence FROM audit_log WHERE expires_at < $1 LIMIT $2)",
+        Duration::ZERO,
+    ),
 ];
 
 /// Number of grants that one batch reads per row that it may remove. Grants have no index by expiry, because every
@@ -40,11 +62,14 @@ impl PostgresStore {
         limit: usize,
     ) -> Result<(Swept, Cursor), StoreError> {
         let mut removed = 0;
-        for sql in EXPIRING {
+        for (sql, stays) in EXPIRING {
+            let expired_before = now.seconds().saturating_sub(stays.as_secs());
             let limit = limit.saturating_sub(removed);
             if limit > 0 {
                 let expired = async move |client: &Connection<'_>| {
-                    client.execute(sql, &[&seconds(now), &rows(limit)]).await
+                    client
+                        .execute(sql, &[&number(expired_before), &rows(limit)])
+                        .await
                 };
                 let expired = self.statement(expired).await?;
                 removed += usize::try_from(expired).unwrap_or(usize::MAX);

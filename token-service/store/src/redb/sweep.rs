@@ -2,7 +2,7 @@
 //!
 //! - Unused legacy codes, sessions, failures and audit entries: when they expire.
 //! - Used legacy codes: [`USED_CODE_RETENTION`] after their expiry.
-//! - Revocations: when the last token that they revoke has expired.
+//! - Revocations: [`READERS_CLOCK_SKEW`] after the last token that they revoke has expired.
 //! - Assertion ids: some time after they expire. An expired id counts as absent.
 //! - Grants: when [`Grant::is_over`], or some time later.
 //!
@@ -19,6 +19,7 @@ use super::tables::{Expiring, Tables, decode};
 use super::{audit, codes, grants};
 use crate::Swept;
 use domain::clock::Timestamp;
+use domain::revocation::READERS_CLOCK_SKEW;
 use domain::{Grant, Revocation};
 
 /// Number of rows that one batch reads per row that it may remove, of a table without an index by expiry. Such an index
@@ -85,7 +86,7 @@ fn revocations(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<
         let Some(entry) = readable::<Revocation>("revocation", decode(entry?.1.value()))? else {
             continue;
         };
-        if entry.expires_at >= now {
+        if entry.expires_at + READERS_CLOCK_SKEW >= now {
             break;
         }
         expired.push(entry);
