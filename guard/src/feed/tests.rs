@@ -6,6 +6,7 @@ use crate::fixtures::Store;
 use crate::verify::{Refusal, TokenReference};
 
 mod sharing;
+mod vectors;
 
 const NOW: u64 = 1_800_000_000;
 const ISS: &str = "https://lobby.example.com";
@@ -143,48 +144,6 @@ fn sharing() -> Feed {
     feed
 }
 
-#[test]
-fn a_feed_is_read_page_by_page_and_then_held() {
-    let mut service = Service::new("A");
-    for number in 0..250 {
-        service.revoke(&format!("t{number}"));
-    }
-    let mut feed = alone();
-    let paths = read_up(&mut feed, &service, &NoSharedData, 0);
-    assert_eq!(
-        paths,
-        [
-            "/revocations?version=2&since=0",
-            "/revocations?version=2&feed=A&since=100",
-            "/revocations?version=2&feed=A&since=200",
-            "/revocations?version=2&feed=A&since=250&wait=20",
-        ]
-    );
-    assert!(is_revoked(&feed, "t0") && is_revoked(&feed, "t249"));
-    assert_eq!(feed.completed_at(), Some(0));
-    // The service answers the held request as soon as something is revoked, and the next request follows at
-    // once.
-    assert_eq!(feed.due(9), None);
-    service.revoke("now");
-    let body = service.answer("/revocations?version=2&feed=A&since=250&wait=20");
-    feed.answered(&body, &NoSharedData, at(9)).unwrap();
-    assert!(is_revoked(&feed, "now"));
-    let next = feed.due(9).unwrap();
-    assert_eq!(next.path, "/revocations?version=2&feed=A&since=251&wait=20");
-    assert!(next.timeout > 20);
-}
-
-#[test]
-fn a_service_that_does_not_hold_is_polled() {
-    let mut service = Service::new("A");
-    service.holds = false;
-    let mut feed = alone();
-    assert_eq!(read_up(&mut feed, &service, &NoSharedData, 0).len(), 1);
-    assert_eq!(feed.due(1), None);
-    let next = feed.due(2).unwrap();
-    assert_eq!(next.path, "/revocations?version=2&feed=A&since=0");
-}
-
 /// The service announces that it holds requests, but answers at once.
 #[test]
 fn a_service_that_only_says_that_it_holds_is_not_asked_without_end() {
@@ -284,47 +243,6 @@ fn where_held_requests_fail_short_ones_follow() {
     }
     let request = feed.due(75).unwrap();
     assert!(request.path.ends_with("&wait=20"));
-}
-
-/// A backup is restored, so positions have a new meaning. Revoked tokens stay revoked, and the reader reads the
-/// whole new feed.
-#[test]
-fn another_feed_is_read_from_its_start() {
-    let mut service = Service::new("A");
-    for number in 0..5 {
-        service.revoke(&format!("a{number}"));
-    }
-    let mut feed = alone();
-    read_up(&mut feed, &service, &NoSharedData, 0);
-    let generation = feed.revocations().generation();
-    let mut restored = Service::new("B");
-    restored.page = 3;
-    for number in 0..7 {
-        restored.revoke(&format!("b{number}"));
-    }
-    feed.failed(1);
-    read_up(&mut feed, &restored, &NoSharedData, 2);
-    assert!((0..5).all(|number| is_revoked(&feed, &format!("a{number}"))));
-    assert!((0..7).all(|number| is_revoked(&feed, &format!("b{number}"))));
-    assert!(feed.revocations().generation() > generation);
-    assert_eq!(feed.position, 7);
-}
-
-/// The same feed has fewer entries than the reader has read: its positions went back.
-#[test]
-fn a_position_that_goes_back_is_read_from_its_start() {
-    let mut service = Service::new("A");
-    for number in 0..5 {
-        service.revoke(&format!("a{number}"));
-    }
-    let mut feed = alone();
-    read_up(&mut feed, &service, &NoSharedData, 0);
-    service.entries.clear();
-    service.revoke("b");
-    feed.failed(1);
-    read_up(&mut feed, &service, &NoSharedData, 2);
-    assert!(is_revoked(&feed, "a4") && is_revoked(&feed, "b"));
-    assert_eq!(feed.position, 1);
 }
 
 /// A newer token service sends unknown kinds. They are logged once, and all other entries count.
