@@ -52,6 +52,8 @@ pub struct Profile {
     /// Accepted `typ` values, without the prefix `application/`. `None` stands for a token without `typ`.
     pub types: Vec<Option<String>>,
     pub client_id_claim: String,
+    /// The claim with the audience of a token without `aud`. `None`: every token needs `aud` (RFC 9068 §2.2).
+    pub audience_claim: Option<String>,
     /// Claims that RFC 9068 §2.2 requires, but that may be absent.
     pub optional_claims: Vec<OptionalClaim>,
     /// Claims that every access token of the issuer has, and no other token of the issuer.
@@ -64,6 +66,7 @@ impl Default for Profile {
         Self {
             types: vec![Some(ACCESS_TOKEN_TYPE.to_owned())],
             client_id_claim: "client_id".to_owned(),
+            audience_claim: None,
             optional_claims: Vec::new(),
             access_token_claims: Vec::new(),
         }
@@ -72,13 +75,14 @@ impl Default for Profile {
 
 impl Profile {
     /// The names of all profiles; the first is the default.
-    pub const NAMES: [&'static str; 6] = [
+    pub const NAMES: [&'static str; 7] = [
         "rfc9068",
         "keycloak",
         "kubernetes",
         "auth0",
         "okta",
         "entra",
+        "cognito",
     ];
 
     /// Returns the profile with this name. `docs/issuers.md` says what each profile gives up.
@@ -104,11 +108,16 @@ impl Profile {
                 (vec![jwt()], "azp", vec![TokenId], own)
             }
             "okta" => (vec![None], "cid", vec![], ("cid", Expected::Present)),
+            "cognito" => {
+                let access = Expected::Text("access".to_owned());
+                (vec![None], "client_id", vec![], ("token_use", access))
+            }
             _ => return None,
         };
         Some(Self {
             types,
             client_id_claim: client_id.to_owned(),
+            audience_claim: (name == "cognito").then(|| client_id.to_owned()),
             optional_claims,
             access_token_claims: vec![(claim.to_owned(), expected)],
         })

@@ -235,7 +235,7 @@ impl<'a> ParsedToken<'a> {
         }
         let times = Times::read(&self.claims, &config.profile)?;
         let reference = TokenReference::read(&self.claims, &times, &config.profile)?;
-        if !has_audience(&self.claims, &config.audiences) {
+        if !has_audience(&self.claims, config) {
             return Err(Refusal::Audience);
         }
         let message = self.signing_input.as_bytes();
@@ -321,10 +321,11 @@ impl TokenReference {
 }
 
 /// True if `aud` is a configured audience, or a list that contains one. A list with anything but strings is
-/// refused.
-fn has_audience(claims: &Map<String, Value>, audiences: &[String]) -> bool {
-    let ours = |audience: &str| audiences.iter().any(|ours| ours == audience);
-    match claims.get("aud") {
+/// refused. Another claim counts only in a token without `aud`.
+fn has_audience(claims: &Map<String, Value>, config: &IssuerConfig) -> bool {
+    let ours = |audience: &str| config.audiences.iter().any(|ours| ours == audience);
+    let other = || claims.get(config.profile.audience_claim.as_ref()?);
+    match claims.get("aud").or_else(other) {
         Some(Value::String(audience)) => ours(audience),
         Some(Value::Array(list)) => {
             list.iter().all(Value::is_string) && list.iter().filter_map(Value::as_str).any(ours)

@@ -93,6 +93,9 @@ fn profile(object: &mut Section<'_>, has_revocations: bool) -> Profile {
     if let Some(claim) = text(object, "client_id_claim") {
         profile.client_id_claim = claim;
     }
+    if let Some(claim) = text(object, "audience_claim") {
+        profile.audience_claim = Some(claim);
+    }
     if let Some(names) = object.values("optional_claims") {
         profile.optional_claims.clear();
         for name in &names {

@@ -293,6 +293,48 @@ fn entra() {
     assert_eq!(entra.refusal(&graph), Some(Refusal::Audience));
 }
 
+/// Amazon Cognito: no `typ` in the header, and no `aud` unless the client names a resource. Its refresh tokens are
+/// encrypted.
+#[test]
+fn cognito() {
+    let cognito = Vendor {
+        profile: "cognito",
+        issuer: "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_example",
+        typ: None,
+        jwk: json!({"alg": "RS256", "use": "sig"}),
+    };
+    let person = json!({
+        "sub": "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee", "device_key": "x", "cognito:groups": ["admin"], "token_use": "access",
+        "scope": "aws.cognito.signin.user.admin items/read", "auth_time": NOW, "version": 2, "jti": "dddd", "origin_jti": "aaaa",
+        "event_id": "x", "client_id": OURS, "username": "ada",
+    });
+    let machine = json!({
+        "sub": OURS, "token_use": "access", "scope": "items/read", "auth_time": NOW, "version": 2, "jti": "1", "client_id": OURS,
+    });
+    cognito.accepts(&person);
+    cognito.accepts(&machine);
+    cognito.accepts(&with(
+        with(machine.clone(), "client_id", json!("x")),
+        "aud",
+        json!(OURS),
+    ));
+    let other_client = with(
+        machine.clone(),
+        "client_id",
+        json!("57cbishk4j24pabc1234567890"),
+    );
+    assert_eq!(cognito.refusal(&other_client), Some(Refusal::Audience));
+    let no_audience = with(machine, "aud", json!([]));
+    assert_eq!(cognito.refusal(&no_audience), Some(Refusal::Audience));
+    let id_token = json!({
+        "sub": "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee", "cognito:groups": ["admin"], "email_verified": true, "at_hash": "x",
+        "cognito:username": "ada", "aud": OURS, "client_id": OURS, "event_id": "x", "token_use": "id", "auth_time": NOW,
+        "jti": "2", "email": "ada@example.com",
+    });
+    cognito.refuses(&id_token, Refusal::Kind);
+    cognito.refuses(&with(id_token, "at_hash", json!(null)), Refusal::Kind);
+}
+
 /// Each profile refuses the tokens that every profile must refuse.
 #[test]
 fn rfc9068_is_strict_about_typ() {
