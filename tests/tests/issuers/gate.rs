@@ -41,7 +41,7 @@ impl Gate {
         let listeners: Vec<Value> = lists
             .iter()
             .zip(&apis)
-            .map(|(issuers, port)| listener(&artifacts, issuers, *port))
+            .map(|(issuers, port)| listener(&artifacts, &configuration(issuers), *port))
             .collect();
         let clusters: Vec<Value> = ports.iter().map(|port| cluster(*port)).collect();
         let bootstrap = json!({
@@ -70,7 +70,12 @@ impl Gate {
             .map(|(name, port)| (name.as_str(), *port))
             .collect();
         let start = |issuers| {
-            TokenGuard::start(&configuration(issuers), &clusters, &["--workers", "1"]).unwrap()
+            TokenGuard::start(
+                &configuration(issuers).to_string(),
+                &clusters,
+                &["--workers", "1"],
+            )
+            .unwrap()
         };
         let guards: Vec<TokenGuard> = lists.iter().map(start).collect();
         let entrance =
@@ -136,21 +141,20 @@ impl Gate {
     }
 }
 
-fn configuration(issuers: &Value) -> String {
+fn configuration(issuers: &Value) -> Value {
     json!({
         "issuers": issuers,
         "rules": [{"path_prefix": "/"}],
         "forward": {"x-client-id": ["client_id", "azp"], "x-scope": "scope"},
         "clock_skew_seconds": 0,
     })
-    .to_string()
 }
 
-fn address(port: u16) -> Value {
+pub(super) fn address(port: u16) -> Value {
     json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
 }
 
-fn cluster(port: u16) -> Value {
+pub(super) fn cluster(port: u16) -> Value {
     let endpoint = json!({"endpoint": {"address": address(port)}});
     json!({
         "name": format!("at-{port}"),
@@ -164,7 +168,7 @@ fn cluster(port: u16) -> Value {
 }
 
 /// A listener whose responses contain the headers that the resource server would get.
-fn listener(artifacts: &Artifacts, issuers: &Value, port: u16) -> Value {
+pub(super) fn listener(artifacts: &Artifacts, configuration: &Value, port: u16) -> Value {
     let type_of = |name: &str| format!("type.googleapis.com/{name}");
     json!({
         "name": format!("api-{port}"),
@@ -181,6 +185,8 @@ fn listener(artifacts: &Artifacts, issuers: &Value, port: u16) -> Value {
                     "response_headers_to_add": [
                         {"header": {"key": "x-client-id", "value": "%REQ(x-client-id)%"}},
                         {"header": {"key": "x-scope", "value": "%REQ(x-scope)%"}},
+                        {"header": {"key": "x-token-issuer", "value": "%REQ(x-token-issuer)%"}},
+                        {"header": {"key": "x-authorization", "value": "%REQ(authorization)%"}},
                     ],
                     "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
                 }]},
@@ -196,7 +202,7 @@ fn listener(artifacts: &Artifacts, issuers: &Value, port: u16) -> Value {
                             },
                             "configuration": {
                                 "@type": type_of("google.protobuf.StringValue"),
-                                "value": configuration(issuers),
+                                "value": configuration.to_string(),
                             },
                         },
                     }},

@@ -5,6 +5,7 @@ mod algorithms;
 mod gate;
 mod introspection;
 mod keys;
+mod moving_in;
 mod server;
 
 use serde_json::json;
