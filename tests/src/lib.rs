@@ -36,7 +36,7 @@ pub mod wire;
 pub use artifacts::Artifacts;
 pub use chromedriver::Chromedriver;
 #[cfg(feature = "load")]
-pub use issuer::Issuer;
+pub use issuer::{Issuer, SigningKey};
 pub use log::Log;
 pub use pair::{Pair, Setup};
 pub use ports::{Ports, free_port};
