@@ -7,14 +7,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use tests::wire;
 
-use crate::support::{Browser, Reply, USER_BOUND, WEB, api, get, lobby, pair};
+use crate::support::{
+    self, Assertion, Browser, CREDENTIALS, Reply, USER_BOUND, WEB, api, get, lobby, pair,
+};
 
 /// Calls the projects listing with a token.
 pub(crate) fn call(token: &str) -> Reply {
-    get(
-        &format!("{}/api/projects", api()),
-        &[("authorization", &format!("Bearer {token}"))],
-    )
+    support::call(&api(), token)
 }
 
 /// Waits until `condition` holds, because the gateway learns of changes only with its next poll.
@@ -34,14 +33,7 @@ pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
 
 /// A token of the user-bound client.
 pub(crate) fn token() -> String {
-    let reply = USER_BOUND.token(
-        &lobby(),
-        &[
-            ("grant_type", "client_credentials"),
-            ("user_id", "1879048402"),
-            ("user_site", "https://us1.example.com"),
-        ],
-    );
+    let reply = USER_BOUND.token(&lobby(), &CREDENTIALS);
     reply.text("access_token")
 }
 
@@ -64,38 +56,57 @@ fn protocol_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
     );
 }
 
+/// The gateways' table has every refusal, with another configuration of Envoy.
 #[test]
 fn rfc6750_s3_refusals_say_why() {
-    let url = format!("{}/api/projects", api());
-    let none = get(&url, &[]);
-    none.assert_error(401, "invalid_request");
-    assert_eq!(
-        none.header("www-authenticate"),
-        Some("Bearer realm=\"api\"")
-    );
-    let bad = get(&url, &[("authorization", "Bearer a.b.c")]);
-    bad.assert_error(401, "invalid_token");
-    assert!(
-        bad.header("www-authenticate")
-            .unwrap()
-            .contains("error=\"invalid_token\"")
-    );
-    let malformed = get(&url, &[("authorization", "Bearer a b")]);
-    malformed.assert_error(400, "invalid_request");
-    let other_scheme = get(&url, &[("authorization", &WEB.basic())]);
-    other_scheme.assert_error(401, "invalid_request");
-    get(&format!("{}/nowhere", api()), &[]).assert_error(403, "access_denied");
-}
-
-#[test]
-fn rfc6750_s3_1_a_token_without_the_scope_is_forbidden() {
     let bearer = format!("Bearer {}", token());
-    // The collection, and the documents in it.
-    for path in ["/api/documents/1", "/api/documents/", "/api/documents"] {
-        let reply = get(&format!("{}{path}", api()), &[("authorization", &bearer)]);
-        reply.assert_error(403, "insufficient_scope");
-        let challenge = reply.header("www-authenticate").unwrap();
-        assert!(challenge.contains("scope=\"documents\""), "{challenge}");
+    for (path, authorization, status, error, challenge) in [
+        (
+            "/api/projects",
+            None,
+            401,
+            "invalid_request",
+            "Bearer realm=\"api\"",
+        ),
+        (
+            "/api/projects",
+            Some("Bearer a.b.c"),
+            401,
+            "invalid_token",
+            "error=\"invalid_token\"",
+        ),
+        (
+            "/api/projects",
+            Some("Bearer a b"),
+            400,
+            "invalid_request",
+            "",
+        ),
+        (
+            "/api/documents/1",
+            Some(bearer.as_str()),
+            403,
+            "insufficient_scope",
+            "scope=\"documents\"",
+        ),
+        // The collection of the documents.
+        (
+            "/api/documents",
+            Some(bearer.as_str()),
+            403,
+            "insufficient_scope",
+            "scope=\"documents\"",
+        ),
+        ("/nowhere", None, 403, "access_denied", ""),
+    ] {
+        let headers: Vec<_> = authorization
+            .map(|value| ("authorization", value))
+            .into_iter()
+            .collect();
+        let reply = get(&format!("{}{path}", api()), &headers);
+        reply.assert_error(status, error);
+        let found = reply.header("www-authenticate").unwrap_or_default();
+        assert!(found.contains(challenge), "{path}: {found}");
     }
 }
 
@@ -111,7 +122,7 @@ fn rfc8725_s3_11_other_tokens_of_ours_are_no_access_tokens() {
         .unwrap()
         .to_owned();
     call(&identity).assert_error(401, "invalid_token");
-    let assertion = crate::support::Assertion::of("ada@example.com").sign();
+    let assertion = Assertion::of("ada@example.com").sign();
     call(&assertion).assert_error(401, "invalid_token");
     for part in 0..3 {
         call(&with_changed_part(&access, part)).assert_error(401, "invalid_token");
@@ -129,32 +140,21 @@ fn with_changed_part(token: &str, part: usize) -> String {
     parts.join(".")
 }
 
-/// The filter removes identity headers in every spelling, also without a token.
+/// Also without a token. The gateways' table has every spelling of the names.
 #[test]
 fn rfc9700_s4_13_identity_headers_of_clients_never_arrive() {
     let bearer = format!("Bearer {}", token());
-    for name in [
-        "x-user-id",
-        "X-User-Id",
-        "x_user_id",
-        "X_USER_ID",
-        "x-user_id",
-    ] {
-        let reply = get(
-            &format!("{}/api/projects", api()),
-            &[("authorization", &bearer), (name, "eve")],
-        );
+    for name in ["x-user-id", "X_USER_ID"] {
+        let url = format!("{}/api/projects", api());
+        let reply = get(&url, &[("authorization", &bearer), (name, "eve")]);
         assert_eq!(reply.json()["x-user-id"], "1879048402", "{name}");
         let anonymous = get(&format!("{}/healthz", api()), &[(name, "eve")]);
-        assert_eq!(
-            (anonymous.status, &anonymous.json()["x-user-id"]),
-            (200, &Value::Null),
-            "{name}"
-        );
+        assert_eq!(anonymous.status, 200);
+        assert_eq!(anonymous.json()["x-user-id"], Value::Null, "{name}");
     }
 }
 
-/// Raw requests, because clients normalise paths themselves.
+/// Raw requests, because clients normalise paths themselves. The gateways' table has more paths.
 #[test]
 fn rfc9700_s4_13_paths_are_decided_as_the_resource_server_sees_them() {
     let raw = |path: &str| {
@@ -169,18 +169,11 @@ fn rfc9700_s4_13_paths_are_decided_as_the_resource_server_sees_them() {
         "//api/projects",
         "/healthz/..;/api/projects",
         "/healthz%2f..%2fapi/projects",
-        "/healthz\\..\\api\\projects",
-        "/api%2fprojects",
-        "/healthz/..%5capi",
-        "/%61pi/projects",
-        "/api;x/projects",
         "/healthz#/api",
     ] {
         let status = raw(path);
-        assert!(
-            matches!(status, 307 | 400 | 401 | 403 | 404),
-            "{path}: {status}"
-        );
+        let is_refused = matches!(status, 307 | 400 | 401 | 403 | 404);
+        assert!(is_refused, "{path}: {status}");
     }
 }
 

@@ -2,18 +2,12 @@
 //! server.
 
 use crate::api::call;
-use crate::support::{Browser, USER_BOUND, WEB, get, lobby, lobby_ea};
-
-const ACCOUNT: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048402"),
-    ("user_site", "https://us1.example.com"),
-];
+use crate::support::{Browser, CREDENTIALS, USER_BOUND, WEB, get, lobby, lobby_ea};
 
 #[test]
 fn protocol_s1_the_resource_server_accepts_both_issuers() {
     for issuer in [lobby(), lobby_ea()] {
-        let token = USER_BOUND.token(&issuer, &ACCOUNT).text("access_token");
+        let token = USER_BOUND.token(&issuer, &CREDENTIALS).text("access_token");
         assert_eq!(crate::token::claims(&token)["iss"], issuer);
         assert_eq!(call(&token).status, 200, "{issuer}");
     }

@@ -11,7 +11,8 @@ use ureq::http::{HeaderName, HeaderValue, Request};
 
 use crate::api::until;
 use crate::support::{
-    OwnPair, Reply, USER_BOUND, WEB, agent, api, form_body, get, lobby, pair, post, send,
+    CREDENTIALS, OwnPair, Reply, USER_BOUND, WEB, agent, api, form_body, get, lobby, pair, post,
+    send,
 };
 
 /// More than 1,024, Envoy's default limit of connections to a cluster.
@@ -320,14 +321,7 @@ fn assert_served(lobby: &str) {
     for path in ["/auth/jwks", "/.well-known/oauth-authorization-server"] {
         assert_eq!(get(&format!("{lobby}{path}"), &[]).status, 200, "{path}");
     }
-    let reply = USER_BOUND.token(
-        lobby,
-        &[
-            ("grant_type", "client_credentials"),
-            ("user_id", "1879048402"),
-            ("user_site", "https://us1.example.com"),
-        ],
-    );
+    let reply = USER_BOUND.token(lobby, &CREDENTIALS);
     assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
@@ -353,8 +347,7 @@ fn unfinished_forms_at_the_gateway_stop_nobody() {
     flood::allow_open_files(4 * MANY as u64).unwrap();
     let pair = OwnPair::start(&[]);
     let (lobby, port) = (pair.pair.lobby_url(), pair.pair.ports().lobby);
-    let bearer = format!("Bearer {}", token_of(&lobby));
-    let projects = format!("{}/api/projects", pair.pair.api_url());
+    let token = pair.token();
 
     for http2 in [false, true] {
         let mut held = if http2 {
@@ -367,8 +360,7 @@ fn unfinished_forms_at_the_gateway_stop_nobody() {
         let passed_on = counted(&pair, "cluster.token-service.upstream_rq_active");
         assert_eq!(passed_on, 0);
         assert_served(&lobby);
-        let reply = get(&projects, &[("authorization", &bearer)]);
-        assert_eq!(reply.status, 200, "{}", reply.body);
+        assert_eq!(pair.call(&token), 200);
         // The gateway ends them.
         if http2 {
             assert_eq!(held.last_status().unwrap(), 408);
@@ -379,15 +371,6 @@ fn unfinished_forms_at_the_gateway_stop_nobody() {
         drop(held);
         until("the gateway is rid of them", || under_way(&pair) < MANY);
     }
-}
-
-fn token_of(lobby: &str) -> String {
-    let fields = [
-        ("grant_type", "client_credentials"),
-        ("user_id", "1879048402"),
-        ("user_site", "https://us1.example.com"),
-    ];
-    USER_BOUND.token(lobby, &fields).text("access_token")
 }
 
 /// Without a gateway that buffers forms, the service drops the oldest of too many unfinished forms, and all of them
@@ -425,7 +408,7 @@ fn rfc7239_s8_1_forged_addresses_are_not_believed() {
         assert_eq!(post(&url, &headers, &body).status, 400);
     };
     let addresses = |pair: &OwnPair| -> Vec<String> {
-        let listed = pair.operate_json(&["audit", "--limit", "500"]);
+        let listed = pair.json("audit --limit 500");
         let refusals = listed["items"].as_array().unwrap().iter();
         let refusals = refusals.filter(|entry| entry["action"] == "token_request_refused");
         let address = |entry: &Value| entry["address"].as_str().unwrap().to_owned();
@@ -439,8 +422,7 @@ fn rfc7239_s8_1_forged_addresses_are_not_believed() {
     let trusted = format!("127.0.0.1,{honest}");
     pair.pair
         .set_environment("TOKEN_SERVICE__TRUSTED_PROXIES", &trusted);
-    pair.pair.stop_token_service();
-    pair.pair.start_token_service().unwrap();
+    pair.restart();
 
     let mut expected = 1;
     for (name, value) in [

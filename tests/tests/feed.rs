@@ -1,35 +1,18 @@
 //! The revocation feed in a real Envoy with several workers: one worker reads the feed for all.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::Value;
 use tests::wire;
 
 use crate::api::until;
-use crate::support::{FeedService, MOST_HEADERS, OwnPair, USER_BOUND};
+use crate::support::{FeedService, MOST_HEADERS, OwnPair};
+use crate::token::claims;
 
 const WORKERS: u16 = 3;
 
 /// Enough connections to reach every worker: the kernel distributes them.
 const CONNECTIONS: usize = 40;
 
-fn token(pair: &OwnPair) -> String {
-    let form = [
-        ("grant_type", "client_credentials"),
-        ("user_id", "1879048402"),
-        ("user_site", "https://us1.example.com"),
-    ];
-    USER_BOUND
-        .token(&pair.pair.lobby_url(), &form)
-        .text("access_token")
-}
-
-fn jti(token: &str) -> String {
-    let claims = URL_SAFE_NO_PAD
-        .decode(token.split('.').nth(1).unwrap())
-        .unwrap();
-    let claims: Value = serde_json::from_slice(&claims).unwrap();
-    claims["jti"].as_str().unwrap().to_owned()
+fn revoke(feed: &FeedService, token: &str) {
+    feed.revoke(claims(token)["jti"].as_str().unwrap());
 }
 
 /// The statuses of the API on many new connections.
@@ -65,12 +48,12 @@ fn one_request_is_held_for_all_workers() {
             .count()
     };
     for _ in 0..5 {
-        let token = token(&pair);
+        let token = pair.token();
         until("all workers let the token in", || {
             all_answer(&pair, &token, 200)
         });
         let before = reads();
-        feed.revoke(&jti(&token));
+        revoke(&feed, &token);
         until("all workers refuse the token", || {
             all_answer(&pair, &token, 401)
         });
@@ -91,14 +74,14 @@ fn the_feed_survives_the_death_of_the_vm_that_reads_it() {
         .map(|number| format!("x-{number}: 1\r\n"))
         .collect();
     for _ in 0..3 {
-        let token = token(&pair);
+        let token = pair.token();
         until("all workers let the token in", || {
             all_answer(&pair, &token, 200)
         });
         let crashed = statuses(&pair, &token, &many);
         let is_let_in = |status: &Option<u16>| status.is_some_and(|status| status < 300);
         assert!(!crashed.iter().any(is_let_in), "{crashed:?}");
-        feed.revoke(&jti(&token));
+        revoke(&feed, &token);
         until("all workers refuse the token", || {
             all_answer(&pair, &token, 401)
         });

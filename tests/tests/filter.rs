@@ -2,49 +2,21 @@
 
 use std::process::Command;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use tests::Pair;
 use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{MOST_HEADERS, OwnPair, USER_BOUND, agent, get, send};
-
-fn api_status(pair: &OwnPair, token: &str) -> u16 {
-    get(
-        &format!("{}/api/projects", pair.pair.api_url()),
-        &[("authorization", &format!("Bearer {token}"))],
-    )
-    .status
-}
-
-fn token(pair: &OwnPair) -> String {
-    token_of(&pair.pair)
-}
-
-fn token_of(pair: &Pair) -> String {
-    USER_BOUND
-        .token(
-            &pair.lobby_url(),
-            &[
-                ("grant_type", "client_credentials"),
-                ("user_id", "1879048402"),
-                ("user_site", "https://us1.example.com"),
-            ],
-        )
-        .text("access_token")
-}
+use crate::support::{MOST_HEADERS, OwnPair, agent, call, get, send};
 
 /// Issue: "stopping the token service leaves already issued tokens working at the API".
 #[test]
 fn issued_tokens_work_while_the_token_service_is_down() {
     let mut pair = OwnPair::start(&[]);
-    let (seen, unseen) = (token(&pair), token(&pair));
-    assert_eq!(api_status(&pair, &seen), 200);
+    let (seen, unseen) = (pair.token(), pair.token());
+    assert_eq!(pair.call(&seen), 200);
     pair.pair.stop_token_service();
-    assert_eq!(api_status(&pair, &seen), 200);
-    assert_eq!(api_status(&pair, &unseen), 200, "the keys are known");
+    assert_eq!(pair.call(&seen), 200);
+    assert_eq!(pair.call(&unseen), 200, "the keys are known");
     let lobby = get(&format!("{}/auth/jwks", pair.pair.lobby_url()), &[]);
     lobby.assert_error(503, "temporarily_unavailable");
 }
@@ -53,19 +25,16 @@ fn issued_tokens_work_while_the_token_service_is_down() {
 #[test]
 fn rfc8725_s3_3_a_new_gateway_without_keys_fails_closed_and_recovers() {
     let mut pair = OwnPair::start(&[]);
-    let good = token(&pair);
+    let good = pair.token();
     pair.pair.stop_token_service();
     pair.pair.restart_envoy().unwrap();
-    let reply = get(
-        &format!("{}/api/projects", pair.pair.api_url()),
-        &[("authorization", &format!("Bearer {good}"))],
-    );
+    let reply = call(&pair.pair.api_url(), &good);
     reply.assert_error(503, "temporarily_unavailable");
     assert!(reply.header("retry-after").is_some());
     let failed = "from cluster token-service-keys at /auth/jwks";
     pair.pair.log().until_it_says(failed).unwrap();
     pair.pair.start_token_service().unwrap();
-    until("keys arrive", || api_status(&pair, &good) == 200);
+    until("keys arrive", || pair.call(&good) == 200);
 }
 
 /// The filter reports every problem of a wrong configuration, and Envoy does not start without the filter.
@@ -113,10 +82,9 @@ fn entry_for(log: &str, path: &str) -> Option<Value> {
 #[test]
 fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
     let pair = OwnPair::start(&[]);
-    let good = token(&pair);
+    let good = pair.token();
     let (signed, _) = good.rsplit_once('.').unwrap();
-    let (_, payload) = signed.split_once('.').unwrap();
-    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap();
+    let claims = crate::token::claims(&good);
     let forged = format!("{signed}.{}", "A".repeat(86));
     let facts = |outcome: &str| {
         json!({
@@ -179,7 +147,7 @@ fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
 #[test]
 fn a_crashed_filter_fails_closed_and_comes_back() {
     let pair = OwnPair::with_crashing_filter();
-    let good = token(&pair);
+    let good = pair.token();
     let (signed, _) = good.rsplit_once('.').unwrap();
     let forged = format!("{signed}.{}", "A".repeat(86));
     let url = format!("{}/api/projects", pair.pair.api_url());
@@ -187,10 +155,8 @@ fn a_crashed_filter_fails_closed_and_comes_back() {
         .map(|number| format!("x-{number}"))
         .collect();
     for crash in 1..=3 {
-        until("the filter lets good tokens in", || {
-            api_status(&pair, &good) == 200
-        });
-        assert_eq!(api_status(&pair, &forged), 401);
+        until("the filter lets good tokens in", || pair.call(&good) == 200);
+        assert_eq!(pair.call(&forged), 401);
         assert_eq!(get(&url, &[]).status, 401);
         for token in [&good, &forged] {
             let authorization = format!("Bearer {token}");
@@ -202,10 +168,10 @@ fn a_crashed_filter_fails_closed_and_comes_back() {
         }
         until("the filter is back", || {
             // Meanwhile the filter, or the gateway in its place, refuses requests.
-            for status in [api_status(&pair, &forged), get(&url, &[]).status] {
+            for status in [pair.call(&forged), get(&url, &[]).status] {
                 assert!(status == 401 || (500..600).contains(&status), "{status}");
             }
-            api_status(&pair, &good) == 200
+            pair.call(&good) == 200
         });
         let crashes = |log: &str| (log.matches("unreachable").count() >= crash).then_some(());
         pair.pair.log().until("the crash", crashes).unwrap();
@@ -253,15 +219,15 @@ fn envoy_checks_the_signatures_that_it_can() {
             assert!(stats.contains(&line), "{line} is not in {stats:?}");
         }
 
-        let (good, other) = (token(&pair), token(&pair));
-        assert_eq!(api_status(&pair, &good), 200, "{algorithm}");
+        let (good, other) = (pair.token(), pair.token());
+        assert_eq!(pair.call(&good), 200, "{algorithm}");
         let (signed, own) = other.rsplit_once('.').unwrap();
         let (_, of_another) = good.rsplit_once('.').unwrap();
         let zeros = "A".repeat(own.len());
         for signature in [of_another, &zeros, ""] {
             let forged = format!("{signed}.{signature}");
-            assert_eq!(api_status(&pair, &forged), 401, "{algorithm} {signature}");
+            assert_eq!(pair.call(&forged), 401, "{algorithm} {signature}");
         }
-        assert_eq!(api_status(&pair, &other), 200, "{algorithm}");
+        assert_eq!(pair.call(&other), 200, "{algorithm}");
     }
 }

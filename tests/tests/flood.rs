@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{OwnPair, USER_BOUND, get};
+use crate::support::{OwnPair, get};
 
 /// Number of concurrent requests: less than the filter's limit of held requests.
 const REQUESTS: usize = 1000;
@@ -23,21 +23,6 @@ const STREAMS: usize = 100;
 
 fn api_url(pair: &OwnPair) -> String {
     format!("{}/api/projects", pair.pair.api_url())
-}
-
-fn api_status(pair: &OwnPair, token: &str) -> u16 {
-    let authorization = format!("Bearer {token}");
-    get(&api_url(pair), &[("authorization", &authorization)]).status
-}
-
-fn token(pair: &OwnPair) -> String {
-    let form = [
-        ("grant_type", "client_credentials"),
-        ("user_id", "1879048402"),
-        ("user_site", "https://us1.example.com"),
-    ];
-    let reply = USER_BOUND.token(&pair.pair.lobby_url(), &form);
-    reply.text("access_token")
 }
 
 /// A metric of Envoy; `None` if no metric has this name.
@@ -115,26 +100,26 @@ fn assert_survives(pair: &OwnPair, token: &str, expected: (u16, bool)) {
 #[test]
 fn a_thousand_tokens_with_an_unknown_key_end_no_vm() {
     let pair = OwnPair::start(&[]);
-    let good = token(&pair);
-    assert_eq!(api_status(&pair, &good), 200);
+    let good = pair.token();
+    assert_eq!(pair.call(&good), 200);
     let header = json!({"typ": "at+jwt", "alg": "EdDSA", "kid": "nobody-has-this-one"});
     let (_, rest) = good.split_once('.').unwrap();
     let unknown = format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header.to_string()));
     // The fetch for this token is the last one for two seconds, in which the other requests accumulate.
-    assert_eq!(api_status(&pair, &unknown), 401);
+    assert_eq!(pair.call(&unknown), 401);
     assert_survives(&pair, &unknown, (401, false));
-    assert_eq!(api_status(&pair, &good), 200);
+    assert_eq!(pair.call(&good), 200);
 }
 
 #[test]
 fn a_thousand_requests_before_the_first_keys_end_no_vm() {
     let mut pair = OwnPair::start(&[]);
-    let good = token(&pair);
+    let good = pair.token();
     pair.pair.stop_token_service();
     pair.pair.restart_envoy().unwrap();
     assert_survives(&pair, &good, (503, true));
     pair.pair.start_token_service().unwrap();
-    until("keys arrive", || api_status(&pair, &good) == 200);
+    until("keys arrive", || pair.call(&good) == 200);
 }
 
 #[test]
@@ -143,13 +128,13 @@ fn a_thousand_requests_at_a_stale_feed_end_no_vm() {
         r#""max_staleness_seconds": 60, "when_stale": "allow""#,
         r#""max_staleness_seconds": 2, "when_stale": "deny""#,
     )]);
-    let good = token(&pair);
-    until("the feed is read", || api_status(&pair, &good) == 200);
+    let good = pair.token();
+    until("the feed is read", || pair.call(&good) == 200);
     pair.pair.stop_token_service();
-    until("the feed is stale", || api_status(&pair, &good) == 503);
+    until("the feed is stale", || pair.call(&good) == 503);
     assert_survives(&pair, &good, (503, true));
     pair.pair.start_token_service().unwrap();
-    until("the feed is back", || api_status(&pair, &good) == 200);
+    until("the feed is back", || pair.call(&good) == 200);
 }
 
 /// The lobby takes 4,000 connections, and Envoy does not count them by address. Whoever holds them all keeps browsers away,
@@ -159,7 +144,7 @@ fn half_sent_requests_that_close_the_lobby_keep_no_keys_away() {
     const LOBBY: u64 = 4000;
     tests::flood::allow_open_files(LOBBY + 500).unwrap();
     let pair = OwnPair::start(&[]);
-    let good = token(&pair);
+    let good = pair.token();
     let ports = pair.pair.ports();
     let at = |port: u16, path: &str| format!("http://127.0.0.1:{port}{path}");
     let held: Vec<_> = (0..LOBBY)
@@ -180,7 +165,7 @@ fn half_sent_requests_that_close_the_lobby_keep_no_keys_away() {
     for path in ["/auth/jwks", "/.well-known/oauth-authorization-server"] {
         assert_eq!(get(&at(ports.keys, path), &[]).status, 200, "{path}");
     }
-    assert_eq!(api_status(&pair, &good), 200);
+    assert_eq!(pair.call(&good), 200);
     drop(held);
     // Everything else is for the lobby.
     for path in ["/", "/auth/authorize", "/revocations"] {

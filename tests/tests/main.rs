@@ -25,7 +25,6 @@ mod issuers;
 mod k6;
 mod legacy;
 mod make_up;
-mod messages;
 mod mounting;
 mod nonsense;
 mod operations;

@@ -6,8 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::legacy;
-use crate::support::{Assertion, Browser, Client, INSTALLED, OwnPair, Pkce, WEB, answer};
+use crate::support::{Assertion, Browser, Client, INSTALLED, Instance, LEGACY, OwnPair, Pkce, WEB};
 
 /// From RFC 7636, appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
@@ -36,6 +35,10 @@ fn the_curl_lines_of_the_protocol_work() {
         ("VERIFIER", VERIFIER.to_owned()),
         ("ASSERTION", Assertion::of("ada@example.com").sign()),
     ]);
+    let legacy = Client {
+        redirect_uri: "http://localhost:8090/callback",
+        ..LEGACY
+    };
     // Tokens of the legacy flow have variables of the same names.
     let mut legacy_variables = HashMap::new();
     for line in lines {
@@ -46,7 +49,7 @@ fn the_curl_lines_of_the_protocol_work() {
         };
         if line.contains("$CODE") {
             let code = match is_legacy {
-                true => legacy_code(&pair.legacy_url()),
+                true => Instance::of(pair).code(&legacy),
                 false => code(&pair.lobby_url(), line.contains(INSTALLED.id)),
             };
             variables.insert("CODE", code);
@@ -98,18 +101,4 @@ fn code(lobby: &str, is_installed: bool) -> String {
         ..client
     };
     Browser::new(lobby).code_for(&client, pkce.as_ref())
-}
-
-fn legacy_code(address: &str) -> String {
-    const REDIRECT_URI: &str = "http://localhost:8090/callback";
-    let browser = Browser::on_host(address, "us1.legacy.example");
-    let page = browser.open(&format!(
-        "/Logon?Action=StartOAuth&client_id={}&redirect_uri={REDIRECT_URI}",
-        legacy::OPEN.id
-    ));
-    let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
-    let [(_, code)] = &answer(&done, REDIRECT_URI)[..] else {
-        panic!("no code alone: {:?}", done.header("location"));
-    };
-    code.clone()
 }

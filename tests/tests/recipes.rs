@@ -6,7 +6,7 @@ use serde_json::Value;
 use tests::Artifacts;
 
 use crate::api::until;
-use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, USER_BOUND, get};
+use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, get};
 
 fn recipe(file: &str) -> String {
     let repository = Artifacts::find().unwrap().repository;
@@ -30,10 +30,6 @@ const LAST_OF_FILTER: &str = "\"access_log_state\": true\n                      
 
 fn call(pair: &OwnPair, path: &str, headers: &[(&str, &str)]) -> Reply {
     get(&format!("{}{path}", pair.pair.api_url()), headers)
-}
-
-fn bearer(reply: &Reply) -> String {
-    format!("Bearer {}", reply.text("access_token"))
 }
 
 /// The entries of the access log for this path.
@@ -64,19 +60,10 @@ fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
             &format!("{LAST_OF_FILTER}{}", indented(&filter, 18)),
         ),
     ]);
-    let lobby = pair.pair.lobby_url();
-    let form = [
-        ("grant_type", "client_credentials"),
-        ("user_id", "1879048402"),
-        ("user_site", "https://us1.example.com"),
-    ];
-    let greedy = bearer(&USER_BOUND.token(&lobby, &form));
+    let greedy = format!("Bearer {}", pair.token());
     let assertion = Assertion::of("ada@example.com").sign();
-    let form = [
-        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-        ("assertion", assertion.as_str()),
-    ];
-    let modest = bearer(&NON_INTERACTIVE.token(&lobby, &form));
+    let modest = NON_INTERACTIVE.assert(&pair.lobby(), &assertion, &[]);
+    let modest = format!("Bearer {}", modest.text("access_token"));
 
     let ask = |path: &str, token: &str| call(&pair, path, &[("authorization", token)]);
     let limited = (0..10_000).map(|_| ask("/api/greedy", &greedy));

@@ -9,8 +9,8 @@ use tests::{Artifacts, Postgres};
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Client, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, Reply,
-    USER_BOUND, WEB, answer, get, signal,
+    ADA, Assertion, Browser, CREDENTIALS as FORM, Client, Form, INSTALLED, Load, NON_INTERACTIVE,
+    OwnPair, Pkce, Reply, USER_BOUND, WEB, answered, get, signal,
 };
 
 struct Replicated {
@@ -43,27 +43,15 @@ impl Replicated {
     fn enable(&self, enabled: bool) {
         let body = format!(r#"{{"enabled": {enabled}}}"#);
         let path = format!("/clients/{}", WEB.id);
-        let changed = self.pair.administrate("PATCH", &path, &body);
-        assert_eq!(changed.status, 200, "{}", changed.body);
-    }
-
-    fn call(&self, token: &str) -> u16 {
-        let url = format!("{}/api/projects", self.pair.pair.api_url());
-        get(&url, &[("authorization", &format!("Bearer {token}"))]).status
+        self.pair.change("PATCH", &path, &body);
     }
 }
-
-const FORM: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048402"),
-    ("user_site", "https://us1.example.com"),
-];
 
 /// Each token service continues from the responses of the other.
 #[test]
 fn every_flow_hops_between_replicas() {
     let set = Replicated::start();
-    let lobby = set.pair.pair.lobby_url();
+    let lobby = set.pair.lobby();
     for [one, other] in {
         let [one, other] = set.services();
         [[one.clone(), other.clone()], [other, one]]
@@ -79,16 +67,14 @@ fn every_flow_hops_between_replicas() {
         let repeated = INSTALLED.refresh(&one, &first);
         let next = INSTALLED.refresh(&one, &refreshed.text("refresh_token"));
         assert_eq!((repeated.status, next.status), (200, 200));
-        assert_eq!(set.call(&next.text("access_token")), 200);
+        assert_eq!(set.pair.call(&next.text("access_token")), 200);
         INSTALLED
             .exchange(&other, &code, Some(&pkce))
             .assert_error(400, "invalid_grant");
         INSTALLED
             .refresh(&one, &next.text("refresh_token"))
             .assert_error(400, "invalid_grant");
-        until("the gateway knows of the revocation", || {
-            set.call(&next.text("access_token")) == 401
-        });
+        set.pair.until_refused(&next.text("access_token"));
 
         let code = Browser::new(&lobby).code_for(&WEB, None);
         let tokens = WEB.exchange(&other, &code, None);
@@ -100,15 +86,11 @@ fn every_flow_hops_between_replicas() {
             .assert_error(400, "invalid_grant");
 
         let assertion = Assertion::of("ada@example.com").sign();
-        let form = [
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", &*assertion),
-        ];
-        let issued = NON_INTERACTIVE.token(&one, &form);
+        let issued = NON_INTERACTIVE.assert(&one, &assertion, &[]);
         assert_eq!(issued.status, 200, "{}", issued.body);
-        assert_eq!(set.call(&issued.text("access_token")), 200);
+        assert_eq!(set.pair.call(&issued.text("access_token")), 200);
         NON_INTERACTIVE
-            .token(&other, &form)
+            .assert(&other, &assertion, &[])
             .assert_error(400, "invalid_grant");
 
         assert_eq!(USER_BOUND.token(&one, &FORM).status, 200);
@@ -125,14 +107,12 @@ fn a_change_at_one_replica_is_noticed_by_the_other() {
     let [_, other] = set.services();
     assert_eq!(USER_BOUND.token(&other, &FORM).status, 200);
     set.pair
-        .operate(&["client", "update", USER_BOUND.id, "--disable"], "")
-        .done();
+        .done(&format!("client update {} --disable", USER_BOUND.id));
     until("the other replica refuses the client", || {
         USER_BOUND.token(&other, &FORM).status == 401
     });
-    let body = r#"{"immediate": true}"#;
-    let rotated = set.pair.administrate("POST", "/keys/rotate", body);
-    assert_eq!(rotated.status / 100, 2, "{}", rotated.body);
+    set.pair
+        .change("POST", "/keys/rotate", r#"{"immediate": true}"#);
     until("both publish the new key", || {
         let [one, other] = set
             .services()
@@ -196,7 +176,7 @@ fn a_code_works_once_also_at_two_replicas_in_parallel() {
 #[test]
 fn a_new_password_ends_codes_and_sign_ins_at_every_replica() {
     let set = Replicated::start();
-    let lobby = set.pair.pair.lobby_url();
+    let lobby = set.pair.lobby();
     let [one, other] = set.services();
     let codes = [(); 2].map(|()| Browser::new(&lobby).code_for(&WEB, None));
     let tokens = {
@@ -212,10 +192,10 @@ fn a_new_password_ends_codes_and_sign_ins_at_every_replica() {
             .assert_error(400, "invalid_grant");
         // No replica accepts the old password, not even for a second.
         let browser = Browser::new(service);
-        let page = browser.authorize(&REQUEST);
+        let page = browser.authorize(&WEB.request(&[]));
         let form = Form::of(&page);
         let sign_in = |password| {
-            let fields = [("username", "ada@example.com"), ("password", password)];
+            let fields = [ADA[0], ("password", password)];
             browser.submit(&form, &fields).status
         };
         assert_eq!(sign_in("demo-password-of-ada"), 403);
@@ -268,40 +248,30 @@ fn a_replica_that_does_not_know_an_account_yet_revokes_nothing() {
     for number in 0..4 {
         let hat = format!("ada-{number}");
         let assertion = Assertion::of("ada@example.com").sign();
-        let form = [
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", &*assertion),
+        let account = [
             ("user_id", "1879048401"),
             ("user_site", "https://us1.example.com"),
         ];
-        let in_memory = NON_INTERACTIVE.token(&other, &form);
+        let in_memory = NON_INTERACTIVE.assert(&other, &assertion, &account);
         assert_eq!(in_memory.status, 200, "{}", in_memory.body);
         let account = format!(
             r#"{{"user_id": "{number}", "username": "{hat}", "site": "https://us1.example.com"}}"#
         );
         let path = "/users/ada@example.com/accounts";
-        let linked = set.pair.administrate("POST", path, &account);
-        assert_eq!(linked.status / 100, 2, "{}", linked.body);
+        set.pair.change("POST", path, &account);
         let browser = Browser::new(&one);
-        let page = browser.authorize(&REQUEST);
+        let page = browser.authorize(&WEB.request(&[]));
         let selector = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
         let form = Form::of(&selector);
         let (name, value) = &form.buttons[number + 1];
         let done = browser.submit(&form, &[(name, value)]);
-        let code = answer(&done, WEB.redirect_uri);
-        let code = &code.iter().find(|(name, _)| name == "code").unwrap().1;
-        let tokens = WEB.exchange(&other, code, None);
+        let code = answered(&done, WEB.redirect_uri, "code").unwrap();
+        let tokens = WEB.exchange(&other, &code, None);
         assert_eq!(tokens.status, 200, "{}", tokens.body);
         let claims = crate::token::claims(&tokens.text("access_token"));
         assert_eq!(claims["user_hat"], *hat);
     }
 }
-
-const REQUEST: [(&str, &str); 3] = [
-    ("response_type", "code"),
-    ("client_id", WEB.id),
-    ("redirect_uri", WEB.redirect_uri),
-];
 
 /// Even if a replica still issues tokens by older registrations, no token survives the disabling of its client.
 #[test]
@@ -320,8 +290,7 @@ fn no_token_of_a_disabled_client_survives_at_any_replica() {
     let issued = || tokens.lock().unwrap().len();
     until("tokens are issued", || issued() > 20);
     set.pair
-        .operate(&["client", "update", USER_BOUND.id, "--disable"], "")
-        .done();
+        .done(&format!("client update {} --disable", USER_BOUND.id));
     until("both refuse the client", || {
         let refuses = |service: &String| USER_BOUND.token(service, &FORM).status == 401;
         set.services().iter().all(refuses)
@@ -330,8 +299,8 @@ fn no_token_of_a_disabled_client_survives_at_any_replica() {
         load.stop();
     }
     let tokens = tokens.lock().unwrap().clone();
-    until("the gateway knows", || set.call(&tokens[0]) == 401);
-    let accepted = tokens.iter().filter(|token| set.call(token) == 200);
+    set.pair.until_refused(&tokens[0]);
+    let accepted = tokens.iter().filter(|token| set.pair.call(token) == 200);
     assert_eq!(accepted.count(), 0, "of {} tokens", tokens.len());
 }
 
@@ -362,7 +331,7 @@ fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
     /// Upper bound of the gateway's connections for these clients.
     const CONNECTIONS: usize = 2 * CLIENTS;
     let mut set = Replicated::start();
-    let lobby = set.pair.pair.lobby_url();
+    let lobby = set.pair.lobby();
     let answered: Vec<Arc<AtomicUsize>> = (0..CLIENTS).map(|_| Arc::default()).collect();
     let failed = Arc::new(AtomicUsize::new(0));
     let clients: Vec<Load> = answered
@@ -503,7 +472,7 @@ fn serve(port: u16, answer: impl Fn(&str) -> &'static str + Send + 'static) {
 fn the_gateway_repeats_a_read_that_a_dying_replica_left_and_no_post() {
     let mut set = Replicated::start();
     let ports = set.pair.pair.ports();
-    let lobby = set.pair.pair.lobby_url();
+    let lobby = set.pair.lobby();
     set.pair.pair.stop_replica();
     let dying = DyingReplica::start(ports.public_replica, ports.internal_replica);
     let refused = AtomicUsize::new(0);
@@ -511,7 +480,10 @@ fn the_gateway_repeats_a_read_that_a_dying_replica_left_and_no_post() {
     until("the dying replica got both", || {
         // An odd number of requests, so that the gateway's turns change.
         for _ in 0..2 {
-            assert_eq!(Browser::new(&lobby).authorize(&REQUEST).status, 200);
+            assert_eq!(
+                Browser::new(&lobby).authorize(&WEB.request(&[])).status,
+                200
+            );
         }
         match USER_BOUND.token(&lobby, &FORM).status {
             200 => {}

@@ -1,16 +1,6 @@
 //! Refresh tokens, used `jti` values and used codes survive a restart, and also a crash.
 
-use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, Reply, WEB};
-
-fn jwt_bearer(lobby: &str, assertion: &str) -> Reply {
-    NON_INTERACTIVE.token(
-        lobby,
-        &[
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", assertion),
-        ],
-    )
-}
+use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, WEB};
 
 fn survives(restart: impl Fn(&mut OwnPair)) {
     let mut pair = OwnPair::start(&[]);
@@ -19,21 +9,19 @@ fn survives(restart: impl Fn(&mut OwnPair)) {
     let tokens = WEB.exchange(&lobby, &used_code, None);
     let refresh_token = tokens.text("refresh_token");
     let assertion = Assertion::of("ada@example.com").sign();
-    assert_eq!(jwt_bearer(&lobby, &assertion).status, 200);
+    assert_eq!(NON_INTERACTIVE.assert(&lobby, &assertion, &[]).status, 200);
     let pkce = Pkce::of(&"p".repeat(64));
     let fresh_code = Browser::new(&lobby).code_for(&WEB, Some(&pkce));
 
     restart(&mut pair);
 
-    jwt_bearer(&lobby, &assertion).assert_error(400, "invalid_grant");
+    NON_INTERACTIVE
+        .assert(&lobby, &assertion, &[])
+        .assert_error(400, "invalid_grant");
     let refreshed = WEB.refresh(&lobby, &refresh_token);
     assert_eq!(refreshed.status, 200, "{}", refreshed.body);
-    let bearer = format!("Bearer {}", tokens.text("access_token"));
-    let api = crate::support::get(
-        &format!("{}/api/projects", pair.pair.api_url()),
-        &[("authorization", &bearer)],
-    );
-    assert_eq!(api.status, 200, "the keys are the same");
+    let status = pair.call(&tokens.text("access_token"));
+    assert_eq!(status, 200, "the keys are the same");
     assert_eq!(WEB.exchange(&lobby, &fresh_code, Some(&pkce)).status, 200);
     WEB.exchange(&lobby, &used_code, None)
         .assert_error(400, "invalid_grant");
@@ -43,10 +31,7 @@ fn survives(restart: impl Fn(&mut OwnPair)) {
 
 #[test]
 fn nothing_is_lost_in_a_restart() {
-    survives(|pair| {
-        pair.pair.stop_token_service();
-        pair.pair.start_token_service().unwrap();
-    });
+    survives(OwnPair::restart);
 }
 
 #[test]
@@ -62,45 +47,24 @@ fn nothing_is_lost_in_a_crash() {
 #[test]
 fn a_restart_does_not_undo_what_commands_did() {
     let mut pair = OwnPair::start(&[]);
-    let secret = pair
-        .operate(&["client", "rotate-secret", WEB.id], "")
-        .done();
-    pair.operate(&["client", "rotate-secret", WEB.id, "--end-old"], "")
-        .done();
-    pair.operate(&["user", "update", "ada@example.com", "--disable"], "")
-        .done();
-    pair.operate(&["client", "remove", NON_INTERACTIVE.id], "")
-        .done();
-    pair.pair.stop_token_service();
-    pair.pair.start_token_service().unwrap();
-    let client = pair.operate(&["client", "show", WEB.id], "").done();
-    assert!(client.contains(WEB.id), "{client}");
-    assert!(secret.contains("tscs_"), "{secret}");
+    pair.done(&format!("client rotate-secret {}", WEB.id));
+    pair.done(&format!("client rotate-secret {} --end-old", WEB.id));
+    pair.done("user update ada@example.com --disable");
+    pair.done(&format!("client remove {}", NON_INTERACTIVE.id));
+    pair.restart();
     let lobby = pair.pair.lobby_url();
     WEB.refresh(&lobby, "nothing")
         .assert_error(401, "invalid_client");
-    let user = pair
-        .operate(&["user", "show", "ada@example.com", "--json"], "")
-        .done();
+    let user = pair.done("user show ada@example.com --json");
     assert!(user.contains("\"enabled\": false"), "{user}");
-    pair.operate(&["client", "show", NON_INTERACTIVE.id], "")
-        .failed(1);
-    let entries = pair
-        .operate(&["audit", "--user", "ada@example.com"], "")
-        .done();
+    pair.failed(&format!("client show {}", NON_INTERACTIVE.id));
+    let entries = pair.done("audit --user ada@example.com");
     assert_eq!(entries.matches("by=file:").count(), 1, "{entries}");
 
-    let demo = pair
-        .pair
-        .artifacts()
-        .repository
-        .join("demo/registrations.toml");
-    let demo = demo.to_str().unwrap();
-    let drift = pair
-        .operate(&["apply", demo, "--dry-run", "--exit-code"], "")
+    let demo = pair.demo("registrations.toml");
+    pair.run(&format!("apply {demo} --dry-run --exit-code"))
         .failed(2);
-    assert!(drift.is_empty(), "{drift}");
-    let kept = pair.operate(&["apply", demo], "").done();
+    let kept = pair.done(&format!("apply {demo}"));
     for line in [
         "! user ada@example.com: enabled stays \"false\"; the file says \"true\"".to_owned(),
         format!("! client {}: stays removed", NON_INTERACTIVE.id),
@@ -111,9 +75,8 @@ fn a_restart_does_not_undo_what_commands_did() {
     ] {
         assert!(kept.contains(&line), "{kept}");
     }
-    pair.operate(&["apply", demo, "--overwrite"], "").done();
-    pair.operate(&["apply", demo, "--dry-run", "--exit-code"], "")
-        .done();
+    pair.done(&format!("apply {demo} --overwrite"));
+    pair.done(&format!("apply {demo} --dry-run --exit-code"));
     WEB.refresh(&lobby, "nothing")
         .assert_error(400, "invalid_grant");
 }

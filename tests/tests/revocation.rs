@@ -1,10 +1,13 @@
-//! Revocation and introspection (RFC 7009, RFC 7662), and their effect at the gateway.
+//! Revocation and introspection (RFC 7009, RFC 7662): who may, and the feed. The revocation matrix has what each
+//! revocation ends.
 
 use serde_json::json;
 
-use crate::api::{call, until};
-use crate::legacy;
-use crate::support::{Browser, Client, INSTALLED, OwnPair, Reply, USER_BOUND, WEB, get, lobby};
+use crate::api::until;
+use crate::support::{
+    Browser, CREDENTIALS, Client, INSTALLED, Instance, LEGACY, LEGACY_SECRET, OwnPair, Reply,
+    USER_BOUND, WEB, get, lobby, pair,
+};
 
 fn tokens() -> (String, String) {
     let code = Browser::new(&lobby()).code_for(&WEB, None);
@@ -20,33 +23,6 @@ fn introspect(client: &Client, token: &str) -> serde_json::Value {
     client
         .post(&lobby(), "/auth/introspect", &[("token", token)])
         .json()
-}
-
-/// The gateway refuses a token that has not expired.
-#[test]
-fn rfc7009_s2_1_a_revoked_refresh_token_takes_its_access_tokens_along() {
-    let (access, refresh) = tokens();
-    assert_eq!(call(&access).status, 200);
-    assert_eq!(introspect(&WEB, &access)["active"], true);
-    assert_eq!(introspect(&WEB, &refresh)["active"], true);
-    assert_eq!(revoke(&WEB, &refresh).status, 200);
-    assert_eq!(introspect(&WEB, &access), json!({"active": false}));
-    assert_eq!(introspect(&WEB, &refresh), json!({"active": false}));
-    WEB.refresh(&lobby(), &refresh)
-        .assert_error(400, "invalid_grant");
-    until("the gateway knows", || call(&access).status == 401);
-    let refusal = call(&access);
-    refusal.assert_error(401, "invalid_token");
-}
-
-#[test]
-fn rfc7009_s2_1_a_revoked_access_token_goes_alone() {
-    let (access, refresh) = tokens();
-    assert_eq!(revoke(&WEB, &access).status, 200);
-    assert_eq!(introspect(&WEB, &access), json!({"active": false}));
-    until("the gateway knows", || call(&access).status == 401);
-    let next = WEB.refresh(&lobby(), &refresh);
-    assert_eq!(call(&next.text("access_token")).status, 200);
 }
 
 /// No client can introspect or revoke another client's tokens.
@@ -95,27 +71,8 @@ fn feed(pair: &OwnPair, query: &str) -> Reply {
     )
 }
 
-fn token_of(pair: &OwnPair) -> String {
-    ask(pair).text("access_token")
-}
-
-/// A token request of the user-bound client.
-fn ask(pair: &OwnPair) -> Reply {
-    let form = [
-        ("grant_type", "client_credentials"),
-        ("user_id", "1879048402"),
-        ("user_site", "https://us1.example.com"),
-    ];
-    USER_BOUND.token(&pair.pair.lobby_url(), &form)
-}
-
-fn pair_call(pair: &OwnPair, token: &str) -> u16 {
-    let url = format!("{}/api/projects", pair.pair.api_url());
-    get(&url, &[("authorization", &format!("Bearer {token}"))]).status
-}
-
 fn revoke_at(pair: &OwnPair, token: &str) -> Reply {
-    USER_BOUND.post(&pair.pair.lobby_url(), "/auth/revoke", &[("token", token)])
+    USER_BOUND.post(&pair.lobby(), "/auth/revoke", &[("token", token)])
 }
 
 fn metric(pair: &OwnPair, name: &str) -> f64 {
@@ -149,7 +106,7 @@ fn the_feed_over_http() {
     };
     assert_eq!(empty, page(0, 0, json!([])));
 
-    let (first, second) = (token_of(&pair), token_of(&pair));
+    let (first, second) = (pair.token(), pair.token());
     assert_eq!(revoke_at(&pair, &first).status, 200);
     let entries = feed(&pair, "?version=2&since=0&wait=20").json()["revocations"].clone();
     let claims = crate::token::claims(&first);
@@ -192,7 +149,7 @@ fn the_feed_over_http() {
         crate::token::claims(&second)["jti"]
     );
 
-    let renewed = pair.operate_json(&["revocations", "renew-feed"])["feed"].clone();
+    let renewed = pair.json("revocations renew-feed")["feed"].clone();
     assert_ne!(renewed, json!(id));
     let page = feed(&pair, &format!("?version=2&feed={id}&since=2&wait=20")).json();
     assert_eq!((&page["feed"], &page["since"]), (&renewed, &json!(0)));
@@ -211,7 +168,7 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "1"),
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_BURST", "2"),
     ]);
-    let token = token_of(&pair);
+    let token = pair.token();
     assert_eq!(revoke_at(&pair, &token).status, 200);
     for _ in 0..10 {
         assert_eq!(revoke_at(&pair, &token).status, 200);
@@ -219,7 +176,7 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
     }
     let mut refused = 0;
     while refused < 2 {
-        let token = token_of(&pair);
+        let token = pair.token();
         let reply = revoke_at(&pair, &token);
         if reply.status == 200 {
             continue;
@@ -229,7 +186,7 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
         let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
         assert!(wait >= 1, "{wait}");
         let fields = [("token", token.as_str())];
-        let reply = USER_BOUND.post(&pair.pair.lobby_url(), "/auth/introspect", &fields);
+        let reply = USER_BOUND.post(&pair.lobby(), "/auth/introspect", &fields);
         assert_eq!(
             reply.json()["active"],
             true,
@@ -238,77 +195,61 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
     }
     assert!(metric(&pair, "token_service_revocations_refused_total") >= 2.0);
     until("the audit log tells of it", || {
-        pair.operate(&["audit"], "")
-            .done()
-            .contains("revocations_limited")
+        pair.done("audit").contains("revocations_limited")
     });
-    let audit = pair.operate(&["audit"], "").done();
+    let audit = pair.done("audit");
     assert_eq!(audit.matches("revocations_limited").count(), 1, "{audit}");
 }
 
 /// RFC 7662 §2.1 demands that a client authenticates itself to introspect; RFC 7009 §2.1 lets a public client revoke.
 /// Clients of the legacy flow are no exception.
 #[test]
-fn legacy_clients_introspect_and_revoke_with_their_secret_alone() {
-    let lobby = lobby();
+fn legacy_clients_introspect_with_their_secret_alone_and_revoke_their_own_tokens() {
     let (access, _) = tokens();
     assert_eq!(
-        introspect(&legacy::SECRET, &access),
+        introspect(&LEGACY_SECRET, &access),
         json!({"active": false})
     );
-    legacy::OPEN
-        .post(&lobby, "/auth/introspect", &[("token", &access)])
+    LEGACY
+        .post(&lobby(), "/auth/introspect", &[("token", &access)])
         .assert_error(401, "invalid_client");
-    for client in [legacy::OPEN, legacy::SECRET] {
+    for client in [LEGACY, LEGACY_SECRET] {
         revoke(&client, &access).assert_error(400, "invalid_grant");
     }
     assert_eq!(introspect(&WEB, &access)["active"], true);
-}
 
-/// RFC 7009 §2.1: a client revokes its own tokens.
-#[test]
-fn rfc7009_s2_1_legacy_clients_revoke_their_own_tokens() {
-    for client in [legacy::OPEN, legacy::SECRET] {
-        let reply = legacy::exchange(&client, &legacy::code_for(&client, &[]));
-        let (access, refresh) = (reply.text("access_token"), reply.text("refresh_token"));
-        assert_eq!(call(&access).status, 200);
-        for token in [&access, &refresh] {
-            let reply = revoke(&client, token);
-            assert_eq!((reply.status, reply.json()), (200, json!({})));
-        }
-        until("the gateway knows", || call(&access).status == 401);
-        legacy::refresh(&client, &refresh).assert_error(400, "invalid_grant");
-    }
+    let us1 = Instance::of(pair());
+    let own = us1.exchange(&LEGACY, &us1.code(&LEGACY));
+    let refresh = own.text("refresh_token");
+    assert_eq!(revoke(&LEGACY, &refresh).status, 200);
+    let refreshed = us1.refresh(&LEGACY, &refresh);
+    refreshed.assert_error(400, "invalid_grant");
 }
 
 /// For some seconds yet, the revocation covers new tokens too: the service issues none, and none that the gateway refuses.
 #[test]
 fn no_token_is_dead_when_it_is_issued() {
     let pair = OwnPair::start(&[]);
-    let patch = |path: &str, body: &str| {
-        let changed = pair.administrate("PATCH", path, body);
-        assert_eq!(changed.status, 200, "{}", changed.body);
-    };
+    let ask = || USER_BOUND.token(&pair.lobby(), &CREDENTIALS);
     let (client, user) = ("/clients/user-bound-demo", "/users/grace@example.com");
     for path in [client, user] {
-        let before = token_of(&pair);
-        patch(path, r#"{"enabled": false}"#);
-        patch(path, r#"{"enabled": true}"#);
-        let early = ask(&pair);
+        let before = pair.token();
+        pair.change("PATCH", path, r#"{"enabled": false}"#);
+        pair.change("PATCH", path, r#"{"enabled": true}"#);
+        let early = ask();
         early.assert_error(503, "temporarily_unavailable");
         let wait: u64 = early.header("retry-after").unwrap().parse().unwrap();
         assert!((1..=16).contains(&wait), "{wait}");
-        until("the gateway knows", || pair_call(&pair, &before) == 401);
-        until("tokens are issued", || ask(&pair).status == 200);
-        assert_eq!(pair_call(&pair, &token_of(&pair)), 200, "{path}");
+        pair.until_refused(&before);
+        until("tokens are issued", || ask().status == 200);
+        assert_eq!(pair.call(&pair.token()), 200, "{path}");
     }
     let account =
         r#"{"user_id": "1879048402", "username": "ghopper", "site": "https://us1.example.com"}"#;
     let linked = format!("{user}/accounts?user_id=1879048402&site=https://us1.example.com");
-    assert_eq!(pair.administrate("DELETE", &linked, "").status, 200);
-    let added = pair.administrate("POST", &format!("{user}/accounts"), account);
-    assert_eq!(added.status / 100, 2, "{}", added.body);
-    ask(&pair).assert_error(503, "temporarily_unavailable");
+    pair.change("DELETE", &linked, "");
+    pair.change("POST", &format!("{user}/accounts"), account);
+    ask().assert_error(503, "temporarily_unavailable");
 }
 
 /// A cut-off ends what was issued until now, and nothing that is issued after.
@@ -319,11 +260,10 @@ fn tokens_from_after_a_cut_off_are_valid() {
         ("/revocations/cut-off", ""),
         ("/keys/rotate", r#"{"immediate": true, "cut_off": true}"#),
     ] {
-        let before = token_of(&pair);
-        let cut_off = pair.administrate("POST", path, body);
-        let after = token_of(&pair);
-        assert_eq!(cut_off.status / 100, 2, "{}", cut_off.body);
-        until("the gateway knows", || pair_call(&pair, &before) == 401);
-        assert_eq!(pair_call(&pair, &after), 200, "{path}");
+        let before = pair.token();
+        pair.change("POST", path, body);
+        let after = pair.token();
+        pair.until_refused(&before);
+        assert_eq!(pair.call(&after), 200, "{path}");
     }
 }

@@ -6,21 +6,15 @@ use std::cell::Cell;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{
-    Assertion, Browser, Client, OwnPair, Reply, agent, answer, form_body, get, now, send,
-};
+use crate::support::{Assertion, Browser, Client, Instance, OwnPair, Reply, answered, now};
 use crate::token::claims;
 
 const SECRET: &str = "a-secret-that-only-these-tests-use";
 const PASSWORD: &str = "a-password-that-only-these-tests-use";
 const CALLBACK: &str = "https://app.example.com/callback";
 const SITE: &str = "https://us1.example.com";
-const LEGACY_HOST: &str = "us1.legacy.example";
-const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Code,
@@ -81,10 +75,7 @@ impl Trial {
             tokens: vec![],
         };
         let registrations = registrations().to_string();
-        let reply = trial
-            .pair
-            .administrate("PUT", "/registrations", &registrations);
-        assert_eq!(reply.status, 200, "{}", reply.body);
+        trial.pair.change("PUT", "/registrations", &registrations);
         let reply = trial
             .pair
             .administrate_early_access("PUT", "/registrations", &registrations);
@@ -103,10 +94,6 @@ impl Trial {
         trial
     }
 
-    fn lobby(&self) -> String {
-        self.pair.pair.lobby_url()
-    }
-
     fn keep(&mut self, kind: Kind, user: &'static str, client: Client, reply: &Reply) {
         assert_eq!(reply.status, 200, "{kind:?} {user}: {}", reply.body);
         let refresh = reply.json()["refresh_token"].as_str().map(str::to_owned);
@@ -121,82 +108,44 @@ impl Trial {
 
     /// A token of each kind that any user may have.
     fn issue(&mut self, user: usize, client: usize) {
-        let (lobby, name) = (self.lobby(), USERS[user]);
+        let (lobby, name) = (self.pair.lobby(), USERS[user]);
         let reply = code(&lobby, name, &WEB[client]);
         self.keep(Kind::Code, name, WEB[client], &reply);
         let first = code(&lobby, name, &WEB[client]).text("refresh_token");
         let reply = WEB[client].refresh(&lobby, &first);
         self.keep(Kind::Refreshed, name, WEB[client], &reply);
-        let reply = bearer(&lobby, name, &BATCH[client]);
+        let reply = bearer(&lobby, name, &BATCH[client], &[]);
         self.keep(Kind::JwtBearer, name, BATCH[client], &reply);
-        let reply = self.legacy(name, &LEGACY[client]);
+        let code = self.legacy().code_of(name, PASSWORD, &LEGACY[client]);
+        let reply = self.legacy().exchange(&LEGACY[client], &code);
         self.keep(Kind::Legacy, name, LEGACY[client], &reply);
     }
 
     fn issue_bound(&mut self, user: usize) {
         let fields = [("grant_type", "client_credentials")];
-        let reply = BOUND[user].token(&self.lobby(), &fields);
+        let reply = BOUND[user].token(&self.pair.lobby(), &fields);
         self.keep(Kind::ClientCredentials, USERS[user], BOUND[user], &reply);
     }
 
-    fn legacy(&self, user: &str, client: &Client) -> Reply {
-        let browser = Browser::on_host(&self.pair.pair.legacy_url(), LEGACY_HOST);
-        let page = browser.open(&format!(
-            "/Logon?{}",
-            form_body(&[
-                ("Action", "StartOAuth"),
-                ("client_id", client.id),
-                ("redirect_uri", CALLBACK),
-            ])
-        ));
-        let done = browser.sign_in(&page, user, PASSWORD);
-        let [(_, code)] = <[_; 1]>::try_from(answer(&done, CALLBACK)).unwrap();
-        self.legacy_token(
-            client,
-            &[
-                ("grant_type", "authorization_code"),
-                ("code", &code),
-                ("redirect_uri", CALLBACK),
-            ],
-        )
-    }
-
-    fn legacy_token(&self, client: &Client, fields: &[(&str, &str)]) -> Reply {
-        let url = format!("{}/as/token.oauth2", self.pair.pair.legacy_url());
-        let request = Request::post(url)
-            .header("host", format!("sso-{LEGACY_HOST}"))
-            .header("content-type", "application/x-www-form-urlencoded")
-            .header("authorization", client.basic());
-        send(&agent(), request.body(form_body(fields)).unwrap())
+    fn legacy(&self) -> Instance {
+        Instance::of(&self.pair.pair)
     }
 
     fn refresh(&self, token: &Token) -> Option<Reply> {
         let refresh = token.refresh.as_deref()?;
         Some(match token.kind {
-            Kind::Legacy => {
-                let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh)];
-                self.legacy_token(&token.client, &fields)
-            }
+            Kind::Legacy => self.legacy().refresh(&token.client, refresh),
             Kind::EarlyAccess => token
                 .client
                 .refresh(&self.pair.pair.lobby_ea_url(), refresh),
-            _ => token.client.refresh(&self.lobby(), refresh),
+            _ => token.client.refresh(&self.pair.lobby(), refresh),
         })
-    }
-
-    fn call(&self, token: &Token) -> u16 {
-        let url = format!("{}/api/projects", self.pair.pair.api_url());
-        get(
-            &url,
-            &[("authorization", &format!("Bearer {}", token.access))],
-        )
-        .status
     }
 
     fn introspect(&self, token: &Token, text: &str) -> Value {
         let lobby = match token.kind {
             Kind::EarlyAccess => self.pair.pair.lobby_ea_url(),
-            _ => self.lobby(),
+            _ => self.pair.lobby(),
         };
         let fields = [("token", text)];
         let reply = token.client.post(&lobby, "/auth/introspect", &fields);
@@ -210,7 +159,7 @@ impl Trial {
 
     #[track_caller]
     fn assert_lives(&self, token: &Token) {
-        assert_eq!(self.call(token), 200, "{token:?}");
+        assert_eq!(self.pair.call(&token.access), 200, "{token:?}");
         let introspection = self.introspect(token, &token.access);
         assert_eq!(introspection["active"], true, "{token:?}");
         assert_eq!(introspection["username"], token.user, "{token:?}");
@@ -224,7 +173,9 @@ impl Trial {
     fn assert_ended(&self, token: &Token) {
         let introspection = self.introspect(token, &token.access);
         assert_eq!(introspection, json!({"active": false}), "{token:?}");
-        until(&format!("{token:?}"), || self.call(token) == 401);
+        until(&format!("{token:?}"), || {
+            self.pair.call(&token.access) == 401
+        });
     }
 
     #[track_caller]
@@ -258,10 +209,6 @@ impl Trial {
             }
         }
     }
-
-    fn operate(&self, arguments: &[&str], input: &str) {
-        self.pair.operate(arguments, input).done();
-    }
 }
 
 fn registrations() -> Value {
@@ -279,59 +226,51 @@ fn registrations() -> Value {
         })
         .collect();
     let of = |clients: &[Client; 2], kind: &str, more: Value| -> Vec<Value> {
-        clients
-            .iter()
-            .map(|client| {
-                let mut registration = json!({
-                    "client_id": client.id, "name": client.id, "type": kind, "client_secret": SECRET,
-                });
-                for (key, value) in more.as_object().unwrap() {
-                    registration[key] = value.clone();
-                }
-                registration
-            })
-            .collect()
+        let registration = |client: &Client| {
+            let mut registration = more.clone();
+            for (key, value) in [
+                ("client_id", client.id),
+                ("name", client.id),
+                ("type", kind),
+                ("client_secret", SECRET),
+            ] {
+                registration[key] = json!(value);
+            }
+            registration
+        };
+        clients.iter().map(registration).collect()
     };
-    let redirects = json!([CALLBACK]);
-    let mut clients = of(
-        &WEB,
-        "web_server",
-        json!({"scopes": ["projects"], "redirect_uris": redirects}),
-    );
-    clients.extend(of(
-        &BATCH,
-        "non_interactive",
-        json!({"scopes": ["projects"], "certificates": [{"alias": "demo-2020", "pem": pem}]}),
-    ));
-    let mut bound = of(&BOUND, "user_bound", json!({"scopes": ["projects"]}));
+    let (scopes, redirects) = (["projects"], [CALLBACK]);
+    let web = json!({"scopes": scopes, "redirect_uris": redirects});
+    let certificates = json!([{"alias": "demo-2020", "pem": pem}]);
+    let batch = json!({"scopes": scopes, "certificates": certificates});
+    let mut bound = of(&BOUND, "user_bound", json!({"scopes": scopes}));
     for (client, user) in bound.iter_mut().zip(USERS) {
         client["bound_user"] = json!(user);
     }
-    clients.extend(bound);
-    clients.extend(of(&LEGACY, "legacy", json!({"redirect_uris": redirects})));
+    let legacy = json!({"redirect_uris": redirects});
+    let clients = [
+        of(&WEB, "web_server", web),
+        of(&BATCH, "non_interactive", batch),
+        bound,
+        of(&LEGACY, "legacy", legacy),
+    ]
+    .concat();
     json!({"users": users, "clients": clients})
 }
 
 /// The tokens of a code.
 fn code(lobby: &str, user: &str, client: &Client) -> Reply {
     let browser = Browser::new(lobby);
-    let page = browser.authorize(&[
-        ("response_type", "code"),
-        ("client_id", client.id),
-        ("redirect_uri", CALLBACK),
-    ]);
+    let page = browser.authorize(&client.request(&[]));
     let done = browser.sign_in(&page, user, PASSWORD);
-    let parameters = answer(&done, CALLBACK);
-    let (_, code) = parameters.iter().find(|(name, _)| name == "code").unwrap();
-    client.exchange(lobby, code, None)
+    let code = answered(&done, CALLBACK, "code").unwrap();
+    client.exchange(lobby, &code, None)
 }
 
-fn bearer(lobby: &str, user: &str, client: &Client) -> Reply {
+fn bearer(lobby: &str, user: &str, client: &Client, account: &[(&str, &str)]) -> Reply {
     let assertion = Assertion::of(user).with("iss", json!(client.id)).sign();
-    client.token(
-        lobby,
-        &[("grant_type", JWT_BEARER), ("assertion", &assertion)],
-    )
+    client.assert(lobby, &assertion, account)
 }
 
 fn of_the_subject(token: &Token) -> bool {
@@ -341,7 +280,9 @@ fn of_the_subject(token: &Token) -> bool {
 #[test]
 fn disabling_a_user() {
     let trial = Trial::start();
-    trial.operate(&["user", "update", USERS[0], "--disable"], "");
+    trial
+        .pair
+        .done(&format!("user update {} --disable", USERS[0]));
     trial.assert_ends(of_the_subject);
 }
 
@@ -350,7 +291,9 @@ fn disabling_a_user() {
 #[test]
 fn disabling_a_user_whose_name_is_a_user_id() {
     let trial = Trial::start();
-    trial.operate(&["user", "update", USERS[1], "--disable"], "");
+    trial
+        .pair
+        .done(&format!("user update {} --disable", USERS[1]));
     trial.assert_ends(|token| token.user == USERS[1]);
 }
 
@@ -358,8 +301,8 @@ fn disabling_a_user_whose_name_is_a_user_id() {
 fn removing_a_user() {
     let trial = Trial::start();
     // A user to whom a client is bound cannot be removed.
-    trial.operate(&["client", "remove", BOUND[0].id], "");
-    trial.operate(&["user", "remove", USERS[0]], "");
+    trial.pair.done(&format!("client remove {}", BOUND[0].id));
+    trial.pair.done(&format!("user remove {}", USERS[0]));
     trial.assert_ends(of_the_subject);
 }
 
@@ -367,10 +310,12 @@ fn removing_a_user() {
 fn disabling_and_removing_clients() {
     let trial = Trial::start();
     for client in [WEB[0], BATCH[0], BOUND[0]] {
-        trial.operate(&["client", "update", client.id, "--disable"], "");
+        trial
+            .pair
+            .done(&format!("client update {} --disable", client.id));
     }
     for client in [LEGACY[0], WEB[1], BATCH[1]] {
-        trial.operate(&["client", "remove", client.id], "");
+        trial.pair.done(&format!("client remove {}", client.id));
     }
     trial.assert_ends(|token| {
         let client = token.client.id;
@@ -382,27 +327,23 @@ fn disabling_and_removing_clients() {
 fn unlinking_an_account() {
     let mut trial = Trial::start();
     let other = "5000,someone.else,https://eu1.example.com";
-    trial.operate(&["user", "link", USERS[0], "--account", other], "");
-    let lobby = trial.lobby();
-    let assertion = Assertion::of(USERS[0])
-        .with("iss", json!(BATCH[0].id))
-        .sign();
+    trial
+        .pair
+        .done(&format!("user link {} --account {other}", USERS[0]));
+    let lobby = trial.pair.lobby();
     let account = [
         ("user_id", "5000"),
         ("user_site", "https://eu1.example.com"),
     ];
-    let mut fields = vec![
-        ("grant_type", JWT_BEARER),
-        ("assertion", assertion.as_str()),
-    ];
-    fields.extend(account);
-    let reply = BATCH[0].token(&lobby, &fields);
+    let reply = bearer(&lobby, USERS[0], &BATCH[0], &account);
     trial.keep(Kind::JwtBearer, USERS[0], BATCH[0], &reply);
-    let mut fields = vec![("grant_type", "client_credentials")];
-    fields.extend(account);
-    let reply = BOUND[0].token(&lobby, &fields);
+    let grant = ("grant_type", "client_credentials");
+    let reply = BOUND[0].token(&lobby, &[&[grant], &account[..]].concat());
     trial.keep(Kind::ClientCredentials, USERS[0], BOUND[0], &reply);
-    trial.operate(&["user", "unlink", USERS[0], USER_IDS[0], SITE], "");
+    trial.pair.done(&format!(
+        "user unlink {} {} {}",
+        USERS[0], USER_IDS[0], SITE
+    ));
     trial.assert_ends(|token| of_the_subject(token) && claims(&token.access)["user_id"] != "5000");
 }
 
@@ -411,7 +352,7 @@ fn unlinking_an_account() {
 fn a_new_password() {
     let trial = Trial::start();
     let change = ["user", "update", USERS[0], "--password-file", "-"];
-    trial.operate(&change, "another-password\n");
+    trial.pair.operate(&change, "another-password\n").done();
     trial.assert_ends(|token| {
         of_the_subject(token) && matches!(token.kind, Kind::Code | Kind::Refreshed | Kind::Legacy)
     });
@@ -419,11 +360,8 @@ fn a_new_password() {
 
 /// Asserts that a command revoked this many grants, and that the tokens that `ends` names have ended, and no others.
 #[track_caller]
-fn assert_revokes(trial: &Trial, whose: &[&str], grants: usize, ends: impl Fn(&Token) -> bool) {
-    let done = trial
-        .pair
-        .operate(&[&["grant", "revoke"], whose].concat(), "");
-    let done = done.done();
+fn assert_revokes(trial: &Trial, whose: &str, grants: usize, ends: impl Fn(&Token) -> bool) {
+    let done = trial.pair.done(&format!("grant revoke {whose}"));
     let expected = format!("{grants} grants revoked, and every access token ");
     assert!(done.starts_with(&expected), "{done}");
     trial.assert_ends(ends);
@@ -433,17 +371,19 @@ fn assert_revokes(trial: &Trial, whose: &[&str], grants: usize, ends: impl Fn(&T
 fn revoking_everything_of_a_user() {
     let trial = Trial::start();
     // The tokens of a code and the refreshed ones, and those of the legacy flow, at two clients each.
-    assert_revokes(&trial, &["--user", USERS[0]], 6, of_the_subject);
+    let whose = format!("--user {}", USERS[0]);
+    assert_revokes(&trial, &whose, 6, of_the_subject);
 }
 
 #[test]
 fn revoking_everything_of_clients() {
     let trial = Trial::start();
     for client in [BATCH[0], BOUND[0], LEGACY[0]] {
-        let whose = ["grant", "revoke", "--client", client.id];
-        trial.operate(&whose, "");
+        trial
+            .pair
+            .done(&format!("grant revoke --client {}", client.id));
     }
-    assert_revokes(&trial, &["--client", WEB[0].id], 4, |token| {
+    assert_revokes(&trial, &format!("--client {}", WEB[0].id), 4, |token| {
         let clients = [WEB[0].id, BATCH[0].id, BOUND[0].id, LEGACY[0].id];
         token.kind != Kind::EarlyAccess && clients.contains(&token.client.id)
     });
@@ -452,12 +392,11 @@ fn revoking_everything_of_clients() {
 #[test]
 fn revoking_everything_of_a_user_at_clients() {
     let trial = Trial::start();
+    let whose = |client: Client| format!("--client {} --user {}", client.id, USERS[0]);
     for client in [BATCH[0], BOUND[0], LEGACY[0]] {
-        let whose = ["grant", "revoke", "--client", client.id, "--user", USERS[0]];
-        trial.operate(&whose, "");
+        trial.pair.done(&format!("grant revoke {}", whose(client)));
     }
-    let whose = ["--client", WEB[0].id, "--user", USERS[0]];
-    assert_revokes(&trial, &whose, 2, |token| {
+    assert_revokes(&trial, &whose(WEB[0]), 2, |token| {
         of_the_subject(token) && token.client.id.ends_with('1')
     });
     for (whose, unknown) in [
@@ -469,12 +408,9 @@ fn revoking_everything_of_a_user_at_clients() {
     ] {
         let refusal = trial
             .pair
-            .operate(&[["grant", "revoke"].as_slice(), &whose].concat(), "");
-        let refusal = refusal.failed(1);
-        assert!(
-            refusal.contains(&format!("there is no {unknown}")),
-            "{refusal}"
-        );
+            .failed(&format!("grant revoke {}", whose.join(" ")));
+        let expected = format!("there is no {unknown}");
+        assert!(refusal.contains(&expected), "{refusal}");
     }
 }
 
@@ -493,16 +429,20 @@ fn revoking_a_grant_by_the_id_in_its_tokens() {
     let ends = |token: &Token| of_the_subject(token) && token.client.id.ends_with('1');
     for token in trial.tokens.iter().filter(|token| ends(token)) {
         for _ in 0..2 {
-            trial.operate(&["grant", "revoke", &token.grant_id()], "");
+            trial
+                .pair
+                .done(&format!("grant revoke {}", token.grant_id()));
         }
     }
     let refused = |id: &str| {
-        let refusal = trial.pair.operate(&["grant", "revoke", id], "").failed(1);
+        let refusal = trial.pair.failed(&format!("grant revoke {id}"));
         assert!(refusal.contains("there is no grant"), "{refusal}");
     };
     refused("q6urq6urq6urq6urq6urqw");
     // A code contains the id of its grant, and may live for ten minutes before its tokens, which live for an hour, are issued.
-    trial.operate(&["grant", "revoke", &grant_id_made(65 * 60)], "");
+    trial
+        .pair
+        .done(&format!("grant revoke {}", grant_id_made(65 * 60)));
     refused(&grant_id_made(71 * 60));
     trial.assert_ends(ends);
 }
@@ -510,7 +450,7 @@ fn revoking_a_grant_by_the_id_in_its_tokens() {
 #[test]
 fn revoking_a_token_as_its_client() {
     let trial = Trial::start();
-    let lobby = trial.lobby();
+    let lobby = trial.pair.lobby();
     let revoke = |token: &Token, text: &str| {
         let reply = token
             .client
@@ -546,18 +486,13 @@ fn revoking_a_token_as_its_client() {
 fn cutting_off_what_was_issued_until_now() {
     let trial = Trial::start();
     let of_the_issuer = |token: &&Token| !matches!(token.kind, Kind::Legacy | Kind::EarlyAccess);
-    trial.operate(&["revocations", "cut-off"], "");
-    let ahead = ["revocations", "cut-off", "--before", "2999-01-01T00:00:00Z"];
-    let refusal = trial.pair.operate(&ahead, "").failed(1);
-    assert!(refusal.contains("lies ahead"), "{refusal}");
-    let unknown = [
-        "revocations",
-        "cut-off",
-        "--issuer",
-        "https://nobody.example",
-    ];
-    let refusal = trial.pair.operate(&unknown, "").failed(1);
-    assert!(refusal.contains("is none of"), "{refusal}");
+    trial.pair.done("revocations cut-off");
+    let ahead = "revocations cut-off --before 2999-01-01T00:00:00Z";
+    let unknown = "revocations cut-off --issuer https://nobody.example";
+    for (command, part) in [(ahead, "lies ahead"), (unknown, "is none of")] {
+        let refusal = trial.pair.failed(command);
+        assert!(refusal.contains(part), "{refusal}");
+    }
     for token in trial.tokens.iter().filter(of_the_issuer) {
         trial.assert_ended(token);
         // Other clients need one refresh. The cut-off includes tokens of the same second.
@@ -567,7 +502,7 @@ fn cutting_off_what_was_issued_until_now() {
         let last = Cell::new(refresh.clone());
         until("a refresh gives a token that lasts", || {
             let refresh = last.take();
-            let reply = token.client.refresh(&trial.lobby(), &refresh);
+            let reply = token.client.refresh(&trial.pair.lobby(), &refresh);
             assert_eq!(reply.status, 200, "{}", reply.body);
             last.set(reply.text("refresh_token"));
             let access = reply.text("access_token");
@@ -582,7 +517,7 @@ fn cutting_off_what_was_issued_until_now() {
 #[test]
 fn rotating_the_keys_with_a_cut_off() {
     let trial = Trial::start();
-    trial.operate(&["key", "rotate", "--immediate", "--cut-off"], "");
+    trial.pair.done("key rotate --immediate --cut-off");
     for token in &trial.tokens {
         if token.kind == Kind::EarlyAccess {
             trial.assert_lives(token);
@@ -591,13 +526,9 @@ fn rotating_the_keys_with_a_cut_off() {
         }
     }
     until("new tokens last", || {
-        let reply = bearer(&trial.lobby(), USERS[0], &BATCH[0]);
-        let token = Token {
-            access: reply.text("access_token"),
-            ..trial.tokens[0].clone()
-        };
-        trial.call(&token) == 200
+        let reply = bearer(&trial.pair.lobby(), USERS[0], &BATCH[0], &[]);
+        trial.pair.call(&reply.text("access_token")) == 200
     });
-    let audit = trial.pair.operate(&["audit"], "").done();
+    let audit = trial.pair.done("audit");
     assert!(audit.contains("tokens_cut_off"), "{audit}");
 }

@@ -5,36 +5,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use crate::api::until;
-use crate::support::{Browser, Form, OwnPair, Reply, WEB, code_at, form_body, get, lobby, now};
-
-fn request(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
-    let mut request = vec![
-        ("response_type", "code"),
-        ("client_id", WEB.id),
-        ("redirect_uri", WEB.redirect_uri),
-    ];
-    request.extend(more);
-    request
-}
-
-fn guess(lobby: &str, password: &str) -> Reply {
-    let browser = Browser::new(lobby);
-    let form = Form::of(&browser.authorize(&request(&[])));
-    browser.submit(
-        &form,
-        &[("username", "grace@example.com"), ("password", password)],
-    )
-}
+use crate::support::{
+    ADA, Browser, Form, OwnPair, Reply, WEB, code_at, form_body, get, lobby, now,
+};
 
 /// The tests of the stores check that the counts survive a restart.
 #[test]
 fn rfc6749_s10_10_guesses_are_slowed_down() {
     let pair = OwnPair::start(&[]);
-    let lobby = pair.pair.lobby_url();
-    let slowed = (0..100)
-        .map(|_| guess(&lobby, "wrong"))
-        .find(|reply| reply.status != 403)
-        .unwrap();
+    let guess = |_| {
+        let browser = Browser::new(&pair.lobby());
+        let form = Form::of(&browser.authorize(&WEB.request(&[])));
+        let fields = [("username", "grace@example.com"), ("password", "wrong")];
+        browser.submit(&form, &fields)
+    };
+    let mut guesses = (0..100).map(guess);
+    let slowed = guesses.find(|reply| reply.status != 403).unwrap();
     assert_eq!(slowed.status, 429);
     let wait: u64 = slowed.header("retry-after").unwrap().parse().unwrap();
     assert!(wait >= 1);
@@ -53,7 +39,7 @@ struct Guesser {
 impl Guesser {
     fn at(service: &str, address: &str) -> Self {
         let browser = Browser::from_address(service, address);
-        let form = Form::of(&browser.authorize(&request(&[("prompt", "login")])));
+        let form = Form::of(&browser.authorize(&WEB.request(&[("prompt", "login")])));
         Self { browser, form }
     }
 
@@ -92,7 +78,7 @@ fn wrong_passwords_from_one_address_keep_nobody_out_elsewhere() {
         looked_at < looked_at_first,
         "one party may have 48 bits: {looked_at} of {looked_at_first}"
     );
-    let throttled = pair.operate_json(&["audit", "--action", "sign_in_throttled"]);
+    let throttled = pair.json("audit --action sign_in_throttled");
     assert!(
         throttled.to_string().contains("grace@example.com"),
         "{throttled}"
@@ -144,13 +130,7 @@ fn sign_ins_of_one_person_leave_room_for_other_known_devices() {
     let device = Guesser::at(&service, "203.0.113.1");
     assert_eq!(device.guess(RIGHT), 303);
     let flood = Guesser::at(&service, "198.51.100.1");
-    let sign_in = || {
-        let fields = [
-            ("username", "ada@example.com"),
-            ("password", "demo-password-of-ada"),
-        ];
-        flood.browser.submit(&flood.form, &fields).status
-    };
+    let sign_in = || flood.browser.submit(&flood.form, &ADA).status;
     assert_eq!(sign_in(), 303);
     let started = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -213,7 +193,7 @@ fn the_right_password_alone_is_slowed_down_and_told_and_keeps_nobody_out() {
     assert_eq!(next.status, 303, "{}", next.body);
     for (action, at_least) in [("second_factor_required", 12), ("sign_in_throttled", 20)] {
         until("the audit log has it", || {
-            let entries = pair.operate_json(&["audit", "--action", action]);
+            let entries = pair.json(&format!("audit --action {action}"));
             let entries = entries["items"].as_array().unwrap();
             let of_joan = |entry: &&Value| entry["actor"] == "joan@example.com";
             entries.iter().filter(of_joan).count() >= at_least
@@ -225,22 +205,24 @@ fn the_right_password_alone_is_slowed_down_and_told_and_keeps_nobody_out() {
 #[test]
 fn a_client_may_ask_for_a_recent_sign_in() {
     let browser = Browser::new(&lobby());
-    let page = browser.authorize(&request(&[("login_hint", "ada@example.com")]));
+    let page = browser.authorize(&WEB.request(&[("login_hint", "ada@example.com")]));
     assert!(
         page.body.contains("value=\"ada@example.com\""),
         "pre-filled"
     );
     browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
-    assert_eq!(browser.authorize(&request(&[])).status, 302);
+    assert_eq!(browser.authorize(&WEB.request(&[])).status, 302);
     assert_eq!(
-        browser.authorize(&request(&[("max_age", "3600")])).status,
+        browser
+            .authorize(&WEB.request(&[("max_age", "3600")]))
+            .status,
         302
     );
-    let again = browser.authorize(&request(&[("max_age", "0")]));
+    let again = browser.authorize(&WEB.request(&[("max_age", "0")]));
     assert_eq!(again.status, 200);
     let done = browser.sign_in(&again, "ada@example.com", "demo-password-of-ada");
     assert_eq!(done.status, 302, "asked once, not for ever");
-    let silent = browser.authorize(&request(&[("max_age", "0"), ("prompt", "none")]));
+    let silent = browser.authorize(&WEB.request(&[("max_age", "0"), ("prompt", "none")]));
     assert!(
         silent
             .header("location")
@@ -251,7 +233,11 @@ fn a_client_may_ask_for_a_recent_sign_in() {
 
 #[test]
 fn pages_speak_the_persons_language() {
-    let address = format!("{}/auth/authorize?{}", lobby(), form_body(&request(&[])));
+    let address = format!(
+        "{}/auth/authorize?{}",
+        lobby(),
+        form_body(&WEB.request(&[]))
+    );
     let german = get(&address, &[("accept-language", "de-DE,de;q=0.9,en;q=0.5")]).body;
     assert!(german.contains("lang=\"de\"") && german.contains("<h1>Anmelden</h1>"));
     let english = get(&address, &[("accept-language", "fr")]).body;
@@ -262,7 +248,7 @@ fn pages_speak_the_persons_language() {
 #[test]
 fn the_application_may_choose_the_language_of_all_steps() {
     let browser = Browser::new(&lobby());
-    let start = |locales: &'static str| browser.authorize(&request(&[("ui_locales", locales)]));
+    let start = |locales: &'static str| browser.authorize(&WEB.request(&[("ui_locales", locales)]));
     assert!(start("fr it").body.contains("lang=\"en\""));
     let page = start("fr de-CH en");
     let is_german = |reply: &Reply| {
@@ -290,10 +276,10 @@ fn a_browser_without_cookies_is_told_so_first() {
     let without = browser.open(stylesheet);
     assert_eq!(without.body, ".no-cookies{display:block}");
     assert_eq!(without.header("cache-control"), Some("no-store"));
-    let first = browser.authorize(&request(&[]));
+    let first = browser.authorize(&WEB.request(&[]));
     assert!(first.body.contains(stylesheet), "{}", first.body);
     assert_eq!(browser.open(stylesheet).body, "");
-    let second = browser.authorize(&request(&[]));
+    let second = browser.authorize(&WEB.request(&[]));
     assert!(!second.body.contains(stylesheet), "{}", second.body);
     let refused = Browser::new(&lobby()).submit(&Form::of(&first), &[]);
     assert_eq!(refused.status, 403);

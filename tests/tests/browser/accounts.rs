@@ -143,4 +143,8 @@ fn a_person_without_account_is_told_and_then_the_application() {
     window.expect_heading("Back in the app");
     let address = window.address();
     assert!(address.as_str().contains("error=access_denied"));
+    // Another person can sign in at once, in spite of the session.
+    window.visit(&app.authorize());
+    window.follow("Sign in as somebody else");
+    window.expect_heading("Sign in");
 }

@@ -281,9 +281,7 @@ fn an_administrator_removes_a_second_factor() {
     sign_in(&window, "annie@example.com", "demo-password-of-annie");
     window.expect_heading("Enter your code");
     let name = "annie@example.com";
-    pair()
-        .operate(&["user", "remove-second-factor", name], "")
-        .done();
+    pair().done(&format!("user remove-second-factor {name}"));
     window.visit(&app.authorize());
     sign_in(&window, name, "demo-password-of-annie");
     window.expect_heading("Back in the app");

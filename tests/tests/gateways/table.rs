@@ -136,174 +136,114 @@ fn bearer(token: &str) -> String {
 
 fn rows(tokens: &Tokens) -> Vec<Row> {
     let good = bearer(&tokens.good);
+    let [expired, revoked, elsewhere, forged, unknown] = [
+        &tokens.expired,
+        &tokens.revoked,
+        &tokens.wrong_audience,
+        &tokens.forged,
+        &tokens.unknown_issuer,
+    ]
+    .map(|token| bearer(token));
     let api = "/api/projects";
-    let mut rows = vec![
-        row(
-            "a good token",
-            "/api/projects?x=1&y=%2F..",
-            &good,
-            Passes(Good),
-        ),
-        row(
-            "the scheme in another case",
-            api,
-            &format!("authorization: bEARER {}\r\n", tokens.good),
-            Passes(Good),
-        ),
-        row(
-            "an expired token",
-            api,
-            &bearer(&tokens.expired),
-            Refused(401, "invalid_token"),
-        ),
-        row(
-            "a revoked token",
-            api,
-            &bearer(&tokens.revoked),
-            Refused(401, "invalid_token"),
-        ),
-        row(
-            "a token for another audience",
-            api,
-            &bearer(&tokens.wrong_audience),
-            Refused(401, "invalid_token"),
-        ),
-        row(
-            "a forged token",
-            api,
-            &bearer(&tokens.forged),
-            Refused(401, "invalid_token"),
-        ),
-        row(
-            "a token of an unknown issuer",
-            api,
-            &bearer(&tokens.unknown_issuer),
-            Refused(401, "invalid_token"),
-        ),
-        row(
-            "a token without the scope",
-            "/api/documents/1",
-            &good,
-            Refused(403, "insufficient_scope"),
-        ),
-        row("no token", api, "", Refused(401, "invalid_request")),
-        row(
-            "another scheme",
-            api,
-            "Authorization: Basic YTpi\r\n",
-            Refused(401, "invalid_request"),
-        ),
-        row(
-            "two tokens in two headers",
-            api,
-            &format!("{good}{good}"),
-            Closed(&[400]),
-        ),
-        row(
-            "a bad token beside a good one",
-            api,
-            &format!("{}{good}", bearer(&tokens.expired)),
-            Closed(&[400]),
-        ),
-        row(
-            "a good token beside a bad one",
-            api,
-            &format!("{good}{}", bearer(&tokens.expired)),
-            Closed(&[400]),
-        ),
-        row(
-            "two tokens in one header",
-            api,
-            &format!("Authorization: Bearer {0}, Bearer {0}\r\n", tokens.good),
-            Refused(400, "invalid_request"),
-        ),
-        row(
-            "a token in the query, too",
-            format!("/api/projects?access_token={}", tokens.good),
-            &good,
-            Refused(400, "invalid_request"),
-        ),
-        row(
-            "a token in the query alone",
-            format!("/api/projects?access_token={}", tokens.good),
-            "",
-            Refused(401, "invalid_request"),
-        ),
-        row(
-            "a path without a rule",
-            "/other",
-            &good,
-            Refused(403, "access_denied"),
-        ),
-        row(
-            "the folder of a rule whose prefix ends in a slash",
-            "/api/slides",
-            &good,
-            Refused(403, "insufficient_scope"),
-        ),
-        row("an anonymous path", "/healthz", "", Passes(Nobody)),
-        row(
-            "a token on an anonymous path",
-            "/public/x",
-            &good,
-            Passes(Nobody),
-        ),
-        row(
-            "a bad token on an anonymous path",
-            "/public/x",
-            &bearer(&tokens.expired),
-            Passes(Nobody),
-        ),
-        row(
-            "another scheme on an anonymous path",
-            "/public/x",
-            "Authorization: Basic YTpi\r\n",
-            Passes(Nobody),
-        ),
-        row(
-            "another case of an anonymous path",
-            "/HEALTHZ",
-            "",
-            Refused(400, "invalid_request"),
-        ),
-        row(
-            "another case of a path that needs a scope",
-            "/api/DOCUMENTS/1",
-            &good,
-            Refused(400, "invalid_request"),
-        ),
-        row(
-            "upper case below a rule",
-            "/api/Projects/A.B",
-            &good,
-            Passes(Good),
-        ),
-        Row {
-            method: "OPTIONS",
-            // Go's server answers this request itself.
-            ..row("the asterisk form", "*", "", Closed(&[200, 400, 403, 404]))
-        },
-        row(
-            "the absolute form",
-            "http://127.0.0.1/api/projects",
-            "",
-            Closed(MALFORMED),
-        ),
-        row("a fragment", "/public/x#/api/projects", "", Judged),
-        row(
-            "a fragment in the query",
-            "/public/x?#/../api/projects",
-            "",
-            Judged,
-        ),
-        row(
-            "a WebSocket without a token",
-            api,
-            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
-            Closed(MALFORMED),
-        ),
+    let basic = "Authorization: Basic YTpi\r\n";
+    let none = Refused(401, "invalid_request");
+    let in_query = format!("/api/projects?access_token={}", tokens.good);
+    let lower_case = format!("authorization: bEARER {}\r\n", tokens.good);
+    let in_one_header = format!("Authorization: Bearer {0}, Bearer {0}\r\n", tokens.good);
+    let websocket = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let [two, bad_first, bad_last] = [
+        format!("{good}{good}"),
+        format!("{expired}{good}"),
+        format!("{good}{expired}"),
     ];
+    let mut rows: Vec<Row> = Vec::new();
+    let mut add = |fate: Fate, of: &[(&str, &str, &str)]| {
+        let of = of.iter();
+        rows.extend(of.map(|(name, target, headers)| row(*name, *target, headers, fate)));
+    };
+    add(
+        Passes(Good),
+        &[
+            ("a good token", "/api/projects?x=1&y=%2F..", &good),
+            ("the scheme in another case", api, &lower_case),
+            ("upper case below a rule", "/api/Projects/A.B", &good),
+        ],
+    );
+    add(
+        Passes(Nobody),
+        &[
+            ("an anonymous path", "/healthz", ""),
+            ("a token where none is needed", "/public/x", &good),
+            ("a bad one where none is needed", "/public/x", &expired),
+            ("another scheme there", "/public/x", basic),
+        ],
+    );
+    add(
+        Refused(401, "invalid_token"),
+        &[
+            ("an expired token", api, &expired),
+            ("a revoked token", api, &revoked),
+            ("a token for another audience", api, &elsewhere),
+            ("a forged token", api, &forged),
+            ("a token of an unknown issuer", api, &unknown),
+        ],
+    );
+    add(
+        none,
+        &[
+            ("no token", api, ""),
+            ("another scheme", api, basic),
+            ("a token in the query alone", &in_query, ""),
+        ],
+    );
+    add(
+        Refused(400, "invalid_request"),
+        &[
+            ("two tokens in one header", api, &in_one_header),
+            ("a token in the query, too", &in_query, &good),
+            ("another case of an anonymous path", "/HEALTHZ", ""),
+            ("another case below a rule", "/api/DOCUMENTS/1", &good),
+        ],
+    );
+    add(
+        Refused(403, "insufficient_scope"),
+        &[
+            ("a token without the scope", "/api/documents/1", &good),
+            ("a rule with a slash at its end", "/api/slides", &good),
+        ],
+    );
+    add(
+        Refused(403, "access_denied"),
+        &[("a path without a rule", "/other", &good)],
+    );
+    add(
+        Closed(&[400]),
+        &[
+            ("two tokens in two headers", api, &two),
+            ("a bad token beside a good one", api, &bad_first),
+            ("a good token beside a bad one", api, &bad_last),
+        ],
+    );
+    add(
+        Closed(MALFORMED),
+        &[
+            ("the absolute form", "http://127.0.0.1/api/projects", ""),
+            ("a WebSocket without a token", api, websocket),
+        ],
+    );
+    add(
+        Judged,
+        &[
+            ("a fragment", "/public/x#/api/projects", ""),
+            ("one in the query", "/public/x?#/../api/projects", ""),
+        ],
+    );
+    rows.push(Row {
+        method: "OPTIONS",
+        // Go's server answers this request itself.
+        ..row("the asterisk form", "*", "", Closed(&[200, 400, 403, 404]))
+    });
     // Spoofed identity headers, in every spelling that some server treats as equal.
     for name in [
         "X-User-Id",
@@ -421,22 +361,15 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
         other.method = method;
         rows.push(other);
     }
-    let mut post = row(
-        "a body",
-        api,
-        &format!("{good}Content-Length: 5\r\n"),
-        Passes(Good),
-    );
-    (post.method, post.body) = ("POST", "hello");
-    rows.push(post);
-    let mut post = row(
-        "a body without a token",
-        api,
-        "Content-Length: 5\r\n",
-        Refused(401, "invalid_request"),
-    );
-    (post.method, post.body) = ("POST", "hello");
-    rows.push(post);
+    let length = "Content-Length: 5\r\n";
+    for (headers, fate) in [
+        (format!("{good}{length}"), Passes(Good)),
+        (length.to_owned(), none),
+    ] {
+        let mut post = row(format!("a body {headers:.13}"), api, &headers, fate);
+        (post.method, post.body) = ("POST", "hello");
+        rows.push(post);
+    }
     for target in ["/healthz", api] {
         let mut post = row(
             format!("identity in the trailers for {target}"),

@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::api::until;
 use std::process::{Command, Stdio};
 
-use crate::support::{Browser, OwnPair, USER_BOUND, WEB, now};
+use crate::support::{Browser, CREDENTIALS, Form, OwnPair, USER_BOUND, WEB, now};
 
-fn entries(pair: &OwnPair, arguments: &[&str]) -> Vec<Value> {
-    let listed = pair.operate_json(&[&["audit", "--limit", "500"], arguments].concat());
+fn entries(pair: &OwnPair, more: &str) -> Vec<Value> {
+    let listed = pair.json(&format!("audit --limit 500{more}"));
     listed["items"].as_array().unwrap().clone()
 }
 
@@ -45,9 +45,9 @@ fn a_repeated_refresh_is_told_from_a_first_use() {
         "tokens_repeated",
     ];
     until("the log has it", || {
-        actions(&entries(&pair, &[])) == expected
+        actions(&entries(&pair, "")) == expected
     });
-    let all = entries(&pair, &[]);
+    let all = entries(&pair, "");
     let of = |action: &str| all.iter().find(|entry| entry["action"] == action).unwrap();
     let (refreshed, repeated) = (of("tokens_refreshed"), of("tokens_repeated"));
     for field in ["actor", "client_id", "username", "grant_id", "detail"] {
@@ -82,9 +82,9 @@ fn a_flow_leaves_its_trail() {
         "code_replayed",
     ];
     until("the log has it", || {
-        actions(&entries(&pair, &[])) == expected
+        actions(&entries(&pair, "")) == expected
     });
-    let all = entries(&pair, &[]);
+    let all = entries(&pair, "");
     let issued = all
         .iter()
         .find(|entry| entry["action"] == "tokens_issued")
@@ -104,10 +104,7 @@ fn a_flow_leaves_its_trail() {
         .unwrap();
     assert_eq!(reused["grant_id"], issued["grant_id"]);
 
-    let of_ada = entries(
-        &pair,
-        &["--user", "ada@example.com", "--action", "tokens_refreshed"],
-    );
+    let of_ada = entries(&pair, " --user ada@example.com --action tokens_refreshed");
     assert_eq!(actions(&of_ada), ["tokens_refreshed"]);
     let log = pair.pair.end();
     let lines: Vec<Value> = log
@@ -130,19 +127,14 @@ fn refused_sign_ins_are_in_the_log_without_the_password() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.pair.lobby_url();
     let browser = Browser::new(&lobby);
-    let page = browser.authorize(&[
-        ("response_type", "code"),
-        ("client_id", WEB.id),
-        ("redirect_uri", WEB.redirect_uri),
-    ]);
-    let form = crate::support::Form::of(&page);
+    let form = Form::of(&browser.authorize(&WEB.request(&[])));
     let fields = [
         ("username", "ada@example.com"),
         ("password", "a-wrong-password"),
     ];
     assert_eq!(browser.submit(&form, &fields).status, 403);
     until("the log has it", || {
-        actions(&entries(&pair, &["--user", "ada@example.com"])) == ["sign_in_refused"]
+        actions(&entries(&pair, " --user ada@example.com")) == ["sign_in_refused"]
     });
     assert!(!pair.pair.end().contains("a-wrong-password"));
 }
@@ -151,43 +143,31 @@ fn refused_sign_ins_are_in_the_log_without_the_password() {
 fn names_of_nothing_are_told() {
     let pair = OwnPair::start(&[]);
     for (arguments, expected) in [
-        (["--action", "nonsense"], "nonsense: unknown action"),
+        ("--action nonsense", "nonsense: unknown action"),
         (
-            ["--action", "sign_inn"],
+            "--action sign_inn",
             "sign_inn: unknown action; did you mean sign_in?",
         ),
-        (["--user", "nosuch"], "there is no user nosuch"),
-        (["--client", "nosuch"], "there is no client nosuch"),
+        ("--user nosuch", "there is no user nosuch"),
+        ("--client nosuch", "there is no client nosuch"),
     ] {
-        let refused = pair.operate(&[["audit"].as_slice(), &arguments].concat(), "");
-        let refused = refused.failed(1);
+        let refused = pair.failed(&format!("audit {arguments}"));
         assert!(refused.contains(expected), "{refused}");
     }
     // A removed client still has entries.
-    pair.operate(&["client", "remove", WEB.id], "").done();
-    pair.operate(&["audit", "--client", WEB.id], "").done();
+    pair.done(&format!("client remove {}", WEB.id));
+    pair.done(&format!("audit --client {}", WEB.id));
     // So far nothing has happened to this user.
-    pair.operate(
-        &["audit", "--user", "ada@example.com", "--action", "sign_out"],
-        "",
-    )
-    .done();
+    pair.done("audit --user ada@example.com --action sign_out");
 }
 
 #[test]
 fn the_log_survives_a_restart() {
     let mut pair = OwnPair::start(&[]);
-    pair.operate(&["key", "rotate"], "").done();
-    pair.pair.stop_token_service();
-    pair.pair.start_token_service().unwrap();
-    assert_eq!(actions(&entries(&pair, &[])), ["keys_rotated"]);
+    pair.done("key rotate");
+    pair.restart();
+    assert_eq!(actions(&entries(&pair, "")), ["keys_rotated"]);
 }
-
-const GRACE: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048403"),
-    ("user_site", "https://us1.example.com"),
-];
 
 /// More entries than one page of the administration contains.
 #[test]
@@ -196,30 +176,28 @@ fn the_log_is_paged_and_a_reader_may_stop_reading() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.pair.lobby_url();
     for _ in 0..ISSUED {
-        assert_eq!(USER_BOUND.token(&lobby, &GRACE).status, 200);
+        assert_eq!(USER_BOUND.token(&lobby, &CREDENTIALS).status, 200);
     }
-    let numbers = |arguments: &[&str]| -> Vec<u64> {
-        let arguments = [&["audit", "--action", "tokens_issued"], arguments].concat();
-        let listed = pair.operate_json(&arguments);
+    let numbers = |arguments: &str| -> Vec<u64> {
+        let listed = pair.json(&format!("audit --action tokens_issued{arguments}"));
         let items = listed["items"].as_array().unwrap().iter();
         items
             .map(|item| item["sequence"].as_u64().unwrap())
             .collect()
     };
-    let all = numbers(&["--limit", "1000"]);
+    let all = numbers(" --limit 1000");
     assert_eq!(all.len(), ISSUED);
     assert!(all.is_sorted_by(|one, next| one > next), "newest first");
-    assert_eq!(numbers(&[]), all[..50]);
-    let tenth = all[10].to_string();
-    assert_eq!(numbers(&["--before", &tenth, "--limit", "3"]), all[11..14]);
+    assert_eq!(numbers(""), all[..50]);
+    let before_tenth = format!(" --before {} --limit 3", all[10]);
+    assert_eq!(numbers(&before_tenth), all[11..14]);
     let oldest: Vec<u64> = all.iter().rev().copied().take(3).collect();
-    assert_eq!(numbers(&["--after", "0", "--limit", "3"]), oldest);
-    assert_eq!(numbers(&["--after", "0", "--limit", "1000"]).len(), ISSUED);
-    assert_eq!(numbers(&["--since", "1h"]).len(), ISSUED);
-    assert_eq!(numbers(&["--since", "2999-01-01T00:00:00Z"]), [0; 0]);
-    pair.operate(&["audit", "--since", "yesterday"], "")
-        .failed(2);
-    let some = pair.operate(&["audit", "--limit", "5"], "");
+    assert_eq!(numbers(" --after 0 --limit 3"), oldest);
+    assert_eq!(numbers(" --after 0 --limit 1000").len(), ISSUED);
+    assert_eq!(numbers(" --since 1h").len(), ISSUED);
+    assert_eq!(numbers(" --since 2999-01-01T00:00:00Z"), [0; 0]);
+    pair.run("audit --since yesterday").failed(2);
+    let some = pair.run("audit --limit 5");
     assert!(
         some.errors.contains("There are more: --before "),
         "{}",

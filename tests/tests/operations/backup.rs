@@ -1,12 +1,6 @@
 //! A backup under load, its restore, and a service on the restored store.
 
-use crate::support::{Browser, Load, OwnPair, USER_BOUND, WEB};
-
-const FORM: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048402"),
-    ("user_site", "https://us1.example.com"),
-];
+use crate::support::{Browser, CREDENTIALS, Load, OwnPair, USER_BOUND, WEB};
 
 #[test]
 fn a_copy_taken_under_load_is_whole_and_serves() {
@@ -17,7 +11,7 @@ fn a_copy_taken_under_load_is_whole_and_serves() {
     let load = {
         let lobby = lobby.clone();
         Load::start(2, move || {
-            assert_eq!(USER_BOUND.token(&lobby, &FORM).status, 200);
+            assert_eq!(USER_BOUND.token(&lobby, &CREDENTIALS).status, 200);
             let code = Browser::new(&lobby).code_for(&WEB, None);
             assert_eq!(WEB.exchange(&lobby, &code, None).status, 200);
         })
@@ -26,11 +20,11 @@ fn a_copy_taken_under_load_is_whole_and_serves() {
         .map(|number| pair.state().join(format!("copy-{number}")))
         .collect();
     for copy in &copies {
-        pair.operate(&["backup", copy.to_str().unwrap()], "").done();
+        pair.done(&format!("backup {}", copy.display()));
     }
     load.stop();
     let copy = copies.last().unwrap().to_str().unwrap().to_owned();
-    let exists = pair.operate(&["backup", &copy], "").failed(1);
+    let exists = pair.failed(&format!("backup {copy}"));
     assert!(exists.contains("exists already"), "{exists}");
 
     pair.pair.stop_token_service();
@@ -38,10 +32,9 @@ fn a_copy_taken_under_load_is_whole_and_serves() {
     let url = format!("redb:{}", store.display());
     let config = pair.state().join("restore.toml");
     std::fs::write(&config, format!("[store]\nurl = \"{url}\"\n")).unwrap();
-    let config = config.to_str().unwrap().to_owned();
-    let restore = ["restore", &copy, "--config", &config];
-    pair.operate(&restore, "").done();
-    let again = pair.operate(&restore, "").failed(1);
+    let restore = format!("restore {copy} --config {}", config.display());
+    pair.done(&restore);
+    let again = pair.failed(&restore);
     assert!(again.contains("exists already"), "{again}");
     pair.pair.set_environment("TOKEN_SERVICE__STORE__URL", &url);
     pair.pair.start_token_service().unwrap();
@@ -52,7 +45,7 @@ fn a_copy_taken_under_load_is_whole_and_serves() {
 fn a_torn_copy_is_refused() {
     let pair = OwnPair::start(&[]);
     let copy = pair.state().join("copy");
-    pair.operate(&["backup", copy.to_str().unwrap()], "").done();
+    pair.done(&format!("backup {}", copy.display()));
     let config = pair.state().join("restore.toml");
     let store = pair.state().join("restored.redb");
     std::fs::write(
@@ -77,13 +70,8 @@ fn a_torn_copy_is_refused() {
     ] {
         let torn = pair.state().join(name);
         std::fs::write(&torn, bytes).unwrap();
-        let restore = [
-            "restore",
-            torn.to_str().unwrap(),
-            "--config",
-            config.to_str().unwrap(),
-        ];
-        let refusal = pair.operate(&restore, "");
+        let restore = format!("restore {} --config {}", torn.display(), config.display());
+        let refusal = pair.run(&restore);
         assert_eq!(refusal.code, 1, "{name}: {}", refusal.errors);
         assert!(!store.exists(), "{name}");
     }

@@ -18,7 +18,7 @@ const ROUNDS: usize = 8;
 
 /// The values of `field` in entries with this action.
 fn audited(pair: &OwnPair, action: &str, field: &str) -> BTreeSet<String> {
-    let listed = pair.operate_json(&["audit", "--limit", "500", "--action", action]);
+    let listed = pair.json(&format!("audit --limit 500 --action {action}"));
     let entries = listed["items"].as_array().unwrap().iter();
     entries.map(|entry| text(&entry[field])).collect()
 }
@@ -97,12 +97,7 @@ fn changes_leave_their_entries_on_postgresql() {
 fn revocations_by_clients_leave_their_entries() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.pair.lobby_url();
-    let account = [
-        ("grant_type", "client_credentials"),
-        ("user_id", "1879048402"),
-        ("user_site", "https://us1.example.com"),
-    ];
-    let issue = |_| USER_BOUND.token(&lobby, &account).text("access_token");
+    let issue = |_| pair.token();
     let tokens: Vec<String> = (0..REQUESTS).map(issue).collect();
     let basic = USER_BOUND.basic();
     let headers = [

@@ -3,12 +3,11 @@
 use serde_json::Value;
 use tests::{Artifacts, Postgres};
 
-use super::explain::{legacy_refresh, legacy_tokens};
-use crate::support::{Browser, Form, OwnPair, WEB, answer, get, lasting_code};
+use crate::support::{Browser, Form, Instance, LEGACY, OwnPair, WEB, answer, get, lasting_code};
 
 /// The keys of the file, the current one first, each with the number of values that it seals.
 fn keys(pair: &OwnPair) -> Vec<(String, u64)> {
-    let listed = pair.operate_json(&["encryption-key", "list"]);
+    let listed = pair.json("encryption-key list");
     assert_eq!(listed.get("unreadable"), None, "{listed}");
     let keys = listed["keys"].as_array().unwrap().iter();
     let key = |key: &Value| {
@@ -22,12 +21,8 @@ fn keys(pair: &OwnPair) -> Vec<(String, u64)> {
 
 /// Signs in Joan, who has a sealed TOTP secret.
 fn joan_signs_in(pair: &OwnPair) {
-    let browser = Browser::new(&pair.pair.lobby_url());
-    let page = browser.authorize(&[
-        ("response_type", "code"),
-        ("client_id", WEB.id),
-        ("redirect_uri", WEB.redirect_uri),
-    ]);
+    let browser = Browser::new(&pair.lobby());
+    let page = browser.authorize(&WEB.request(&[]));
     let page = browser.sign_in(&page, "joan@example.com", "demo-password-of-joan");
     let code = lasting_code("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP");
     let reply = browser.submit(&Form::of(&page), &[("code", &code)]);
@@ -38,18 +33,14 @@ fn joan_signs_in(pair: &OwnPair) {
 /// other.
 fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
     let file = pair.state().join("encryption-key");
-    let registrations = pair
-        .pair
-        .artifacts()
-        .repository
-        .join("demo/registrations.toml");
-    let registrations = registrations.to_str().unwrap().to_owned();
-    let (_, refresh_token) = legacy_tokens(&pair);
-    let web = Browser::new(&pair.pair.lobby_url()).code_for(&WEB, None);
+    let registrations = pair.demo("registrations.toml");
+    let us1 = Instance::of(&pair.pair);
+    let legacy = us1.exchange(&LEGACY, &us1.code(&LEGACY));
+    let web = Browser::new(&pair.lobby()).code_for(&WEB, None);
     let web = WEB
-        .exchange(&pair.pair.lobby_url(), &web, None)
+        .exchange(&pair.lobby(), &web, None)
         .text("refresh_token");
-    let jwks = |pair: &OwnPair| get(&format!("{}/auth/jwks", pair.pair.lobby_url()), &[]).body;
+    let jwks = |pair: &OwnPair| get(&format!("{}/auth/jwks", pair.lobby()), &[]).body;
     let published = jwks(&pair);
     let (old, new) = (
         std::fs::read_to_string(&file).unwrap(),
@@ -66,7 +57,7 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
     );
     std::fs::write(&file, format!("{old}{new}")).unwrap();
     restart(&mut pair);
-    let code = Browser::new(&pair.pair.lobby_url()).code_for(&WEB, None);
+    let code = Browser::new(&pair.lobby()).code_for(&WEB, None);
     std::fs::write(&file, format!("# the new one\n{new}\n{old}")).unwrap();
     restart(&mut pair);
     let both = keys(&pair);
@@ -74,9 +65,9 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
         panic!("{both:?}");
     };
     assert_eq!((still, count), (old_id, sealed));
-    let exchanged = WEB.exchange(&pair.pair.lobby_url(), &code, None);
+    let exchanged = WEB.exchange(&pair.lobby(), &code, None);
     assert_eq!(exchanged.status, 200, "{}", exchanged.body);
-    let resealed = pair.operate(&["encryption-key", "reseal"], "").done();
+    let resealed = pair.done("encryption-key reseal");
     assert!(
         resealed.starts_with(&format!("{sealed} values sealed anew")),
         "{resealed}"
@@ -85,28 +76,24 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
         keys(&pair),
         [(new_id.clone(), *sealed), (old_id.clone(), 0)]
     );
-    let again = pair.operate(&["encryption-key", "reseal"], "").done();
+    let again = pair.done("encryption-key reseal");
     assert!(again.starts_with("0 values"), "{again}");
     std::fs::write(&file, &new).unwrap();
     restart(&mut pair);
 
     assert_eq!(keys(&pair), [(new_id.clone(), *sealed)]);
     assert_eq!(jwks(&pair), published);
-    let continued = WEB.refresh(&pair.pair.lobby_url(), &web);
+    let continued = WEB.refresh(&pair.lobby(), &web);
     assert_eq!(continued.status, 200, "{}", continued.body);
     joan_signs_in(&pair);
-    let refreshed = legacy_refresh(&pair, &refresh_token);
+    let refreshed = us1.refresh(&LEGACY, &legacy.text("refresh_token"));
     assert_eq!(refreshed.status, 200, "{}", refreshed.body);
-    let differences = pair
-        .operate(&["apply", &registrations, "--dry-run"], "")
-        .done();
+    let differences = pair.done(&format!("apply {registrations} --dry-run"));
     assert!(
         differences.contains("Nothing differs"),
         "what is remembered of the file: {differences}"
     );
-    let log = pair
-        .operate(&["audit", "--action", "store_resealed"], "")
-        .done();
+    let log = pair.done("audit --action store_resealed");
     assert!(log.contains(new_id), "{log}");
 
     // The old key unseals nothing any more.
@@ -120,10 +107,7 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
 
 #[test]
 fn the_encryption_key_is_rotated_on_redb() {
-    rotates(OwnPair::start(&[]), |pair| {
-        pair.pair.stop_token_service();
-        pair.pair.start_token_service().unwrap();
-    });
+    rotates(OwnPair::start(&[]), OwnPair::restart);
 }
 
 #[test]
@@ -131,8 +115,7 @@ fn the_encryption_key_is_rotated_under_two_replicas_on_postgresql() {
     let repository = Artifacts::find().unwrap().repository;
     let database = Postgres::start(&repository).unwrap();
     rotates(OwnPair::replicated(database.url()), |pair| {
-        pair.pair.stop_token_service();
-        pair.pair.start_token_service().unwrap();
+        pair.restart();
         pair.pair.kill_replica().unwrap();
         pair.pair.start_replica().unwrap();
     });

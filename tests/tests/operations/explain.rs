@@ -2,60 +2,25 @@
 
 use serde_json::json;
 
-use ureq::http::Request;
+use crate::support::{Assertion, Browser, Instance, LEGACY, NON_INTERACTIVE, OwnPair, WEB, now};
 
-use crate::support::{
-    Assertion, Browser, NON_INTERACTIVE, OwnPair, Reply, WEB, agent, form_body, get, now, send,
-};
+fn explain(pair: &OwnPair, token: &str) -> crate::support::Outcome {
+    pair.operate(&["explain", "-"], token)
+}
 
 #[test]
-fn a_good_token_passes_every_check_and_a_revoked_one_says_so() {
+fn what_was_pasted_is_recognised() {
     let pair = OwnPair::start(&[]);
-    let lobby = pair.pair.lobby_url();
-    let code = Browser::new(&lobby).code_for(&WEB, None);
-    let tokens = WEB.exchange(&lobby, &code, None);
-    let (access, refresh) = (tokens.text("access_token"), tokens.text("refresh_token"));
-    for (token, kind) in [(&access, "access token"), (&refresh, "refresh token")] {
-        let explained = pair.operate(&["explain", "-"], token).done();
-        assert!(
-            explained.contains(&format!("This is: {kind}")),
-            "{explained}"
-        );
-        assert!(!explained.contains("FAIL"), "{explained}");
-        assert!(explained.contains("ada@example.com"), "{explained}");
-    }
-    let header = format!("bearer {access}");
+    let header = format!("bearer {}", pair.token());
     let explained = pair.operate(&["explain", &header], "").done();
     assert!(explained.contains("This is: access token"), "{explained}");
+    assert!(explained.contains("grace@example.com"), "{explained}");
     assert!(
         !explained.contains("null"),
         "absent members are absent: {explained}"
     );
-    WEB.post(&lobby, "/auth/revoke", &[("token", &refresh)]);
-    for token in [&access, &refresh] {
-        let explained = pair.operate(&["explain", token], "");
-        assert_eq!(explained.code, 1);
-        assert!(
-            explained.output.contains("FAIL  revocation"),
-            "{}",
-            explained.output
-        );
-    }
-    let (signed, signature) = access.rsplit_once('.').unwrap();
-    let (first, rest) = signature.split_at(1);
-    let forged = format!("{signed}.{}{rest}", if first == "A" { "B" } else { "A" });
-    let forged = pair.operate(&["explain", &forged], "");
-    assert!(
-        forged.output.contains("FAIL  signature") && forged.output.matches("FAIL").count() == 1,
-        "{}",
-        forged.output
-    );
-    let nonsense = pair.operate(&["explain", "abc"], "");
-    assert!(
-        nonsense.output.contains("FAIL  structure"),
-        "{}",
-        nonsense.output
-    );
+    let nonsense = pair.run("explain abc").output;
+    assert!(nonsense.contains("FAIL  structure"), "{nonsense}");
 }
 
 /// A token by an attacker, which an operator shows on a terminal.
@@ -76,7 +41,7 @@ fn claims_steer_no_terminal() {
         };
         text.find(steers)
     };
-    let text = pair.operate(&["explain", "-"], &assertion).output;
+    let text = explain(&pair, &assertion).output;
     assert_eq!(hidden(&text), None, "{text:?}");
     assert!(!text.contains("\n pass  signature"), "{text}");
     assert!(
@@ -88,49 +53,25 @@ fn claims_steer_no_terminal() {
     let explained: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(explained["claims"]["note"], steering);
     let nobody = "nobody\u{1b}[2J\u{202e}";
-    for arguments in [["client", "show", nobody], ["user", "show", nobody]] {
-        let refused = pair.operate(&arguments, "");
-        assert_ne!(refused.code, 0);
-        assert_eq!(hidden(&refused.errors), None, "{:?}", refused.errors);
+    for kind in ["client", "user"] {
+        let refused = pair.failed(&format!("{kind} show {nobody}"));
+        assert_eq!(hidden(&refused), None, "{refused:?}");
     }
     let name = "Site\u{1b}[2J\u{202e}Office";
-    let created = pair.operate(
-        &[
-            "client",
-            "add",
-            "steering",
-            "--type",
-            "installed",
-            "--name",
-            name,
-        ],
-        "",
-    );
-    for arguments in [["client", "list"], ["client", "show"]] {
-        let listed = pair.operate(&arguments, "");
-        assert_eq!(
-            hidden(&listed.output),
-            None,
-            "{:?} {:?}",
-            listed.output,
-            created
-        );
-    }
+    pair.run(&format!(
+        "client add steering --type installed --name {name}"
+    ));
+    let listed = pair.done("client list");
+    assert_eq!(hidden(&listed), None, "{listed:?}");
 }
 
 #[test]
 fn an_assertion_is_explained_check_by_check_and_not_used_up() {
     let pair = OwnPair::start(&[]);
     let good = Assertion::of("ada@example.com");
-    let explained = pair.operate(&["explain", &good.sign()], "").done();
+    let explained = explain(&pair, &good.sign()).done();
     assert!(explained.contains("This is: user assertion"), "{explained}");
-    let reply = crate::support::NON_INTERACTIVE.token(
-        &pair.pair.lobby_url(),
-        &[
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", &good.sign()),
-        ],
-    );
+    let reply = NON_INTERACTIVE.assert(&pair.lobby(), &good.sign(), &[]);
     assert_eq!(reply.status, 200, "{}", reply.body);
     let mut bad = good
         .clone()
@@ -138,7 +79,7 @@ fn an_assertion_is_explained_check_by_check_and_not_used_up() {
         .with("exp", json!(1))
         .with("sub", json!("nobody@example.com"));
     bad.header["kid"] = json!("demo-2021");
-    let explained = pair.operate(&["explain", &bad.sign()], "");
+    let explained = explain(&pair, &bad.sign());
     assert_eq!(explained.code, 1);
     for line in [
         "FAIL  certificate: kid is not the alias of a certificate of this client; registered: demo-2020 (x5t",
@@ -155,41 +96,6 @@ fn an_assertion_is_explained_check_by_check_and_not_used_up() {
     }
 }
 
-/// A legacy access token and refresh token of this pair.
-pub(super) fn legacy_tokens(pair: &OwnPair) -> (String, String) {
-    let address = pair.pair.legacy_url();
-    let browser = Browser::on_host(&address, "us1.legacy.example");
-    let callback = "http://localhost:8765/callback";
-    let query = [
-        ("Action", "StartOAuth"),
-        ("client_id", "legacy-demo"),
-        ("redirect_uri", callback),
-    ];
-    let page = browser.open(&format!("/Logon?{}", form_body(&query)));
-    let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
-    let answer = crate::support::answer(&done, callback);
-    let fields = [
-        ("grant_type", "authorization_code"),
-        ("client_id", "legacy-demo"),
-        ("code", answer[0].1.as_str()),
-        ("redirect_uri", callback),
-    ];
-    let request = Request::post(format!("{address}/as/token.oauth2"))
-        .header("host", "sso-us1.legacy.example")
-        .header("content-type", "application/x-www-form-urlencoded");
-    let reply = send(&agent(), request.body(form_body(&fields)).unwrap());
-    (reply.text("access_token"), reply.text("refresh_token"))
-}
-
-/// The legacy token endpoint's answer to a refresh.
-pub(super) fn legacy_refresh(pair: &OwnPair, token: &str) -> Reply {
-    let fields = [("grant_type", "refresh_token"), ("refresh_token", token)];
-    let request = Request::post(format!("{}/as/token.oauth2", pair.pair.legacy_url()))
-        .header("host", "sso-us1.legacy.example")
-        .header("content-type", "application/x-www-form-urlencoded");
-    send(&agent(), request.body(form_body(&fields)).unwrap())
-}
-
 /// The names of the checks that failed.
 fn failures(explained: &str) -> Vec<&str> {
     let lines = explained.lines();
@@ -204,33 +110,32 @@ fn failures(explained: &str) -> Vec<&str> {
 #[test]
 fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
     let pair = OwnPair::start(&[]);
-    let lobby = pair.pair.lobby_url();
+    let lobby = pair.lobby();
     let current = WEB.exchange(&lobby, &Browser::new(&lobby).code_for(&WEB, None), None);
     let current = current.text("refresh_token");
-    let (access, legacy) = legacy_tokens(&pair);
-    let explained = pair.operate(&["explain", "-"], &legacy).done();
+    let us1 = Instance::of(&pair.pair);
+    let tokens = us1.exchange(&LEGACY, &us1.code(&LEGACY));
+    let (access, legacy) = (tokens.text("access_token"), tokens.text("refresh_token"));
+    let legacy_refresh = |token: &str| us1.refresh(&LEGACY, token);
+    let explained = explain(&pair, &legacy).done();
     assert!(
         explained.contains("This is: legacy refresh token"),
         "{explained}"
     );
     assert!(!explained.contains("null"), "{explained}");
-    let reply = legacy_refresh(&pair, &legacy);
+    let reply = legacy_refresh(&legacy);
     assert_eq!(reply.status, 200, "{}", reply.body);
     // Within the grace.
-    pair.operate(&["explain", "-"], &legacy).done();
+    explain(&pair, &legacy).done();
     let legacy = reply.text("refresh_token");
     let made_up = format!("{}AAAA", &legacy[..38]);
-    let explained = pair.operate(&["explain", "-"], &made_up);
-    assert_eq!(
-        (explained.code, legacy_refresh(&pair, &made_up).status),
-        (1, 400)
-    );
+    let explained = explain(&pair, &made_up);
+    assert_eq!((explained.code, legacy_refresh(&made_up).status), (1, 400));
     assert_eq!(failures(&explained.output), ["structure"]);
 
-    pair.operate(&["user", "update", "ada@example.com", "--disable"], "")
-        .done();
+    pair.done("user update ada@example.com --disable");
     for token in [&current, &legacy] {
-        let explained = pair.operate(&["explain", "-"], token);
+        let explained = explain(&pair, token);
         assert_eq!(explained.code, 1);
         assert_eq!(
             failures(&explained.output),
@@ -239,10 +144,9 @@ fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
             explained.output
         );
     }
-    pair.operate(&["user", "update", "ada@example.com", "--enable"], "")
-        .done();
+    pair.done("user update ada@example.com --enable");
     for token in [&current, &legacy] {
-        let explained = pair.operate(&["explain", "-"], token);
+        let explained = explain(&pair, token);
         assert_eq!(
             failures(&explained.output),
             ["revocation"],
@@ -250,10 +154,10 @@ fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
             explained.output
         );
     }
-    assert_eq!(legacy_refresh(&pair, &legacy).status, 400);
+    assert_eq!(legacy_refresh(&legacy).status, 400);
     WEB.refresh(&lobby, &current)
         .assert_error(400, "invalid_grant");
-    let explained = pair.operate(&["explain", "-"], &access);
+    let explained = explain(&pair, &access);
     assert_eq!(
         failures(&explained.output),
         ["revocation"],
@@ -273,7 +177,7 @@ fn explain_writes_times_in_one_format() {
         good.clone().with("exp", json!(now() + 864_000)),
         good.with("iat", json!(now() + 600)),
     ] {
-        let explained = pair.operate(&["explain", "-"], &assertion.sign()).output;
+        let explained = explain(&pair, &assertion.sign()).output;
         let (_, checks) = explained.split_once("\n\n").unwrap();
         let checks = checks
             .lines()
@@ -298,22 +202,21 @@ fn forged(token: &str) -> String {
 #[test]
 fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
     let pair = OwnPair::start(&[]);
-    let lobby = pair.pair.lobby_url();
-    let explain = |token: &str| pair.operate(&["explain", "-"], token);
-    let is_let_in = |token: &str| {
-        let url = format!("{}/api/projects", pair.pair.api_url());
-        get(&url, &[("authorization", &format!("Bearer {token}"))]).status == 200
-    };
+    let lobby = pair.lobby();
+    let is_let_in = |token: &str| pair.call(token) == 200;
     let tokens = WEB.exchange(&lobby, &Browser::new(&lobby).code_for(&WEB, None), None);
     let access = tokens.text("access_token");
-    let (legacy, _) = legacy_tokens(&pair);
+    let us1 = Instance::of(&pair.pair);
+    let legacy = us1
+        .exchange(&LEGACY, &us1.code(&LEGACY))
+        .text("access_token");
     for (token, kind, cause) in [
         (access.clone(), "access token", None),
         (forged(&access), "access token", Some("signature")),
         (legacy.clone(), "access token", None),
         (forged(&legacy), "access token", Some("signature")),
     ] {
-        let explained = explain(&token);
+        let explained = explain(&pair, &token);
         assert_eq!(
             explained.code == 0,
             is_let_in(&token),
@@ -323,24 +226,15 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
         assert_eq!(explained.code == 0, cause.is_none(), "{}", explained.output);
         assert!(explained.output.contains(&format!("This is: {kind}")));
         // Only the cause is marked as failed, not its consequences.
-        let failures: Vec<&str> = explained
-            .output
-            .lines()
-            .filter(|line| line.contains("FAIL"))
-            .collect();
-        assert_eq!(failures.len(), usize::from(cause.is_some()), "{failures:?}");
-        assert!(
-            failures
-                .iter()
-                .all(|line| line.contains(cause.unwrap_or_default()))
-        );
+        let expected: Vec<&str> = cause.into_iter().collect();
+        assert_eq!(failures(&explained.output), expected);
     }
 
     // A refresh token: live, used within the grace, and of a revoked grant.
     let refresh = tokens.text("refresh_token");
     let mut next = String::new();
     for _ in ["live", "used"] {
-        let explained = explain(&refresh);
+        let explained = explain(&pair, &refresh);
         let reply = WEB.refresh(&lobby, &refresh);
         assert_eq!(
             (explained.code, reply.status),
@@ -351,7 +245,7 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
         next = reply.text("refresh_token");
     }
     WEB.post(&lobby, "/auth/revoke", &[("token", &next)]);
-    let explained = explain(&next);
+    let explained = explain(&pair, &next);
     assert_eq!(
         (explained.code, WEB.refresh(&lobby, &next).status),
         (1, 400)
@@ -395,12 +289,8 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
         ("nobody", ada().with("sub", json!("nobody")), Some("user")),
     ] {
         let signed = assertion.sign();
-        let explained = explain(&signed);
-        let fields = [
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", signed.as_str()),
-        ];
-        let reply = NON_INTERACTIVE.token(&lobby, &fields);
+        let explained = explain(&pair, &signed);
+        let reply = NON_INTERACTIVE.assert(&lobby, &signed, &[]);
         assert_eq!(
             explained.code == 0,
             reply.status == 200,

@@ -1,13 +1,7 @@
 //! Guesses at client secrets.
 
 use crate::api::until;
-use crate::support::{Client, OwnPair, USER_BOUND, WEB, get};
-
-const FORM: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048403"),
-    ("user_site", "https://us1.example.com"),
-];
+use crate::support::{CREDENTIALS as FORM, Client, OwnPair, USER_BOUND, WEB, get};
 
 #[test]
 fn rfc6749_s10_10_guesses_at_a_client_secret_are_named_counted_and_slowed_down() {
@@ -50,14 +44,8 @@ fn rfc6749_s10_10_guesses_at_a_client_secret_are_named_counted_and_slowed_down()
     let other = USER_BOUND.token(&lobby, &FORM);
     assert_eq!(other.status, 200, "other clients at this address go on");
 
-    let refused = [
-        "audit",
-        "--client",
-        WEB.id,
-        "--action",
-        "token_request_refused",
-    ];
-    let entries = pair.operate_json(&refused)["items"].clone();
+    let refused = format!("audit --client {} --action token_request_refused", WEB.id);
+    let entries = pair.json(&refused)["items"].clone();
     let entries = entries.as_array().unwrap();
     let guesses: Vec<_> = entries
         .iter()

@@ -101,15 +101,15 @@ fn admin_tokens_have_names_and_roles_and_change_while_the_service_runs() {
         ask(&eve, method, path).assert_error(403, "insufficient_scope");
     }
     // A command sends the newest token of the role `full`.
-    pair.operate(&["key", "rotate"], "").done();
+    pair.done("key rotate");
     write(format!("{eve} eve read-only\n"));
     ask(&ada, "GET", "/keys").assert_error(401, "invalid_token");
     ask(first.trim(), "GET", "/keys").assert_error(401, "invalid_token");
-    pair.operate(&["client", "list"], "").done();
-    let refused = pair.operate(&["key", "rotate"], "").failed(1);
+    pair.done("client list");
+    let refused = pair.failed("key rotate");
     assert!(refused.contains("read-only"), "{refused}");
     let entries = |action: &str| {
-        let listed = pair.operate_json(&["audit", "--action", action]);
+        let listed = pair.json(&format!("audit --action {action}"));
         listed["items"].as_array().unwrap().clone()
     };
     let by = |entries: &[Value], actor: &str| {
@@ -160,10 +160,7 @@ fn long_names_and_paths_fill_neither_log_nor_answer() {
     let internal = pair.pair.internal_url();
     get(&format!("{internal}/admin{long_path}"), &[]);
     get(&format!("{internal}/admin/clients{long_path}"), &[]);
-    let refused = || {
-        pair.operate(&["audit", "--action", "token_request_refused"], "")
-            .done()
-    };
+    let refused = || pair.done("audit --action token_request_refused");
     until("the refusals are in the audit log", || {
         refused().lines().count() >= 1
     });

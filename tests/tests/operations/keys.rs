@@ -3,16 +3,10 @@
 use serde_json::Value;
 
 use crate::api::until;
-use crate::support::{Load, OwnPair, USER_BOUND, get};
-
-const FORM: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048402"),
-    ("user_site", "https://us1.example.com"),
-];
+use crate::support::{CREDENTIALS, Load, OwnPair, USER_BOUND, call, get};
 
 fn states(pair: &OwnPair) -> Vec<(String, String, String)> {
-    states_in(&pair.operate_json(&["key", "list"]))
+    states_in(&pair.json("key list"))
 }
 
 /// `kid`, algorithm and state of each key in the output of a command.
@@ -43,14 +37,13 @@ fn signing(pair: &OwnPair) -> (String, String) {
 }
 
 fn issue(lobby: &str) -> String {
-    let reply = USER_BOUND.token(lobby, &FORM);
+    let reply = USER_BOUND.token(lobby, &CREDENTIALS);
     assert_eq!(reply.status, 200, "{}", reply.body);
     reply.text("access_token")
 }
 
 fn accepted(api: &str, token: &str) {
-    let url = format!("{api}/api/projects");
-    let reply = get(&url, &[("authorization", &format!("Bearer {token}"))]);
+    let reply = call(api, token);
     assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
@@ -70,7 +63,7 @@ fn three_rotations_under_load_refuse_no_request() {
     for _ in 0..3 {
         let (before, _) = signing(&pair);
         // The state at the moment of the rotation, because the next list may come after the announcement.
-        let rotated = states_in(&pair.operate_json(&["key", "rotate"]));
+        let rotated = states_in(&pair.json("key rotate"));
         assert_eq!(rotated.last().unwrap().2, "announced", "{rotated:?}");
         let signs = rotated.iter().find(|(_, _, state)| state == "signing");
         assert_eq!(
@@ -117,12 +110,12 @@ fn a_key_in_wrong_hands_is_replaced_at_once_and_removed() {
     let (lobby, api) = (pair.pair.lobby_url(), pair.pair.api_url());
     let (stolen, _) = signing(&pair);
     let token = issue(&lobby);
-    let signs = pair.operate(&["key", "remove", &stolen], "").failed(1);
+    let signs = pair.failed(&format!("key remove {stolen}"));
     assert!(signs.contains("rotate the keys immediately"), "{signs}");
-    pair.operate(&["key", "rotate", "--immediate"], "").done();
+    pair.done("key rotate --immediate");
     until("the successor signs", || signing(&pair).0 != stolen);
     accepted(&api, &issue(&lobby));
-    pair.operate(&["key", "remove", &stolen], "").done();
+    pair.done(&format!("key remove {stolen}"));
     let introspected = USER_BOUND.post(&lobby, "/auth/introspect", &[("token", &token)]);
     assert_eq!(introspected.json()["active"], false);
     let published = get(&format!("{lobby}/auth/jwks"), &[]);

@@ -8,13 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use crate::api::until;
-use crate::support::{Load, OwnPair, USER_BOUND, get};
-
-const FORM: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048402"),
-    ("user_site", "https://us1.example.com"),
-];
+use crate::support::{
+    Assertion, CREDENTIALS, Load, NON_INTERACTIVE, OwnPair, Reply, USER_BOUND, get,
+};
 
 /// Requests straight to the service, without a gateway that would repeat them. The clients check readiness as load
 /// balancers do. A client that found the service ready gets a response.
@@ -32,7 +28,7 @@ fn sigterm_drops_no_request() {
                 tests::pace();
                 return;
             }
-            let token = USER_BOUND.token(&service, &FORM);
+            let token = USER_BOUND.token(&service, &CREDENTIALS);
             assert_eq!(token.status, 200, "{}", token.body);
             answered.fetch_add(1, Ordering::Relaxed);
         })
@@ -60,7 +56,7 @@ fn a_draining_service_is_not_ready_and_a_second_signal_stops_it_at_once() {
     until("it is not ready", || get(&ready, &[]).status == 503);
     let reason = get(&ready, &[]).json();
     assert_eq!(reason["reason"], "draining");
-    let token = USER_BOUND.token(&pair.pair.lobby_url(), &FORM);
+    let token = USER_BOUND.token(&pair.pair.lobby_url(), &CREDENTIALS);
     assert_eq!(token.status, 200, "it serves on while it drains");
     pair.signal("TERM");
     pair.pair.log().until_it_says("stopping at once").unwrap();
@@ -272,17 +268,10 @@ impl Drop for OnAFullDisk {
 /// `/readyz` is 503, and no acknowledged claim is lost.
 #[test]
 fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
-    use crate::support::{Assertion, NON_INTERACTIVE, Reply};
     let pair = OwnPair::start(&[]);
     let store = pair.state().join("full.redb");
     let exchange = |service: &OnAFullDisk, assertion: &str| -> Reply {
-        NON_INTERACTIVE.token(
-            &service.public,
-            &[
-                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-                ("assertion", assertion),
-            ],
-        )
+        NON_INTERACTIVE.assert(&service.public, assertion, &[])
     };
     drop(OnAFullDisk::start(&pair, &store, "unlimited"));
     let size = std::fs::metadata(&store).unwrap().len();

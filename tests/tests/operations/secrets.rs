@@ -1,6 +1,6 @@
 //! No log contains a secret, at any level.
 
-use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get};
+use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB};
 
 #[test]
 fn rfc9700_s4_3_no_log_has_a_secret() {
@@ -12,19 +12,9 @@ fn rfc9700_s4_3_no_log_has_a_secret() {
     let first = WEB.exchange(&lobby, &code, Some(&pkce));
     let refreshed = WEB.refresh(&lobby, &first.text("refresh_token"));
     let assertion = Assertion::of("ada@example.com").sign();
-    let by_assertion = NON_INTERACTIVE.token(
-        &lobby,
-        &[
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", &assertion),
-        ],
-    );
+    let by_assertion = NON_INTERACTIVE.assert(&lobby, &assertion, &[]);
     let bound = USER_BOUND.token(&lobby, &[("grant_type", "client_credentials")]);
-    let bearer = format!("Bearer {}", first.text("access_token"));
-    get(
-        &format!("{}/api/projects", pair.pair.api_url()),
-        &[("authorization", &bearer)],
-    );
+    pair.call(&first.text("access_token"));
     WEB.exchange(&lobby, "a-wrong-code-of-somebody", None);
     WEB.refresh(&lobby, &first.text("refresh_token"));
     WEB.post(
@@ -32,14 +22,12 @@ fn rfc9700_s4_3_no_log_has_a_secret() {
         "/auth/revoke",
         &[("token", &refreshed.text("refresh_token"))],
     );
-    let rotated = pair
-        .operate(&["client", "rotate-secret", "web-demo"], "")
-        .done();
+    let rotated = pair.done("client rotate-secret web-demo");
     let generated = rotated.lines().last().unwrap().to_owned();
-    pair.operate(&["explain", &first.text("access_token")], "");
+    pair.run(&format!("explain {}", first.text("access_token")));
     let add = ["user", "add", "x@example.com", "--password-file", "-"];
     pair.operate(&add, "the-password-of-x").done();
-    let admin_token = std::fs::read_to_string(pair.state().join("admin-token")).unwrap();
+    let admin_token = pair.admin_token();
     assert_eq!((by_assertion.status, bound.status), (200, 400));
     let signature = |token: &str| token.rsplit('.').next().unwrap().to_owned();
     let logs = pair.pair.end();
@@ -62,7 +50,7 @@ fn rfc9700_s4_3_no_log_has_a_secret() {
         ("an access token", signature(&first.text("access_token"))),
         ("a refresh token", signature(&first.text("refresh_token"))),
         ("an assertion", signature(&assertion)),
-        ("the admin token", admin_token.trim().to_owned()),
+        ("the admin token", admin_token),
     ] {
         assert!(!logs.contains(&secret), "{what} is in the log");
     }

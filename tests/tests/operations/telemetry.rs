@@ -6,7 +6,9 @@ use tests::{Artifacts, Postgres};
 use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{Browser, Collector, OwnPair, Span, USER_BOUND, WEB, agent, form_body, send};
+use crate::support::{
+    Browser, CREDENTIALS, Collector, OwnPair, Span, USER_BOUND, WEB, agent, form_body, send,
+};
 
 /// The spans of the token service for requests with this name.
 fn requests<'a>(spans: &'a [Span], name: &'a str) -> impl Iterator<Item = &'a Span> {
@@ -44,17 +46,12 @@ fn one_trace_shows_gateway_and_service_and_names_nobody() {
         changes.extend(store.map(|url| ("TOKEN_SERVICE__STORE__URL", url)));
         let pair = OwnPair::with_traces(&collector, &changes);
         let lobby = pair.pair.lobby_url();
-        let form = form_body(&[
-            ("grant_type", "client_credentials"),
-            ("user_id", "1879048402"),
-            ("user_site", "https://us1.example.com"),
-        ]);
         let request = Request::post(format!("{lobby}/auth/token?secret-of-a-query"))
             .header("authorization", USER_BOUND.basic())
             .header("content-type", "application/x-www-form-urlencoded")
             .header("user-agent", "secret-agent")
             .header("traceparent", FORGED);
-        let token = send(&agent(), request.body(form).unwrap());
+        let token = send(&agent(), request.body(form_body(&CREDENTIALS)).unwrap());
         assert_eq!(token.status, 200, "{}", token.body);
         Browser::new(&lobby).code_for(&WEB, None);
         let user = pair.administrate("GET", "/users/ada@example.com", "");

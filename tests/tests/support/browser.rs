@@ -143,11 +143,7 @@ impl Browser {
 
     /// Signs in as Ada, who has one account, and returns the parameters of the response.
     pub(crate) fn code_for(&self, client: &Client, pkce: Option<&Pkce>) -> String {
-        let mut parameters = vec![
-            ("response_type", "code"),
-            ("client_id", client.id),
-            ("redirect_uri", client.redirect_uri),
-        ];
+        let mut parameters = client.request(&[]);
         if let Some(pkce) = pkce {
             parameters.push(("code_challenge", pkce.challenge.as_str()));
             parameters.push(("code_challenge_method", "S256"));
@@ -158,12 +154,15 @@ impl Browser {
             200 => self.sign_in(&page, "ada@example.com", "demo-password-of-ada"),
             _ => page,
         };
-        answer(&done, client.redirect_uri)
-            .into_iter()
-            .find(|(name, _)| name == "code")
-            .unwrap()
-            .1
+        answered(&done, client.redirect_uri, "code").unwrap()
     }
+}
+
+/// A parameter of an authorization response at `redirect_uri`.
+#[track_caller]
+pub(crate) fn answered(reply: &Reply, redirect_uri: &str, name: &str) -> Option<String> {
+    let mut parameters = answer(reply, redirect_uri).into_iter();
+    Some(parameters.find(|(known, _)| known == name)?.1)
 }
 
 /// The parameters of an authorization response at `redirect_uri`.

@@ -37,11 +37,35 @@ pub(crate) const USER_BOUND: Client = Client {
     redirect_uri: "",
 };
 
+pub(crate) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// A token request of [`USER_BOUND`], for one of the accounts of its user.
+pub(crate) const CREDENTIALS: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048402"),
+    ("user_site", "https://us1.example.com"),
+];
+
+/// Fields of the sign-in form.
+pub(crate) const ADA: [(&str, &str); 2] = [
+    ("username", "ada@example.com"),
+    ("password", "demo-password-of-ada"),
+];
+
 impl Client {
+    /// An authorization request, with these parameters too.
+    pub(crate) fn request<'a>(&self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let request = [
+            ("response_type", "code"),
+            ("client_id", self.id),
+            ("redirect_uri", self.redirect_uri),
+        ];
+        [&request, more].concat()
+    }
+
     /// The value of its `Authorization` header.
     pub(crate) fn basic(&self) -> String {
-        let credentials = format!("{}:{}", self.id, self.secret.unwrap_or_default());
-        format!("Basic {}", STANDARD.encode(credentials))
+        basic(self.id, self.secret.unwrap_or_default())
     }
 
     /// Posts a form to `path` with this client's authentication: Basic, or `client_id` in the form.
@@ -74,6 +98,12 @@ impl Client {
         self.token(lobby, &fields)
     }
 
+    /// Exchanges a user assertion, with these fields too.
+    pub(crate) fn assert(&self, lobby: &str, assertion: &str, more: &[(&str, &str)]) -> Reply {
+        let fields = [("grant_type", JWT_BEARER), ("assertion", assertion)];
+        self.token(lobby, &[&fields, more].concat())
+    }
+
     /// Uses a refresh token.
     pub(crate) fn refresh(&self, lobby: &str, refresh_token: &str) -> Reply {
         self.token(
@@ -84,6 +114,11 @@ impl Client {
             ],
         )
     }
+}
+
+/// The value of the `Authorization` header with these credentials.
+pub(crate) fn basic(client_id: &str, secret: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{client_id}:{secret}")))
 }
 
 /// Posts a form with these headers.

@@ -9,6 +9,7 @@ mod command;
 mod crashing;
 mod feed;
 mod http;
+mod legacy;
 mod wasm_host;
 
 use std::path::Path;
@@ -19,15 +20,19 @@ use tests::{Artifacts, Pair, Ports, Setup};
 
 pub(crate) use assertion::{Assertion, now};
 pub(crate) use authenticator::{code_at, is_accepted, lasting_code, wrong_code};
-pub(crate) use browser::{Browser, Form, answer};
-pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
+pub(crate) use browser::{Browser, Form, answer, answered};
+pub(crate) use client::{
+    ADA, CREDENTIALS, Client, INSTALLED, JWT_BEARER, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, basic,
+    post,
+};
 pub(crate) use collector::{Collector, Span};
 pub(crate) use command::{Load, Outcome};
 pub(crate) use crashing::MOST_HEADERS;
 pub(crate) use feed::FeedService;
 pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send, unanswered};
+pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
 pub(crate) use tests::browsing::form_body;
-pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, SharedData, WasmHost};
+pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, WasmHost};
 
 /// A pair with its own state.
 pub(crate) struct OwnPair {
@@ -160,16 +165,74 @@ impl OwnPair {
         signal(self.pair.token_service_pid().unwrap(), name);
     }
 
+    /// Stops and starts the token service.
+    pub(crate) fn restart(&mut self) {
+        self.pair.stop_token_service();
+        self.pair.start_token_service().unwrap();
+    }
+
+    /// Path of a file of the demo.
+    pub(crate) fn demo(&self, name: &str) -> String {
+        let demo = self.pair.artifacts().repository.join("demo");
+        demo.join(name).display().to_string()
+    }
+
+    /// {lobby_url}.
+    pub(crate) fn lobby(&self) -> String {
+        self.pair.lobby_url()
+    }
+
+    /// A token of the user-bound client.
+    pub(crate) fn token(&self) -> String {
+        let reply = USER_BOUND.token(&self.lobby(), &CREDENTIALS);
+        reply.text("access_token")
+    }
+
+    /// The status of the API for this token.
+    pub(crate) fn call(&self, token: &str) -> u16 {
+        call(&self.pair.api_url(), token).status
+    }
+
+    /// Waits until the gateway refuses this token.
+    #[track_caller]
+    pub(crate) fn until_refused(&self, token: &str) {
+        crate::api::until("the gateway knows", || self.call(token) == 401);
+    }
+
+    /// The output of a command that succeeds. `words`: its arguments, separated by spaces.
+    #[track_caller]
+    pub(crate) fn done(&self, words: &str) -> String {
+        self.run(words).done()
+    }
+
+    /// The errors of a command that ends with the exit code 1.
+    #[track_caller]
+    pub(crate) fn failed(&self, words: &str) -> String {
+        self.run(words).failed(1)
+    }
+
+    /// Runs a command. `words`: its arguments, separated by spaces.
+    pub(crate) fn run(&self, words: &str) -> Outcome {
+        self.operate(&words.split(' ').collect::<Vec<_>>(), "")
+    }
+
+    /// The JSON that a command prints.
+    #[track_caller]
+    pub(crate) fn json(&self, words: &str) -> serde_json::Value {
+        serde_json::from_str(&self.done(&format!("{words} --json"))).unwrap()
+    }
+
+    /// A request to the administration that must succeed.
+    #[track_caller]
+    pub(crate) fn change(&self, method: &str, path: &str, body: &str) -> Reply {
+        let reply = self.administrate(method, path, body);
+        assert_eq!(reply.status / 100, 2, "{}", reply.body);
+        reply
+    }
+
     /// Runs the program with these arguments as an operator of this service, with `input` on standard input.
     pub(crate) fn operate(&self, arguments: &[&str], input: &str) -> Outcome {
         command::run(&self.pair, self.state.path(), arguments, input)
-    }
-
-    /// The JSON that an operator's command prints.
-    #[track_caller]
-    pub(crate) fn operate_json(&self, arguments: &[&str]) -> serde_json::Value {
-        let outcome = self.operate(&[arguments, &["--json"]].concat(), "");
-        serde_json::from_str(&outcome.done()).unwrap()
     }
 
     /// The admin token of the token service.
@@ -242,6 +305,15 @@ pub(crate) fn signal(process: u32, name: &str) {
         .args(["-s", name, &process.to_string()])
         .status();
     assert!(status.unwrap().success());
+}
+
+/// Calls the projects listing of the API at this URL.
+pub(crate) fn call(api: &str, token: &str) -> Reply {
+    let authorization = format!("Bearer {token}");
+    get(
+        &format!("{api}/api/projects"),
+        &[("authorization", &authorization)],
+    )
 }
 
 /// {lobby_url} of the shared pair.

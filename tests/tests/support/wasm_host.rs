@@ -1,11 +1,10 @@
 //! A second proxy-wasm host: an interpreter with only the functions that the ABI requires. It has no foreign functions
-//! and no properties, and shared data only if a test adds it. The test controls time, ticks and responses to fetches.
+//! no properties and no shared data. The test controls time, ticks and responses to fetches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
 
 use tests::Artifacts;
 use wasmi::{
@@ -13,13 +12,12 @@ use wasmi::{
     WasmParams, WasmResults,
 };
 
-/// Statuses of the ABI.
 /// Names of `proxy_log_level_t`, in its order.
 const LOG_LEVELS: [&str; 6] = ["trace", "debug", "info", "warn", "error", "critical"];
 
+/// Statuses of the ABI.
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
-const VERSION_MISMATCH: u32 = 8;
 const INTERNAL_FAILURE: u32 = 10;
 /// The monotonic clock of WASI.
 const MONOTONIC: u32 = 1;
@@ -33,10 +31,7 @@ pub(crate) const ROOT: u32 = 1;
 /// Another root context, with a number above all contexts of requests.
 pub(crate) const OTHER_ROOT: u32 = 1_000_000;
 
-/// Data that several hosts share, like the VMs of one process.
-pub(crate) type SharedData = Arc<Mutex<BTreeMap<String, (Vec<u8>, u32)>>>;
-
-/// The functions that a host without shared data refuses.
+/// The functions of shared data, which this host refuses.
 const SHARED_DATA: [&str; 2] = ["proxy_get_shared_data", "proxy_set_shared_data"];
 
 type Headers = Vec<(String, Vec<u8>)>;
@@ -68,7 +63,6 @@ struct State {
     configuration: Vec<u8>,
     seconds: u64,
     monotonic: u64,
-    shared: SharedData,
     context: u32,
     requests: BTreeMap<u32, Headers>,
     answers: BTreeMap<u32, (u32, String)>,
@@ -94,12 +88,7 @@ pub(crate) struct WasmHost {
 impl WasmHost {
     /// Loads the filter. The clock starts at this time, in seconds since 1970.
     pub(crate) fn load(seconds: u64) -> Self {
-        Self::load_with(seconds, SharedData::default(), &SHARED_DATA)
-    }
-
-    /// The same, with data that other hosts share.
-    pub(crate) fn load_sharing(seconds: u64, shared: &SharedData) -> Self {
-        Self::load_with(seconds, Arc::clone(shared), &[])
+        Self::load_refusing(seconds, "")
     }
 
     /// The host functions that the filter imports.
@@ -120,10 +109,6 @@ impl WasmHost {
 
     /// Loads the filter in a host with one function that always fails.
     pub(crate) fn load_refusing(seconds: u64, refused: &str) -> Self {
-        Self::load_with(seconds, SharedData::default(), &[refused])
-    }
-
-    fn load_with(seconds: u64, shared: SharedData, refused: &[&str]) -> Self {
         static HOSTS: AtomicU8 = AtomicU8::new(0);
         let engine = Engine::default();
         let module = module(&engine);
@@ -132,7 +117,7 @@ impl WasmHost {
         let known = link(&mut linker).unwrap();
         for import in module.imports() {
             let status = match import.name() {
-                name if refused.contains(&name) => INTERNAL_FAILURE,
+                name if name == refused || SHARED_DATA.contains(&name) => INTERNAL_FAILURE,
                 name if known.contains(&name) => continue,
                 _ => NOT_FOUND,
             };
@@ -155,7 +140,6 @@ impl WasmHost {
             seconds,
             // Different from the wall clock, as in real hosts.
             monotonic: 1000,
-            shared,
             random: HOSTS.fetch_add(7, Ordering::Relaxed),
             ..State::default()
         };
@@ -224,14 +208,6 @@ impl WasmHost {
             .position(|call| call.cluster == cluster && call.path == path);
         let place = place.unwrap_or_else(|| panic!("no call of {cluster} {path} in {calls:?}"));
         calls.remove(place)
-    }
-
-    /// A fetch that this root has started; `None` if there is none.
-    pub(crate) fn take_call_of(&mut self, root: u32, cluster: &str) -> Option<HttpCall> {
-        let calls = &mut self.store.data_mut().calls;
-        let mine = |call: &HttpCall| call.root == root && call.cluster == cluster;
-        let place = calls.iter().position(mine)?;
-        Some(calls.remove(place))
     }
 
     /// Advances the time.
@@ -453,144 +429,102 @@ impl State {
     }
 }
 
+type C<'a> = Caller<'a, State>;
+
+/// Defines functions of the host. Returns their names.
+macro_rules! functions {
+    ($linker:ident, $module:literal; $($name:literal = $function:expr;)*) => {{
+        $($linker.func_wrap($module, $name, $function)?;)*
+        vec![$($name),*]
+    }};
+}
+
 /// Defines the functions of this host. Returns their names.
 fn link(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
     let known = [
+        link_wasi(linker)?,
         link_system(linker)?,
         link_data(linker)?,
         link_actions(linker)?,
-        link_shared_data(linker)?,
     ];
     Ok(known.concat())
 }
 
-/// The part of WASI that Rust's standard library needs, logs, time and metrics.
-fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
-    type C<'a> = Caller<'a, State>;
-    let wasi = "wasi_snapshot_preview1";
-    linker
-        .func_wrap(
-            wasi,
-            "environ_sizes_get",
-            |mut host: C, count: u32, size: u32| {
-                host.put(count, &[0; 4]);
-                host.put(size, &[0; 4]);
-                0_u32
-            },
-        )?
-        .func_wrap(wasi, "environ_get", |_: C, _: u32, _: u32| 0_u32)?
-        .func_wrap(wasi, "random_get", |mut host: C, at: u32, size: u32| {
+/// The part of WASI that Rust's standard library needs.
+fn link_wasi(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
+    Ok(functions! { linker, "wasi_snapshot_preview1";
+        "environ_sizes_get" = |mut host: C, count: u32, size: u32| {
+            host.put(count, &[0; 4]);
+            host.put(size, &[0; 4]);
+            OK
+        };
+        "environ_get" = |_: C, _: u32, _: u32| OK;
+        "random_get" = |mut host: C, at: u32, size: u32| {
             let random = host.data().random.wrapping_add(1);
             host.data_mut().random = random;
-            let bytes = vec![host.data().random; size as usize];
-            host.put(at, &bytes);
-            0_u32
-        })?
-        .func_wrap(
-            wasi,
-            "clock_time_get",
-            |mut host: C, clock: u32, _: u64, at: u32| {
-                let state = host.data();
-                let seconds = if clock == MONOTONIC {
-                    state.monotonic
-                } else {
-                    state.seconds
-                };
-                host.put(at, &(seconds * 1_000_000_000).to_le_bytes());
-                OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_log",
-            |mut host: C, level: u32, at: u32, size: u32| {
-                let line = host.text(at, size);
-                let level = LOG_LEVELS.get(level as usize).copied().unwrap_or("?");
-                host.data_mut().log.push(format!("{level} {line}"));
-                OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_get_current_time_nanoseconds",
-            |mut host: C, at: u32| {
-                let nanoseconds = host.data().seconds * 1_000_000_000;
-                host.put(at, &nanoseconds.to_le_bytes());
-                OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_set_tick_period_milliseconds",
-            |mut host: C, period: u32| {
-                host.data_mut().tick_milliseconds = period;
-                OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_define_metric",
-            |mut host: C, _: u32, at: u32, size: u32, id: u32| {
-                let name = host.text(at, size);
-                // All VMs share the metrics with the same name.
-                let metrics = &mut host.data_mut().metrics;
-                let known = metrics.iter().position(|(known, _)| *known == name);
-                let number = known.unwrap_or(metrics.len());
-                if known.is_none() {
-                    metrics.push((name, 0));
-                }
-                host.put(id, &u32::try_from(number).unwrap().to_le_bytes());
-                OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_increment_metric",
-            |mut host: C, id: u32, by: i64| {
-                let value = &mut host.data_mut().metrics[id as usize].1;
-                *value = value.checked_add_signed(by).unwrap();
-                OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_get_metric",
-            |mut host: C, id: u32, at: u32| {
-                let value = host.data().metrics[id as usize].1;
-                host.put(at, &value.to_le_bytes());
-                OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_record_metric",
-            |mut host: C, id: u32, value: u64| {
-                host.data_mut().metrics[id as usize].1 = value;
-                OK
-            },
-        )?;
-    Ok(vec![
-        "environ_sizes_get",
-        "environ_get",
-        "random_get",
-        "clock_time_get",
-        "proxy_log",
-        "proxy_get_current_time_nanoseconds",
-        "proxy_set_tick_period_milliseconds",
-        "proxy_define_metric",
-        "proxy_increment_metric",
-        "proxy_get_metric",
-        "proxy_record_metric",
-    ])
+            host.put(at, &vec![random; size as usize]);
+            OK
+        };
+        "clock_time_get" = |mut host: C, clock: u32, _: u64, at: u32| {
+            let state = host.data();
+            let seconds = if clock == MONOTONIC { state.monotonic } else { state.seconds };
+            host.put(at, &(seconds * 1_000_000_000).to_le_bytes());
+            OK
+        };
+    })
+}
+
+/// Logs, time and metrics.
+fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
+    Ok(functions! { linker, "env";
+        "proxy_log" = |mut host: C, level: u32, at: u32, size: u32| {
+            let line = host.text(at, size);
+            let level = LOG_LEVELS.get(level as usize).copied().unwrap_or("?");
+            host.data_mut().log.push(format!("{level} {line}"));
+            OK
+        };
+        "proxy_get_current_time_nanoseconds" = |mut host: C, at: u32| {
+            let nanoseconds = host.data().seconds * 1_000_000_000;
+            host.put(at, &nanoseconds.to_le_bytes());
+            OK
+        };
+        "proxy_set_tick_period_milliseconds" = |mut host: C, period: u32| {
+            host.data_mut().tick_milliseconds = period;
+            OK
+        };
+        "proxy_define_metric" = |mut host: C, _: u32, at: u32, size: u32, id: u32| {
+            let name = host.text(at, size);
+            // All VMs share the metrics with the same name.
+            let metrics = &mut host.data_mut().metrics;
+            let known = metrics.iter().position(|(known, _)| *known == name);
+            let number = known.unwrap_or(metrics.len());
+            if known.is_none() {
+                metrics.push((name, 0));
+            }
+            host.put(id, &u32::try_from(number).unwrap().to_le_bytes());
+            OK
+        };
+        "proxy_increment_metric" = |mut host: C, id: u32, by: i64| {
+            let value = &mut host.data_mut().metrics[id as usize].1;
+            *value = value.checked_add_signed(by).unwrap();
+            OK
+        };
+        "proxy_get_metric" = |mut host: C, id: u32, at: u32| {
+            let value = host.data().metrics[id as usize].1;
+            host.put(at, &value.to_le_bytes());
+            OK
+        };
+        "proxy_record_metric" = |mut host: C, id: u32, value: u64| {
+            host.data_mut().metrics[id as usize].1 = value;
+            OK
+        };
+    })
 }
 
 /// Buffers and header maps.
 fn link_data(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
-    type C<'a> = Caller<'a, State>;
-    linker
-        .func_wrap(
-            "env",
-            "proxy_get_buffer_bytes",
+    Ok(functions! { linker, "env";
+        "proxy_get_buffer_bytes" =
             |mut host: C, kind: u32, start: u32, most: u32, pointer_at: u32, size_at: u32| {
                 let state = host.data();
                 let buffer = match kind {
@@ -598,185 +532,82 @@ fn link_data(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError>
                     CALL_RESPONSE_BODY => &state.call_response.1,
                     _ => return Ok(NOT_FOUND),
                 };
-                let bytes: Vec<u8> = buffer
-                    .iter()
-                    .skip(start as usize)
-                    .take(most as usize)
-                    .copied()
-                    .collect();
+                let bytes = buffer.iter().skip(start as usize).take(most as usize);
+                let bytes: Vec<u8> = bytes.copied().collect();
                 host.give(&bytes, pointer_at, size_at)
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_get_header_map_pairs",
-            |mut host: C, kind: u32, pointer_at: u32, size_at: u32| {
-                let Some(pairs) = host.data_mut().map(kind).map(|map| serialize(map)) else {
-                    return Ok(NOT_FOUND);
-                };
-                host.give(&pairs, pointer_at, size_at)
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_get_header_map_value",
+            };
+        "proxy_get_header_map_pairs" = |mut host: C, kind: u32, pointer_at: u32, size_at: u32| {
+            let Some(pairs) = host.data_mut().map(kind).map(|map| serialize(map)) else {
+                return Ok(NOT_FOUND);
+            };
+            host.give(&pairs, pointer_at, size_at)
+        };
+        "proxy_get_header_map_value" =
             |mut host: C, kind: u32, at: u32, size: u32, pointer_at: u32, size_at: u32| {
                 let name = host.text(at, size);
-                let found = host
-                    .data_mut()
-                    .map(kind)
-                    .and_then(|map| map.iter().find(|(known, _)| *known == name).cloned());
+                let map = host.data_mut().map(kind);
+                let found = map.and_then(|map| map.iter().find(|(known, _)| *known == name).cloned());
                 match found {
                     Some((_, value)) => host.give(&value, pointer_at, size_at),
                     None => Ok(NOT_FOUND),
                 }
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_add_header_map_value",
+            };
+        "proxy_add_header_map_value" =
             |mut host: C, kind: u32, name: u32, name_size: u32, value: u32, value_size: u32| {
                 let pair = (host.text(name, name_size), host.bytes(value, value_size));
-                match host.data_mut().map(kind) {
-                    Some(map) => map.push(pair),
-                    None => return NOT_FOUND,
-                }
+                let map = host.data_mut().map(kind);
+                map.map_or(NOT_FOUND, |map| {
+                    map.push(pair);
+                    OK
+                })
+            };
+        "proxy_remove_header_map_value" = |mut host: C, kind: u32, at: u32, size: u32| {
+            let name = host.text(at, size);
+            let map = host.data_mut().map(kind);
+            map.map_or(NOT_FOUND, |map| {
+                map.retain(|(known, _)| *known != name);
                 OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_remove_header_map_value",
-            |mut host: C, kind: u32, at: u32, size: u32| {
-                let name = host.text(at, size);
-                match host.data_mut().map(kind) {
-                    Some(map) => map.retain(|(known, _)| *known != name),
-                    None => return NOT_FOUND,
-                }
-                OK
-            },
-        )?;
-    Ok(vec![
-        "proxy_get_buffer_bytes",
-        "proxy_get_header_map_pairs",
-        "proxy_get_header_map_value",
-        "proxy_add_header_map_value",
-        "proxy_remove_header_map_value",
-    ])
+            })
+        };
+    })
 }
 
 /// Fetches, answers, and the effective context.
 fn link_actions(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
-    type C<'a> = Caller<'a, State>;
-    linker
-        .func_wrap(
-            "env",
-            "proxy_http_call",
-            |mut host: C,
-             cluster: u32,
-             cluster_size: u32,
-             headers: u32,
-             headers_size: u32,
-             _: u32,
-             _: u32,
-             _: u32,
-             _: u32,
-             _: u32,
-             token_at: u32| {
+    Ok(functions! { linker, "env";
+        "proxy_http_call" =
+            |mut host: C, cluster: u32, cluster_size: u32, headers: u32, headers_size: u32,
+             _: u32, _: u32, _: u32, _: u32, _: u32, token_at: u32| {
                 let cluster = host.text(cluster, cluster_size);
                 let headers = host.pairs(headers, headers_size);
                 let path = headers.into_iter().find(|(name, _)| name == ":path");
                 let path = String::from_utf8(path.unwrap().1).unwrap();
                 let state = host.data_mut();
                 state.calls_made += 1;
-                let token = state.calls_made;
-                state.calls.push(HttpCall {
-                    root: state.context,
-                    token,
-                    cluster,
-                    path,
-                });
+                let (root, token) = (state.context, state.calls_made);
+                state.calls.push(HttpCall { root, token, cluster, path });
                 host.put(token_at, &token.to_le_bytes());
                 OK
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_send_local_response",
-            |mut host: C,
-             status: u32,
-             _: u32,
-             _: u32,
-             body: u32,
-             body_size: u32,
-             _: u32,
-             _: u32,
-             _: u32| {
+            };
+        "proxy_send_local_response" =
+            |mut host: C, status: u32, _: u32, _: u32, body: u32, body_size: u32,
+             _: u32, _: u32, _: u32| {
                 let body = host.text(body, body_size);
                 let state = host.data_mut();
                 let earlier = state.answers.insert(state.context, (status, body));
                 assert_eq!(earlier, None, "answered twice");
                 state.decided.push(state.context);
                 OK
-            },
-        )?
-        .func_wrap("env", "proxy_continue_stream", |mut host: C, _: u32| {
+            };
+        "proxy_continue_stream" = |mut host: C, _: u32| {
             let state = host.data_mut();
             state.resumed.push(state.context);
             state.decided.push(state.context);
             OK
-        })?
-        .func_wrap(
-            "env",
-            "proxy_set_effective_context",
-            |mut host: C, context: u32| {
-                host.data_mut().context = context;
-                OK
-            },
-        )?;
-    Ok(vec![
-        "proxy_http_call",
-        "proxy_send_local_response",
-        "proxy_continue_stream",
-        "proxy_set_effective_context",
-    ])
-}
-
-/// Shared data of VMs.
-fn link_shared_data(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
-    type C<'a> = Caller<'a, State>;
-    linker
-        .func_wrap(
-            "env",
-            "proxy_get_shared_data",
-            |mut host: C,
-             key: u32,
-             key_size: u32,
-             pointer_at: u32,
-             size_at: u32,
-             version_at: u32| {
-                let key = host.text(key, key_size);
-                let found = host.data().shared.lock().unwrap().get(&key).cloned();
-                let Some((value, version)) = found else {
-                    return Ok(NOT_FOUND);
-                };
-                host.put(version_at, &version.to_le_bytes());
-                host.give(&value, pointer_at, size_at)
-            },
-        )?
-        .func_wrap(
-            "env",
-            "proxy_set_shared_data",
-            |host: C, key: u32, key_size: u32, value: u32, value_size: u32, version: u32| {
-                let (key, value) = (host.text(key, key_size), host.bytes(value, value_size));
-                let mut shared = host.data().shared.lock().unwrap();
-                let current = shared.get(&key).map_or(0, |(_, current)| *current);
-                if version != 0 && current != 0 && version != current {
-                    return VERSION_MISMATCH;
-                }
-                shared.insert(key, (value, current + 1));
-                OK
-            },
-        )?;
-    Ok(SHARED_DATA.to_vec())
+        };
+        "proxy_set_effective_context" = |mut host: C, context: u32| {
+            host.data_mut().context = context;
+            OK
+        };
+    })
 }
