@@ -126,21 +126,12 @@ pub fn user(username: &Username, before: &Before<User>, after: Option<&User>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{IntegrationKind, LinkedAccount};
+    use crate::IntegrationKind;
 
     fn ada(change: impl FnOnce(&mut User)) -> User {
-        let mut ada = User::new(Username::parse("ada").unwrap());
-        ada.accounts = vec![account("1"), account("2")];
+        let mut ada = crate::testing::user("ada", &["1", "2"]);
         change(&mut ada);
         ada
-    }
-
-    fn account(user_id: &str) -> LinkedAccount {
-        LinkedAccount {
-            user_id: user_id.into(),
-            username: "hat".into(),
-            site: "https://us1.example.com".into(),
-        }
     }
 
     #[test]
@@ -214,10 +205,7 @@ mod tests {
     fn a_client_ends_its_grants_when_it_is_disabled_or_removed() {
         let id = ClientId::parse("web").unwrap();
         let enabled = Client::new(id.clone(), IntegrationKind::Installed);
-        let disabled = Client {
-            enabled: false,
-            ..enabled.clone()
-        };
+        let disabled = enabled.clone().disabled();
         let read = |client: &Client| Before::Read(client.clone());
         for (before, after, version, grants) in [
             (Before::Absent, Some(&enabled), true, false),

@@ -120,28 +120,9 @@ mod tests {
 
     fn revoked_grant(issued_at: Timestamp) -> Grant {
         Grant {
-            grant_id: GrantId::from_bytes([1; 16]),
-            client_id: ClientId::parse("web").unwrap(),
-            username: Username::parse("ada").unwrap(),
-            account: LinkedAccount {
-                user_id: "1".into(),
-                username: "ada1".into(),
-                site: "https://us1.example.com".into(),
-            },
-            scope: Scope::default(),
-            amr: Vec::new(),
-            authenticated_at: issued_at,
-            current: RefreshStep {
-                refresh_id: TokenId::from_bytes([1; 16]),
-                access_id: TokenId::from_bytes([2; 16]),
-                scope: Scope::default(),
-                issued_at,
-                refresh_expires_at: issued_at + SECOND,
-            },
-            spent: Vec::new(),
             revoked_at: Some(issued_at),
-            credentials_version: CredentialsVersion::default(),
             code_expires_at: issued_at + MINUTE,
+            ..crate::testing::grant("a", issued_at, issued_at + SECOND)
         }
     }
 

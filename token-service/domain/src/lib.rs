@@ -31,6 +31,8 @@ pub mod scope;
 pub mod sealed_value;
 pub mod session;
 pub mod signing_key;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod token_id;
 pub mod user;
 

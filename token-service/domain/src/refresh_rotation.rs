@@ -196,7 +196,7 @@ impl SpentStep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CredentialsVersion, IntegrationKind, LinkedAccount, Username};
+    use crate::{CredentialsVersion, testing};
 
     const GRACE: Duration = Duration::from_secs(10);
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -210,44 +210,15 @@ mod tests {
     }
 
     fn grant() -> Grant {
-        Grant {
-            grant_id: GrantId::from_bytes([7; 16]),
-            client_id: ClientId::parse("web").unwrap(),
-            username: Username::parse("ada").unwrap(),
-            account: LinkedAccount {
-                user_id: "1".into(),
-                username: "a".into(),
-                site: "https://s".into(),
-            },
-            scope: Scope::parse("a b").unwrap(),
-            amr: vec![],
-            authenticated_at: at(0),
-            current: RefreshStep {
-                refresh_id: id(1),
-                access_id: id(101),
-                scope: Scope::parse("a b").unwrap(),
-                issued_at: at(0),
-                refresh_expires_at: at(0) + WEEK,
-            },
-            spent: vec![],
-            revoked_at: None,
-            credentials_version: CredentialsVersion::default(),
-            code_expires_at: Timestamp::default(),
-        }
+        testing::grant("a b", at(0), at(0) + WEEK)
     }
 
     fn client() -> Client {
-        Client {
-            scopes: Scope::parse("a b").unwrap(),
-            ..Client::new(grant().client_id, IntegrationKind::WebServer)
-        }
+        testing::web_server("web", &[], &[]).with_scopes("a b")
     }
 
     fn user() -> User {
-        User {
-            accounts: vec![grant().account],
-            ..User::new(grant().username)
-        }
+        testing::user("ada", &["1"])
     }
 
     /// Uses a token of a client and user that have not changed since the sign-in.
@@ -383,10 +354,7 @@ mod tests {
     #[test]
     fn a_scope_that_was_taken_from_the_client_leaves_the_grant() {
         let mut grant = grant();
-        let without_b = Client {
-            scopes: Scope::parse("a c").unwrap(),
-            ..client()
-        };
+        let without_b = client().with_scopes("a c");
         let mut rotate = |rotation| grant.rotate(&rotation, Some(&without_b), Some(&user()));
         let mut both = use_of(1, 2, at(0));
         both.scope = Scope::parse("a b");
@@ -433,10 +401,7 @@ mod tests {
         }
         let mut grant = grant();
         rotate(&mut grant, &asking(""));
-        let without_b = Client {
-            scopes: Scope::parse("a").unwrap(),
-            ..client()
-        };
+        let without_b = client().with_scopes("a");
         let repeated = grant.rotate(&asking(""), Some(&without_b), Some(&user()));
         let step = RefreshStep {
             scope: Scope::parse("a").unwrap(),
@@ -448,14 +413,8 @@ mod tests {
 
     #[test]
     fn a_grant_ends_with_what_it_rests_on() {
-        let disabled = Client {
-            enabled: false,
-            ..client()
-        };
-        let unlinked = User {
-            accounts: vec![],
-            ..user()
-        };
+        let disabled = client().disabled();
+        let unlinked = user().with_accounts(&[]);
         let other_password = User {
             credentials_version: CredentialsVersion::new(1),
             ..user()

@@ -174,47 +174,18 @@ pub enum RegistryOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{IntegrationType, Scope};
-
-    fn client(name: &str, integration: IntegrationType) -> Client {
-        Client {
-            client_id: ClientId::parse(name).unwrap(),
-            name: name.to_owned(),
-            enabled: true,
-            scopes: Scope::default(),
-            integration,
-            version: crate::ClientVersion::default(),
-            tokens_from: crate::clock::Timestamp::default(),
-        }
-    }
+    use crate::testing;
 
     fn public(name: &str) -> Client {
-        let redirect_uris = Vec::new();
-        client(name, IntegrationType::Installed { redirect_uris })
+        testing::installed(name, &[])
     }
 
     fn bound(name: &str, to: &str) -> Client {
-        let integration = IntegrationType::UserBound {
-            secrets: Vec::new(),
-            bound_user: Username::parse(to).unwrap(),
-        };
-        client(name, integration)
+        testing::user_bound(name, &[], to)
     }
 
     fn user(name: &str) -> User {
-        User {
-            username: Username::parse(name).unwrap(),
-            email: None,
-            password_hash: None,
-            registered_password_digest: None,
-            totp_secret_sealed: None,
-            organization: None,
-            single_sign_on: false,
-            accounts: Vec::new(),
-            enabled: true,
-            credentials_version: crate::CredentialsVersion::default(),
-            tokens_from: crate::clock::Timestamp::default(),
-        }
+        testing::user(name, &[])
     }
 
     fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {

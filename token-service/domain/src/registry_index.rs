@@ -250,22 +250,7 @@ impl IndexDifference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::IntegrationKind;
-    use crate::redirect_uri::RedirectUriUse;
-    use crate::{ClientId, RedirectUriPattern, Scope, Username};
-
-    fn uri(text: &str) -> Option<RedirectUriPattern> {
-        RedirectUriPattern::parse(text, RedirectUriUse::Installed).ok()
-    }
-
-    fn app(name: &str, redirect_uris: &[&RedirectUriPattern]) -> Client {
-        let redirect_uris = redirect_uris.iter().copied().cloned().collect();
-        let client_id = ClientId::parse(name).unwrap();
-        Client {
-            integration: IntegrationType::Installed { redirect_uris },
-            ..Client::new(client_id, IntegrationKind::Installed)
-        }
-    }
+    use crate::testing::installed;
 
     fn contains(index: &IndexDifference, counted: &Counted) -> bool {
         index.counts().any(|(known, _)| known == counted)
@@ -274,7 +259,7 @@ mod tests {
     /// Every pattern, alone and together with every other, against every origin.
     #[test]
     fn an_origin_is_found_exactly_if_a_pattern_allows_it() {
-        let patterns: Vec<RedirectUriPattern> = [
+        let patterns = [
             "com.example.app:/callback",
             "http://127.0.0.1/callback",
             "http://127.0.0.1:80/callback",
@@ -287,10 +272,7 @@ mod tests {
             "https://app.example.com:443/callback",
             "https://app.example.com:8443/callback",
             "https://b%C3%BCcher.example/",
-        ]
-        .iter()
-        .map(|text| uri(text).unwrap())
-        .collect();
+        ];
         let bases = [
             "",
             "null",
@@ -331,12 +313,14 @@ mod tests {
             .flat_map(|one| patterns.iter().map(move |other| (one, other)))
         {
             let mut index = IndexDifference::new();
-            index.change_client(None, Some(&app("app", &[one, other])));
+            let app = installed("app", &[one, other]);
+            index.change_client(None, Some(&app));
             for origin in bases
                 .iter()
                 .flat_map(|base| ends.iter().map(move |end| format!("{base}{end}")))
             {
-                let allows = one.allows_origin(&origin) || other.allows_origin(&origin);
+                let mut uris = app.redirect_uris().iter();
+                let allows = uris.any(|uri| uri.allows_origin(&origin));
                 let mut values = origin_values(&origin).into_iter();
                 let is_found = values.any(|counted| contains(&index, &counted));
                 assert_eq!(is_found, allows, "{one} {other} {origin:?}");
@@ -349,15 +333,8 @@ mod tests {
     #[test]
     fn a_change_adds_only_its_difference() {
         let [one, other] = ["https://one.example/", "https://other.example/"];
-        let (one, other) = (uri(one).unwrap(), uri(other).unwrap());
-        let before = Client {
-            scopes: Scope::parse("a b").unwrap(),
-            ..app("app", &[&one, &one])
-        };
-        let after = Client {
-            scopes: Scope::parse("b c").unwrap(),
-            ..app("app", &[&one, &other])
-        };
+        let before = installed("app", &[one, one]).with_scopes("a b");
+        let after = installed("app", &[one, other]).with_scopes("b c");
         let mut difference = IndexDifference::new();
         difference.change_client(Some(&before), Some(&after));
         let counts: Vec<(&str, i64)> = difference
@@ -376,33 +353,9 @@ mod tests {
     }
 
     #[test]
-    fn names_come_and_go_with_what_they_are_found_by() {
-        let user = |name: &str, email: &str| User {
-            email: Some(email.to_owned()),
-            single_sign_on: true,
-            ..User::new(Username::parse(name).unwrap())
-        };
-        let (before, after) = (user("ada", "Ada@A.example"), user("ada", "ada@b.example"));
-        let mut difference = IndexDifference::new();
-        difference.change_user(Some(&before), Some(&after));
-        let names: Vec<(&str, bool)> = difference
-            .names()
-            .map(|(named, is_there)| (named.value.as_str(), is_there))
-            .collect();
-        assert_eq!(names, [("ada@a.example", false), ("ada@b.example", true)]);
-        let renamed = user("ada", "ADA@b.example");
-        let mut difference = IndexDifference::new();
-        difference.change_user(Some(&after), Some(&renamed));
-        assert_eq!(difference.names().count(), 0);
-    }
-
-    #[test]
     fn a_value_that_a_store_cannot_index_is_left_out() {
         let long = "s".repeat(MAX_LENGTH + 1);
-        let client = Client {
-            scopes: Scope::parse(&format!("{long} short")).unwrap(),
-            ..app("app", &[])
-        };
+        let client = installed("app", &[]).with_scopes(&format!("{long} short"));
         let mut index = IndexDifference::new();
         index.change_client(None, Some(&client));
         let values: Vec<&str> = index

@@ -229,41 +229,13 @@ fn readings(text: &str) -> impl Iterator<Item = Zeroizing<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::ClientId;
-    use domain::client::ClientSecret;
-
-    fn client(client_id: &str, integration: IntegrationType) -> Client {
-        let kind = integration.kind();
-        Client {
-            integration,
-            ..Client::new(ClientId::parse(client_id).unwrap(), kind)
-        }
-    }
-
-    fn web(client_id: &str, secrets: &[&str]) -> Client {
-        let secrets = secrets
-            .iter()
-            .map(|secret| ClientSecret::of(secret))
-            .collect();
-        client(
-            client_id,
-            IntegrationType::WebServer {
-                secrets,
-                redirect_uris: vec![],
-            },
-        )
-    }
+    use domain::testing::{installed, web_server};
 
     fn authenticate_with(headers: &[&str], form: &str) -> Result<PresentedClient, TokenError> {
         let registered = [
-            web("web", &["first:+%41", "second"]),
-            web("we:b", &["secret"]),
-            client(
-                "app",
-                IntegrationType::Installed {
-                    redirect_uris: vec![],
-                },
-            ),
+            web_server("web", &["first:+%41", "second"], &[]),
+            web_server("we:b", &["secret"], &[]),
+            installed("app", &[]),
         ];
         let headers: Vec<&[u8]> = headers.iter().map(|header| header.as_bytes()).collect();
         let form = Parameters::parse(form.as_bytes()).unwrap();

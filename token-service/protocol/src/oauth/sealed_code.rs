@@ -43,10 +43,8 @@ mod tests {
     use super::*;
     use domain::clock::Timestamp;
     use domain::digest::Digest;
-    use domain::{
-        ClientId, ClientVersion, CodeRecord, CredentialsVersion, GrantId, LinkedAccount, Scope,
-        Username,
-    };
+    use domain::testing::{self, client_id, scope, username};
+    use domain::{ClientVersion, CodeRecord, CredentialsVersion, GrantId};
 
     const ISSUER: &str = "https://lobby.example.com";
 
@@ -54,16 +52,12 @@ mod tests {
         SelfContainedCode {
             grant_id: GrantId::from_bytes([5; 16]),
             record: CodeRecord {
-                client_id: ClientId::parse("web").unwrap(),
+                client_id: client_id("web"),
                 redirect_uri: "https://app.example.com/callback".into(),
                 code_challenge: Some(Digest::of(b"verifier")),
-                username: Username::parse("ada").unwrap(),
-                account: LinkedAccount {
-                    user_id: "1".into(),
-                    username: "hat-1".into(),
-                    site: "https://us1.example.com".into(),
-                },
-                scope: Scope::parse("projects").unwrap(),
+                username: username("ada"),
+                account: testing::account("1"),
+                scope: scope("projects"),
                 amr: vec!["USERNAME_PASSWORD".into()],
                 authenticated_at: Timestamp::from_seconds(1_800_000_000),
                 expires_at: Timestamp::from_seconds(1_800_000_060),

@@ -9,7 +9,8 @@ use super::*;
 use crate::file::load;
 use crate::registrations::read_entry;
 use domain::clock::Timestamp;
-use domain::{Client, ClientId, LegacyInstance, User, Username};
+use domain::testing::{client_id, username};
+use domain::{Client, LegacyInstance, User};
 
 /// Members that are not in registrations.
 const NOT_REGISTERED: [&str; 3] = ["credentials_version", "version", "tokens_from"];
@@ -28,7 +29,7 @@ fn undescribed<T: Registered>(object: &T) -> Vec<String> {
 }
 
 fn client(kind: IntegrationKind) -> Client {
-    Client::new(ClientId::parse("client").unwrap(), kind)
+    Client::new(client_id("client"), kind)
 }
 
 fn instance() -> LegacyInstance {
@@ -45,7 +46,7 @@ fn every_member_of_the_domain_types_is_described() {
     for kind in IntegrationKind::ALL {
         assert_eq!(undescribed(&client(kind)), [""; 0], "{kind:?}");
     }
-    let user = User::new(Username::parse("user").unwrap());
+    let user = User::new(username("user"));
     assert_eq!(undescribed(&user), [""; 0]);
     assert_eq!(undescribed(&instance()), [""; 0]);
 }

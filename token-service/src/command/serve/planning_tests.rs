@@ -11,7 +11,8 @@ use crate::audit_log::Origin;
 use crate::http::admin::registrations::ApplyQuery;
 use crate::http::admin::{AdminError, Administration, Object};
 use crate::planning::PAGE;
-use domain::{Client, ClientId, LegacyInstance, RegistryChange, User, Username};
+use domain::testing::{client_id, user_bound, username};
+use domain::{Client, LegacyInstance, RegistryChange, User};
 use store::RegistrationStore as _;
 use store::testing::{Watched, memory};
 use tempfile::TempDir;
@@ -449,16 +450,6 @@ async fn a_start_refuses_a_name_without_room_in_a_legacy_token() {
     assert_eq!(users, []);
 }
 
-fn user_bound(name: &str, to: &str) -> Client {
-    let kind = domain::IntegrationKind::UserBound;
-    let mut client = Client::new(ClientId::parse(name).unwrap(), kind);
-    client.integration = domain::IntegrationType::UserBound {
-        secrets: Vec::new(),
-        bound_user: Username::parse(to).unwrap(),
-    };
-    client
-}
-
 /// Another replica disables the client between the two excerpts of a patch.
 #[tokio::test]
 async fn a_patch_keeps_what_happened_between_its_excerpts() {
@@ -472,18 +463,15 @@ async fn a_patch_keeps_what_happened_between_its_excerpts() {
         put_clients: vec![client],
         ..RegistryChange::default()
     };
-    let client = user_bound("batch", "ada");
+    let client = user_bound("batch", &[], "ada");
     let change = put(client.clone());
     let now = SystemClock.now();
     site.store.change_registry(change, now).await.unwrap();
-    let disabled = Client {
-        enabled: false,
-        ..client
-    };
+    let disabled = client.disabled();
     site.store.change_before("excerpt", 2, put(disabled));
     let renamed = update::<Client>(&service, "batch", json!({"name": "Batch"})).await;
     assert_eq!(renamed, Ok(()));
-    let found = site.store.client(ClientId::parse("batch").unwrap()).await;
+    let found = site.store.client(client_id("batch")).await;
     let found = found.unwrap().unwrap();
     assert_eq!((found.enabled, found.name.as_str()), (false, "Batch"));
 }
@@ -496,12 +484,12 @@ async fn a_user_who_is_bound_meanwhile_stays() {
     let created = create::<User>(&service, json!({"username": "ada"})).await;
     assert_eq!(created, Ok(()));
     let bind = RegistryChange {
-        put_clients: vec![user_bound("batch", "ada")],
+        put_clients: vec![user_bound("batch", &[], "ada")],
         ..RegistryChange::default()
     };
     site.store.change_before("change_registry", 1, bind);
     let refused = delete::<User>(&service, "ada").await.unwrap_err();
     assert!(refused.starts_with("the client batch is bound to ada"));
-    let ada = site.store.user(Username::parse("ada").unwrap()).await;
+    let ada = site.store.user(username("ada")).await;
     assert!(ada.unwrap().is_some());
 }

@@ -3,63 +3,20 @@ mod step;
 
 use super::*;
 use domain::clock::Timestamp;
-use domain::redirect_uri::RedirectUriUse;
-use domain::{
-    ClientId, CredentialsVersion, IntegrationType, LinkedAccount, RedirectUriPattern, Session,
-    SessionStage, User, Username,
-};
+use domain::{CredentialsVersion, Session, SessionStage, User, Username, testing};
 
 const ISSUER: &str = "https://lobby.example.com";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 const WEB: &str = "client_id=web&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb";
 const APP: &str = "client_id=app&redirect_uri=http%3A%2F%2F127.0.0.1%3A8000%2Fcb";
 
-fn client(client_id: &str, integration: IntegrationType) -> Client {
-    let client_id = ClientId::parse(client_id).unwrap();
-    Client {
-        scopes: Scope::parse("admin projects").unwrap(),
-        integration: integration.clone(),
-        ..Client::new(client_id, integration.kind())
-    }
-}
-
-fn user(username: &str, accounts: usize) -> User {
-    User {
-        accounts: (1..=accounts)
-            .map(|number| LinkedAccount {
-                user_id: number.to_string(),
-                username: format!("{username}{number}"),
-                site: format!("https://us{number}.example.com"),
-            })
-            .collect(),
-        ..User::new(Username::parse(username).unwrap())
-    }
-}
-
 fn clients() -> [Client; 3] {
-    let pattern = |text, use_| vec![RedirectUriPattern::parse(text, use_).unwrap()];
     [
-        client(
-            "web",
-            IntegrationType::WebServer {
-                secrets: vec![],
-                redirect_uris: pattern("https://app.example.com/cb", RedirectUriUse::WebServer),
-            },
-        ),
-        client(
-            "app",
-            IntegrationType::Installed {
-                redirect_uris: pattern("http://127.0.0.1:*/cb", RedirectUriUse::Installed),
-            },
-        ),
-        client(
-            "machine",
-            IntegrationType::UserBound {
-                secrets: vec![],
-                bound_user: Username::parse("one").unwrap(),
-            },
-        ),
+        testing::web_server("web", &[], &["https://app.example.com/cb"]),
+        testing::installed("app", &["http://127.0.0.1:*/cb"]),
+        testing::user_bound("machine", &[], "one"),
     ]
+    .map(|client| client.with_scopes("admin projects"))
 }
 
 fn validate(query: &str) -> Result<AuthorizationRequest, AuthorizeError> {
@@ -73,7 +30,8 @@ fn validate(query: &str) -> Result<AuthorizationRequest, AuthorizeError> {
 
 /// A live session of a user with this number of linked accounts.
 fn live(accounts: usize, stage: SessionStage) -> LiveSession {
-    let user = Arc::new(user("ada", accounts));
+    let ids = &["1", "2", "3"][..accounts];
+    let user: Arc<User> = Arc::new(testing::user("ada", ids));
     LiveSession {
         session: session(user.username.as_str(), stage),
         user,

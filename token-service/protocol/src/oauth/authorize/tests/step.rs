@@ -79,8 +79,8 @@ fn a_code_stands_for_request_session_and_account() {
     let live = live(3, SessionStage::SignedIn);
     let session = live.session.clone();
     let signed_in = SignedIn::of(live).unwrap();
-    assert_eq!(signed_in.account("2", "https://us1.example.com"), None);
-    let account = signed_in.account("2", "https://us2.example.com").unwrap();
+    assert_eq!(signed_in.account("2", "https://us2.example.com"), None);
+    let account = signed_in.account("2", "https://us1.example.com").unwrap();
     let record = code_record(&request, &signed_in, account, Timestamp::from_seconds(60));
     assert_eq!(record.client_id.as_str(), "app");
     assert_eq!(record.redirect_uri, "http://127.0.0.1:8000/cb");
