@@ -36,19 +36,18 @@ use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::OsRandom;
-use domain::redirect_uri::RedirectUriUse;
 use domain::registry_change::CHANGES_KEPT;
 use domain::remembered::{Element, Made, ObjectKind, Said};
+use domain::testing::{installed, legacy, user_bound, web_server};
 use domain::{
     Admission, AppliedFile, AuditAction, AuditEvent, AuditKind, AuditRange, Client, ClientId,
     ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId,
-    FileChange, Grant, GrantFilter, GrantId, IntegrationKind, IntegrationType, LegacyInstance,
-    LinkedAccount, ObjectName, Owner, Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption,
-    RedirectUriPattern, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
-    RegistryOutcome, Remembered, Revocation, Revoked, Rotation, RotationRefusal, Scope,
-    SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode,
-    Session, SessionStage, TokenId, TokenReference, TokenSubject, UnfinishedSignIns, User,
-    Username,
+    FileChange, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance, ObjectName, Owner,
+    Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revocation, Revoked, Rotation,
+    RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
+    SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject,
+    UnfinishedSignIns, User, Username,
 };
 
 pub(crate) use self::attempts::*;
@@ -97,14 +96,9 @@ macro_rules! conformance {
             the_applied_file_is_remembered,
             what_files_said_is_remembered,
             many_registrations_are_read_whole,
-            look_ups_follow_each_change_of_a_client,
-            a_client_is_found_with_its_bound_user,
-            look_ups_follow_each_change_of_a_user,
-            certificates_are_listed_by_expiry,
             look_ups_agree_with_all_registrations,
             an_excerpt_has_what_was_asked_for,
             a_user_is_found_in_any_case,
-            remembered_objects_are_found_in_pages,
             removing_a_client_ends_its_grants,
             disabling_a_client_ends_its_grants,
             disabling_a_user_ends_grants_and_sessions,
@@ -192,35 +186,13 @@ pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_seconds(1_800_000_000 + seconds)
 }
 
-pub(crate) fn client_id(text: &str) -> ClientId {
-    ClientId::parse(text).unwrap()
-}
-
-pub(crate) fn username(text: &str) -> Username {
-    Username::parse(text).unwrap()
-}
-
-pub(crate) fn account(user_id: &str) -> LinkedAccount {
-    LinkedAccount {
-        user_id: user_id.into(),
-        username: format!("hat-{user_id}"),
-        site: "https://us1.example.com".into(),
-    }
-}
+pub(crate) use domain::testing::{account, client_id, username};
 
 /// A redirect URI of [`client`].
 pub(crate) const REDIRECT_URI: &str = "https://app.example.com/callback";
 
 pub(crate) fn client(id: &str) -> Client {
-    let redirect_uri = RedirectUriPattern::parse(REDIRECT_URI, RedirectUriUse::Installed);
-    Client {
-        name: "A client".into(),
-        integration: IntegrationType::Installed {
-            redirect_uris: vec![redirect_uri.unwrap()],
-        },
-        scopes: Scope::parse("projects").unwrap(),
-        ..Client::new(client_id(id), IntegrationKind::Installed)
-    }
+    installed(id, &[REDIRECT_URI]).with_scopes("projects")
 }
 
 /// The client as it was registered: without what only the store sets.
@@ -243,8 +215,7 @@ pub(crate) fn legacy_instance(hostname: &str) -> LegacyInstance {
 pub(crate) fn user(name: &str) -> User {
     User {
         password_hash: Some("hash".into()),
-        accounts: vec![account("1"), account("2")],
-        ..User::new(username(name))
+        ..domain::testing::user(name, &["1", "2"])
     }
 }
 

@@ -2,22 +2,11 @@
 
 use super::*;
 
-pub(crate) fn with_secrets(id: &str, secrets: &[&str]) -> Client {
-    let secrets = secrets.iter().map(|secret| ClientSecret::of(secret));
-    Client {
-        integration: IntegrationType::WebServer {
-            secrets: secrets.collect(),
-            redirect_uris: vec![],
-        },
-        ..client(id)
-    }
-}
-
 pub(crate) async fn client_secrets_have_times(subject: &mut impl Subject) {
     let change = async |store: Arc<dyn Store>, change: RegistryChange, now| {
         store.change_registry(change, now).await.unwrap();
     };
-    let clients = |secrets: &[&str]| put(vec![with_secrets("web", secrets)], vec![]);
+    let clients = |secrets: &[&str]| put(vec![web_server("web", secrets, &[])], vec![]);
     let times = async |store: Arc<dyn Store>| {
         let client_ids = vec![client_id("web"), client_id("nobody")];
         let mut times: Vec<_> = store.secret_times(client_ids).await.unwrap();
@@ -31,7 +20,7 @@ pub(crate) async fn client_secrets_have_times(subject: &mut impl Subject) {
         at: now,
     };
     change(subject.store(), clients(&["one"]), at(0)).await;
-    let other = put(vec![with_secrets("other", &["one"])], vec![]);
+    let other = put(vec![web_server("other", &["one"], &[])], vec![]);
     change(subject.store(), other, at(1)).await;
     change(subject.store(), clients(&["one", "two"]), at(2)).await;
     subject.restart().await;

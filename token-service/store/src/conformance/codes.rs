@@ -151,14 +151,8 @@ pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl 
 }
 
 pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl Subject) {
-    let unlinked = User {
-        accounts: vec![account("2")],
-        ..user("ada")
-    };
-    let disabled = User {
-        enabled: false,
-        ..user("ada")
-    };
+    let unlinked = user("ada").with_accounts(&["2"]);
+    let disabled = user("ada").disabled();
     for changed in [unlinked, disabled] {
         let store = subject.store();
         apply(&*store, put(vec![], vec![user("ada")]), 0).await;
@@ -177,18 +171,8 @@ pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl
 
 /// The ways in which codes of client `web` end with the client or its redirect URI.
 fn ends_of_a_client() -> [RegistryChange; 3] {
-    let disabled = Client {
-        enabled: false,
-        ..client("web")
-    };
-    let elsewhere =
-        RedirectUriPattern::parse("https://app.example.com/", RedirectUriUse::Installed);
-    let without_redirect_uri = Client {
-        integration: IntegrationType::Installed {
-            redirect_uris: vec![elsewhere.unwrap()],
-        },
-        ..client("web")
-    };
+    let disabled = client("web").disabled();
+    let without_redirect_uri = installed("web", &["https://app.example.com/"]);
     let removed = RegistryChange {
         remove_clients: vec![client_id("web")],
         ..RegistryChange::default()
@@ -244,18 +228,9 @@ pub(crate) async fn a_code_waits_until_its_tokens_are_not_revoked_already(
         remove_users: users.iter().map(|name| username(name)).collect(),
         ..RegistryChange::default()
     };
-    let disabled_client = Client {
-        enabled: false,
-        ..client("web")
-    };
-    let disabled_user = User {
-        enabled: false,
-        ..user("ada")
-    };
-    let unlinked = User {
-        accounts: vec![account("2")],
-        ..user("ada")
-    };
+    let disabled_client = client("web").disabled();
+    let disabled_user = user("ada").disabled();
+    let unlinked = user("ada").with_accounts(&["2"]);
     let mut now = at(0);
     for change in [
         without(&["web"], &[]),
@@ -314,10 +289,7 @@ pub(crate) async fn redemptions_leave_nothing_of_a_client_that_is_disabled_in_pa
                 redeem(&*store, &code, fitting(), at(90)).await;
             });
         }
-        let disabled = Client {
-            enabled: false,
-            ..client("web")
-        };
+        let disabled = client("web").disabled();
         apply(&*store, put(vec![disabled], vec![]), 0).await;
         tasks.join_all().await;
         let grants = store.grants(GrantFilter::default(), None, 1000).await;

@@ -28,11 +28,7 @@ pub(crate) async fn change_credentials(store: &dyn Store, way: usize) {
             .await;
         }
         2 => {
-            put_user(User {
-                enabled: false,
-                ..user("ada")
-            })
-            .await;
+            put_user(user("ada").disabled()).await;
         }
         3 => {
             let change = RegistryChange {

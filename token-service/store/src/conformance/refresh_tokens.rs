@@ -145,14 +145,8 @@ pub(crate) async fn parallel_refreshes_have_one_successor(subject: &mut impl Sub
 
 /// D-42.
 pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &mut impl Subject) {
-    let scope = |text: &str| Scope::parse(text).unwrap();
-    let registered = |text: &str| {
-        let web = Client {
-            scopes: scope(text),
-            ..client("web")
-        };
-        put(vec![web], vec![])
-    };
+    use domain::testing::scope;
+    let registered = |text: &str| put(vec![client("web").with_scopes(text)], vec![]);
     let store = subject.store();
     let both = registered("documents projects");
     apply(&*store, both, 0).await;

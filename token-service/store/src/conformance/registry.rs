@@ -422,19 +422,13 @@ pub(crate) async fn removing_a_client_ends_its_grants(subject: &mut impl Subject
 }
 
 pub(crate) async fn disabling_a_client_ends_its_grants(subject: &mut impl Subject) {
-    let disabled = Client {
-        enabled: false,
-        ..client("web")
-    };
+    let disabled = client("web").disabled();
     let announced = |_: &Grant| vec![Revoked::Client(client_id("web"))];
     ends_one_of_two_grants(subject, put(vec![disabled], vec![]), announced, false).await;
 }
 
 pub(crate) async fn disabling_a_user_ends_grants_and_sessions(subject: &mut impl Subject) {
-    let disabled = User {
-        enabled: false,
-        ..user("ada")
-    };
+    let disabled = user("ada").disabled();
     let announced = |_: &Grant| vec![Revoked::User(username("ada"))];
     ends_one_of_two_grants(subject, put(vec![], vec![disabled]), announced, true).await;
 }
@@ -458,10 +452,7 @@ pub(crate) async fn a_new_password_ends_grants_and_sessions(subject: &mut impl S
 }
 
 pub(crate) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut impl Subject) {
-    let unlinked = User {
-        accounts: vec![account("2")],
-        ..user("ada")
-    };
+    let unlinked = user("ada").with_accounts(&["2"]);
     let kept = CodeRecord {
         account: account("2"),
         ..code()

@@ -1,37 +1,10 @@
 //! Look-ups over all registrations, compared with what all registrations say.
 
 use super::*;
-use domain::client::IntegrationKind;
-use domain::redirect_uri::RedirectUriUse;
-use domain::{
-    Certificate, CertificateExpiry, Excerpt, RedirectUriPattern, RegistrySummary, password_hash,
-};
-
-fn app(id: &str, uris: &[&str]) -> Client {
-    let uris = uris.iter();
-    let redirect_uris = uris
-        .map(|text| RedirectUriPattern::parse(text, RedirectUriUse::Installed).unwrap())
-        .collect();
-    Client {
-        integration: IntegrationType::Installed { redirect_uris },
-        ..client(id)
-    }
-}
+use domain::{Certificate, CertificateExpiry, Excerpt, RegistrySummary, password_hash};
 
 pub(crate) fn bound(id: &str, to: &str) -> Client {
-    let secrets = Vec::new();
-    let bound_user = username(to);
-    Client {
-        integration: IntegrationType::UserBound {
-            secrets,
-            bound_user,
-        },
-        ..client(id)
-    }
-}
-
-fn legacy(id: &str) -> Client {
-    Client::new(client_id(id), IntegrationKind::Legacy)
+    user_bound(id, &[], to).with_scopes("projects")
 }
 
 fn found_by(name: &str, email: &str) -> User {
@@ -54,279 +27,6 @@ fn remove(clients: &[&str], users: &[&str]) -> RegistryChange {
         remove_users: users.iter().map(|name| username(name)).collect(),
         ..RegistryChange::default()
     }
-}
-
-fn disabled(client: Client) -> Client {
-    Client {
-        enabled: false,
-        ..client
-    }
-}
-
-/// A client with certificates of these aliases and last seconds of validity.
-fn certified(id: &str, certificates: &[(&str, u64)]) -> Client {
-    let certificate = |(alias, not_after): &(&str, u64)| Certificate {
-        alias: (*alias).to_owned(),
-        sha1_thumbprint: [0; 20],
-        public_key_der: Vec::new(),
-        not_before: at(0),
-        not_after: at(*not_after),
-        parsed: Default::default(),
-    };
-    Client {
-        integration: IntegrationType::NonInteractive {
-            secrets: Vec::new(),
-            certificates: certificates.iter().map(certificate).collect(),
-            organization: None,
-        },
-        ..client(id)
-    }
-}
-
-pub(crate) async fn certificates_are_listed_by_expiry(subject: &mut impl Subject) {
-    let expiring = async |store: &dyn Store, limit| -> Vec<String> {
-        let found = store.certificates_by_expiry(limit).await.unwrap();
-        let text = |one: &CertificateExpiry| {
-            let left = one.not_after.since(at(0)).as_secs();
-            format!("{} {} {left}", one.client_id, one.alias)
-        };
-        found.iter().map(text).collect()
-    };
-    let clients = vec![
-        certified("a", &[("late", 900_000_000), ("two words", 5)]),
-        certified("b", &[("b", 70)]),
-        client("web"),
-    ];
-    apply(&*subject.store(), put(clients, vec![]), 0).await;
-    subject.restart().await;
-    let store = subject.store();
-    let all = ["a two words 5", "b b 70", "a late 900000000"];
-    assert_eq!(expiring(&*store, 10).await, all);
-    assert_eq!(expiring(&*store, 2).await, all[..2]);
-    let renewed = certified("a", &[("late", 900_000_000), ("new", 6)]);
-    let mut renewal = put(vec![renewed], vec![]);
-    renewal.remove_clients = vec![client_id("b")];
-    apply(&*store, renewal, 0).await;
-    assert_eq!(expiring(&*store, 10).await, ["a new 6", all[2]]);
-}
-
-pub(crate) async fn look_ups_follow_each_change_of_a_client(subject: &mut impl Subject) {
-    let scoped = |client: Client, scopes: &str| Client {
-        scopes: Scope::parse(scopes).unwrap(),
-        ..client
-    };
-    let (spa, loopback) = ("https://spa.example/cb", "http://127.0.0.1:*/cb");
-    let none = (vec![], [false, false], None);
-    let bound_to = |id: &str| Some(client_id(id));
-    for (registered, expected) in [
-        (put(vec![], vec![]), none.clone()),
-        (
-            put(vec![scoped(app("app", &[spa, spa]), "a b")], vec![]),
-            (vec!["a", "b"], [true, false], None),
-        ),
-        (
-            put(vec![scoped(app("app", &[loopback]), "b c")], vec![]),
-            (vec!["b", "c"], [false, true], None),
-        ),
-        (
-            put(
-                vec![
-                    scoped(app("other", &[loopback, spa]), "c"),
-                    disabled(scoped(app("app", &[loopback]), "b c")),
-                ],
-                vec![],
-            ),
-            (vec!["c"], [true, true], None),
-        ),
-        (
-            RegistryChange {
-                put_clients: vec![scoped(bound("app", "ada"), "b"), legacy("old")],
-                ..remove(&["other"], &[])
-            },
-            (vec!["b"], [false, false], bound_to("app")),
-        ),
-        // Disabled clients are still bound.
-        (
-            put(
-                vec![disabled(bound("app", "ada")), disabled(legacy("old"))],
-                vec![],
-            ),
-            (vec![], [false, false], bound_to("app")),
-        ),
-        (
-            put(
-                vec![
-                    bound("app", "grace"),
-                    scoped(client("old"), "projects"),
-                    legacy("new"),
-                ],
-                vec![],
-            ),
-            (vec!["projects"], [false, false], None),
-        ),
-        (remove(&["app", "old", "new"], &[]), none),
-    ] {
-        apply(&*subject.store(), registered, 0).await;
-        subject.restart().await;
-        let store = subject.store();
-        let summary = store.registry_summary().await.unwrap();
-        let allows = async |origin: &str| store.allows_origin(origin.to_owned()).await.unwrap();
-        let allowed = [
-            allows("https://spa.example").await,
-            allows("http://127.0.0.1:12345").await,
-        ];
-        let bound = store.client_bound_to(username("ada")).await.unwrap();
-        let scopes: Vec<&str> = summary.scopes.iter().map(String::as_str).collect();
-        assert_eq!((scopes, allowed, bound), expected);
-        assert_eq!(
-            summary.version,
-            store.registry_version().await.unwrap(),
-            "the summary knows its position"
-        );
-        for origin in ["https://spa.example.evil.example", "null", "", "a\0b"] {
-            assert!(!allows(origin).await, "{origin:?}");
-        }
-    }
-}
-
-pub(crate) async fn a_client_is_found_with_its_bound_user(subject: &mut impl Subject) {
-    let off = User {
-        enabled: false,
-        ..user("grace")
-    };
-    // "web" is a client and a user.
-    let users = vec![user("ada"), off, user("Zo\u{eb}"), user("web")];
-    let clients = vec![
-        bound("web", "ada"),
-        bound("other", "ada"),
-        disabled(bound("disabled", "grace")),
-        bound("accented", "Zoe\u{308}"),
-        bound("alone", "joan"),
-        client("app"),
-        legacy("ada"),
-    ];
-    apply(&*subject.store(), put(clients, users), 0).await;
-    subject.restart().await;
-    for (id, expected) in [
-        ("web", Some("ada")),
-        ("other", Some("ada")),
-        ("disabled", Some("grace")),
-        ("accented", Some("Zo\u{eb}")),
-        ("alone", None),
-        ("app", None),
-        ("ada", None),
-        ("unknown", None),
-    ] {
-        assert_bound_user(&*subject.store(), id, expected).await;
-    }
-    let joan = || user("joan");
-    for (changed, expected) in [
-        (put(vec![bound("web", "joan")], vec![joan()]), Some("joan")),
-        (remove(&[], &["joan"]), None),
-        (put(vec![client("web")], vec![joan()]), None),
-        (put(vec![bound("web", "web")], vec![]), Some("web")),
-        (remove(&["web"], &[]), None),
-    ] {
-        apply(&*subject.store(), changed, 0).await;
-        subject.restart().await;
-        assert_bound_user(&*subject.store(), "web", expected).await;
-    }
-}
-
-/// Asserts that the client is found as it is listed, with this user, or that an unlisted client is not found.
-async fn assert_bound_user(store: &dyn Store, id: &str, expected: Option<&str>) {
-    let (clients, users) = registrations(store).await;
-    let client = clients.into_iter().find(|one| one.client_id.as_str() == id);
-    let name = expected.map(username);
-    let user = users
-        .into_iter()
-        .find(|one| Some(&one.username) == name.as_ref());
-    assert_eq!(user.is_some(), name.is_some(), "{id}");
-    let found = store.client_with_bound_user(client_id(id)).await.unwrap();
-    assert_eq!(found, client.map(|client| (client, user)), "{id}");
-}
-
-pub(crate) async fn look_ups_follow_each_change_of_a_user(subject: &mut impl Subject) {
-    let ada = found_by("ada", "Ada@Mail.Example");
-    let with = |accounts: &[&str], hash: Option<String>| User {
-        accounts: accounts.iter().map(|id| account(id)).collect(),
-        password_hash: hash,
-        ..ada.clone()
-    };
-    let (weak, strong) = (hash(8192, 1), hash(8192, 2));
-    let scheme = |hash: &str| password_hash::scheme(hash).unwrap().to_owned();
-    let [weak_one, strong_one] = [&weak, &strong].map(|hash| vec![scheme(hash)]);
-    for (registered, expected) in [
-        (
-            put(vec![], vec![with(&["1", "\"12"], Some(weak.clone()))]),
-            (vec!["ada"], weak_one.clone()),
-        ),
-        (
-            put(
-                vec![],
-                vec![
-                    with(&["1"], Some(weak.clone())),
-                    found_by("grace", "ADA@mail.example"),
-                ],
-            ),
-            (vec!["ada", "grace"], weak_one.clone()),
-        ),
-        (
-            put(
-                vec![],
-                vec![
-                    User {
-                        single_sign_on: false,
-                        ..with(&["123"], Some(weak.clone()))
-                    },
-                    User {
-                        enabled: false,
-                        ..found_by("grace", "ada@mail.example")
-                    },
-                ],
-            ),
-            (vec![], weak_one),
-        ),
-        (
-            RegistryChange {
-                put_users: vec![found_by("grace", "ada@mail.example")],
-                ..remove(&[], &["ada"])
-            },
-            (vec!["grace"], vec![]),
-        ),
-        (
-            put(vec![], vec![with(&[], Some(weak.clone()))]),
-            (vec!["ada", "grace"], vec![scheme(&weak)]),
-        ),
-    ] {
-        apply(&*subject.store(), registered, 0).await;
-        subject.restart().await;
-        let store = subject.store();
-        let summary = store.registry_summary().await.unwrap();
-        let by_email = async |email: &str| {
-            let found = store.single_sign_on_users(email.to_owned()).await.unwrap();
-            found.into_iter().map(String::from).collect::<Vec<String>>()
-        };
-        let found = by_email("ada@MAIL.example").await;
-        let found = found.iter().map(String::as_str).collect();
-        let schemes = summary.password_schemes.to_vec();
-        assert_eq!((found, schemes), expected);
-        for email in ["", "ada", "ada@mail.example2", "ada\0@mail.example"] {
-            assert_eq!(by_email(email).await, [""; 0], "{email:?}");
-        }
-    }
-    let store = subject.store();
-    let rehash = store.rehash_password(username("ada"), weak, strong);
-    rehash.await.unwrap();
-    let third = put(vec![], vec![found_by("joan", "ada@mail.example")]);
-    apply(&*store, third, 0).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    let summary = store.registry_summary().await.unwrap();
-    assert_eq!(summary.password_schemes.to_vec(), strong_one);
-    let found = store.single_sign_on_users("ada@mail.example".to_owned());
-    assert_eq!(found.await.unwrap().len(), 2, "at most two");
 }
 
 /// Reproducible random numbers (SplitMix64).
@@ -352,17 +52,39 @@ impl Dice {
 
     fn client(&mut self) -> Client {
         let id = self.one_of(&NAMES);
-        let some = match self.below(5) {
+        let some = match self.below(6) {
             0 => bound(id, self.one_of(&NAMES)),
-            1 => legacy(id),
-            2 => Client::new(client_id(id), IntegrationKind::WebServer),
-            _ => app(id, &self.some_of(&URIS)),
+            1 => legacy(id, &[], None),
+            2 => web_server(id, &[], &[]),
+            3 => self.certified(id),
+            _ => installed(id, &self.some_of(&URIS)),
         };
         let scopes = self.some_of(&["a", "b", "c", "d"]).join(" ");
         Client {
             enabled: self.below(4) > 0,
             scopes: Scope::parse(&scopes).unwrap_or_default(),
             ..some
+        }
+    }
+
+    fn certified(&mut self, id: &str) -> Client {
+        let certificates = self.some_of(&["late", "two words", "b"]);
+        let certificate = |alias: &str| Certificate {
+            alias: alias.to_owned(),
+            sha1_thumbprint: [0; 20],
+            public_key_der: Vec::new(),
+            not_before: at(0),
+            // Numbers of several lengths.
+            not_after: at([5, 70, 900_000_000][self.below(3)]),
+            parsed: Default::default(),
+        };
+        Client {
+            integration: IntegrationType::NonInteractive {
+                secrets: Vec::new(),
+                certificates: certificates.into_iter().map(certificate).collect(),
+                organization: None,
+            },
+            ..client(id)
         }
     }
 
@@ -443,7 +165,10 @@ const URIS: [&str; 6] = [
     "https://other.example:8443/callback",
 ];
 
-const ORIGINS: [&str; 8] = [
+const ORIGINS: [&str; 11] = [
+    "",
+    "a\0b",
+    "https://one.example.evil.example",
     "http://127.0.0.1",
     "http://127.0.0.1:8000",
     "http://127.0.0.1:9000",
@@ -525,7 +250,10 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
         let found = store.allows_origin(origin.to_owned()).await.unwrap();
         assert_eq!(found, allowed, "{origin}");
     }
-    for email in EMAILS.into_iter().chain(["2499-name", "nobody"]) {
+    for email in EMAILS
+        .into_iter()
+        .chain(["", "nobody", "ada\0@mail.example"])
+    {
         let expected: Vec<&Username> = users
             .iter()
             .filter(|user| user.enabled && user.single_sign_on)
@@ -562,16 +290,41 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
         let found = store.client_with_bound_user(client_id(name)).await.unwrap();
         assert_eq!(found, expected, "{name}");
     }
-    let all = objects(store, false).await;
-    let remembered = store.excerpt(all.clone()).await.unwrap();
-    let mut memory = remembered.remembered().to_vec();
+    for limit in [3, usize::MAX] {
+        let found = store.certificates_by_expiry(limit).await.unwrap();
+        let mut expected: Vec<CertificateExpiry> = clients.iter().flat_map(expiries).collect();
+        expected.sort_by_key(|one| (one.not_after, one.alias.clone(), one.client_id.clone()));
+        expected.truncate(limit);
+        assert_eq!(found, expected);
+    }
+    let kinds = [
+        ObjectKind::Client,
+        ObjectKind::User,
+        ObjectKind::LegacyInstance,
+    ];
+    let named = |kind| NAMES.map(|name| ObjectName::new(kind, name));
+    let possible = kinds.into_iter().flat_map(named).collect();
+    let mut memory = store.excerpt(possible).await.unwrap().remembered().to_vec();
     memory.sort_by_key(|one| one.object.key());
-    let named = |memory: Vec<Remembered>| -> Vec<ObjectName> {
-        memory.into_iter().map(|one| one.object).collect()
+    for at_start in [false, true] {
+        memory.retain(|one| !at_start || one.start.is_some());
+        let names: Vec<&ObjectName> = memory.iter().map(|one| &one.object).collect();
+        let found = objects(store, at_start).await;
+        assert_eq!(found.iter().collect::<Vec<_>>(), names);
+    }
+}
+
+/// The certificates of a client.
+fn expiries(client: &Client) -> Vec<CertificateExpiry> {
+    let IntegrationType::NonInteractive { certificates, .. } = &client.integration else {
+        return Vec::new();
     };
-    assert_eq!(named(memory.clone()), all);
-    memory.retain(|one| one.start.is_some());
-    assert_eq!(objects(store, true).await, named(memory));
+    let expiry = |certificate: &Certificate| CertificateExpiry {
+        client_id: client.client_id.clone(),
+        alias: certificate.alias.clone(),
+        not_after: certificate.not_after,
+    };
+    certificates.iter().map(expiry).collect()
 }
 
 /// What all registrations say, computed from all of them.
@@ -619,7 +372,7 @@ pub(crate) async fn an_excerpt_has_what_was_asked_for(subject: &mut impl Subject
             of_user.clone(),
         ],
         ..put(
-            vec![client("web"), client("other"), disabled(client("off"))],
+            vec![client("web"), client("other"), client("off").disabled()],
             vec![user("ada"), user("grace"), user("Zo\u{eb}")],
         )
     };
@@ -666,49 +419,15 @@ pub(crate) async fn an_excerpt_has_what_was_asked_for(subject: &mut impl Subject
     assert!(empty.remembered().is_empty());
 }
 
-pub(crate) async fn remembered_objects_are_found_in_pages(subject: &mut impl Subject) {
-    let of = |name: &str, at_start: bool| Remembered {
-        start: at_start.then(Said::new),
-        ..remembered(name, "1")
-    };
-    let remember = |remember| RegistryChange {
-        remember,
-        ..RegistryChange::default()
-    };
-    let names = async |store: &dyn Store, at_start| -> Vec<String> {
-        let found = objects(store, at_start).await;
-        found.into_iter().map(|object| object.name).collect()
-    };
-    let first = ["d", "b", "a", "e", "c"].map(|name| of(name, name != "b"));
-    apply(&*subject.store(), remember(first.to_vec()), 0).await;
-    subject.restart().await;
-    let store = subject.store();
-    assert_eq!(names(&*store, false).await, ["a", "b", "c", "d", "e"]);
-    assert_eq!(names(&*store, true).await, ["a", "c", "d", "e"]);
-    let second = RegistryChange {
-        forget: vec![of("a", true).object, of("d", true).object],
-        ..remember(vec![of("b", true), of("c", false), of("d", true)])
-    };
-    apply(&*store, second, 0).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    assert_eq!(names(&*store, false).await, ["b", "c", "d", "e"]);
-    assert_eq!(names(&*store, true).await, ["b", "d", "e"]);
-}
-
 /// Changes of clients and users that cannot be read, with their names.
 pub(crate) fn replacements_and_removals() -> [(&'static str, RegistryChange); 3] {
-    let off = User {
-        enabled: false,
-        ..user("disabled")
-    };
+    let off = user("disabled").disabled();
     let on = found_by("replaced", EMAILS[0]);
     [
         ("replaced", put(vec![bound("replaced", "a")], vec![on])),
         (
             "disabled",
-            put(vec![disabled(client("disabled"))], vec![off]),
+            put(vec![client("disabled").disabled()], vec![off]),
         ),
         ("removed", remove(&["removed"], &["removed"])),
     ]
@@ -721,9 +440,11 @@ pub(crate) async fn assert_unreadable_rows_stop_no_change(
     changed: RegistryChange,
 ) {
     assert_eq!(store.user(username(name)).await.unwrap(), None);
-    assert_bound_user(store, name, None).await;
+    let found = store.client_with_bound_user(client_id(name)).await.unwrap();
+    assert_eq!(found, None);
     apply(store, put(vec![bound("i", name)], vec![]), 0).await;
-    assert_bound_user(store, "i", None).await;
+    let found = store.client_with_bound_user(client_id("i")).await.unwrap();
+    assert_eq!(found.unwrap().1, None);
     let ends_client = changed.put_clients.iter().all(|client| !client.enabled);
     let feed_before = store.feed_state().await.unwrap().last;
     apply(store, changed.clone(), 0).await;

@@ -103,10 +103,7 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
 
     let theirs = token_of(&theirs, at(7));
     assert!(!is_revoked(&*store, theirs.clone()).await);
-    let disabled = User {
-        enabled: false,
-        ..user("grace")
-    };
+    let disabled = user("grace").disabled();
     apply(&*store, put(vec![], vec![disabled]), 7).await;
     assert!(is_revoked(&*store, theirs.clone()).await);
     let issued_at = |issued_at: Timestamp| TokenReference {
@@ -281,14 +278,7 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
 
 /// The client `old` of the legacy flow.
 fn legacy_client() -> Client {
-    Client {
-        integration: IntegrationType::Legacy {
-            secrets: vec![],
-            redirect_templates: vec![REDIRECT_URI.into()],
-            hostname: None,
-        },
-        ..client("old")
-    }
+    legacy("old", &[REDIRECT_URI], None)
 }
 
 pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: &mut impl Subject) {
@@ -308,10 +298,7 @@ pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: 
     drop(store);
     subject.restart().await;
     let store = subject.store();
-    let disabled = User {
-        enabled: false,
-        ..user("ada")
-    };
+    let disabled = user("ada").disabled();
     apply(&*store, put(vec![], vec![disabled]), 5).await;
     assert!(is_revoked(&*store, &current).await && is_revoked(&*store, &old).await);
     assert_eq!(

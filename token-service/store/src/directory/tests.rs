@@ -4,12 +4,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::RegistrationStore as _;
-use crate::conformance::{ACCESS, account, at, bound, client, client_id, put, user, username};
+use crate::conformance::{ACCESS, at, bound, client, client_id, put, user, username};
 use crate::redb::RedbStore;
-use domain::client::ClientSecret;
-use domain::redirect_uri::RedirectUriUse;
+use domain::RegistryChange;
 use domain::registry_change::CHANGES_KEPT;
-use domain::{RedirectUriPattern, RegistryChange};
+use domain::testing::{installed, legacy};
 
 const CAPACITY: u64 = 1024 * 1024;
 
@@ -59,13 +58,6 @@ impl Process {
     }
 }
 
-fn disabled(id: &str) -> Client {
-    Client {
-        enabled: false,
-        ..client(id)
-    }
-}
-
 #[tokio::test]
 async fn only_the_first_look_up_reads_the_store() {
     let process = Process::start(CAPACITY).await;
@@ -98,24 +90,13 @@ async fn an_unknown_name_costs_one_read_and_no_room() {
 
 #[tokio::test]
 async fn only_enabled_objects_of_the_right_flow_are_found() {
-    let legacy = |id: &str, hostname: Option<&str>| Client {
-        integration: IntegrationType::Legacy {
-            secrets: vec![ClientSecret::of("secret")],
-            redirect_templates: vec![],
-            hostname: hostname.map(str::to_owned),
-        },
-        ..client(id)
-    };
     let process = Process::start(CAPACITY).await;
-    let gone = User {
-        enabled: false,
-        ..user("gone")
-    };
+    let gone = user("gone").disabled();
     let clients = vec![
         client("web"),
-        disabled("disabled"),
-        legacy("old", None),
-        legacy("bound", Some("a.example.com")),
+        client("disabled").disabled(),
+        legacy("old", &[], None),
+        legacy("bound", &[], Some("a.example.com")),
     ];
     process.change(put(clients, vec![gone])).await;
     let directory = &process.directory;
@@ -146,12 +127,12 @@ async fn a_change_takes_effect_when_the_process_follows() {
     for process in [&one, &other] {
         assert!(process.has("web").await);
     }
-    let gone = User {
-        enabled: false,
-        ..user("ada")
-    };
-    one.change(put(vec![disabled("web"), client("new")], vec![gone]))
-        .await;
+    let gone = user("ada").disabled();
+    one.change(put(
+        vec![client("web").disabled(), client("new")],
+        vec![gone],
+    ))
+    .await;
     assert!(other.has("web").await, "not followed yet");
     for process in [&one, &other] {
         process.directory.follow().await.unwrap();
@@ -175,7 +156,7 @@ async fn who_missed_too_many_changes_forgets_everything() {
     assert!(process.has("web").await);
     let many = (0..CHANGES_KEPT).map(|number| user(&format!("user-{number}")));
     process
-        .change(put(vec![disabled("web")], many.collect()))
+        .change(put(vec![client("web").disabled()], many.collect()))
         .await;
     process.directory.follow().await.unwrap();
     assert!(!process.has("web").await);
@@ -189,7 +170,9 @@ async fn what_was_read_before_a_change_is_not_kept() {
     let directory = &process.directory;
     let slow = async |client_id: ClientId| {
         let read = client(client_id.as_str());
-        process.change(put(vec![disabled("web")], vec![])).await;
+        process
+            .change(put(vec![client("web").disabled()], vec![]))
+            .await;
         directory.follow().await.unwrap();
         Ok(Some((read, None)))
     };
@@ -246,10 +229,7 @@ async fn a_bound_user_that_the_store_lacks_is_not_found() {
 
 #[tokio::test]
 async fn a_bound_user_leaves_the_cache_when_the_user_changes() {
-    let gone = User {
-        enabled: false,
-        ..user("ada")
-    };
+    let gone = user("ada").disabled();
     let removed = RegistryChange {
         remove_users: vec![username("ada")],
         ..RegistryChange::default()
@@ -274,10 +254,7 @@ async fn a_bound_user_leaves_the_cache_when_the_user_changes() {
 #[tokio::test]
 async fn a_bound_user_that_was_read_before_a_change_is_not_kept() {
     let process = Process::start(CAPACITY).await;
-    let unlinked = User {
-        accounts: vec![account("2")],
-        ..user("ada")
-    };
+    let unlinked = user("ada").with_accounts(&["2"]);
     let registered = put(vec![bound("batch", "ada")], vec![user("ada")]);
     process.change(registered).await;
     let directory = &process.directory;
@@ -312,20 +289,10 @@ async fn the_cache_keeps_to_its_size() {
 
 #[tokio::test]
 async fn origins_follow_the_clients() {
-    let app = |enabled| Client {
-        integration: IntegrationType::Installed {
-            redirect_uris: vec![
-                RedirectUriPattern::parse("https://app.example.com/cb", RedirectUriUse::Installed)
-                    .unwrap(),
-                RedirectUriPattern::parse("http://127.0.0.1:*/cb", RedirectUriUse::Installed)
-                    .unwrap(),
-            ],
-        },
-        enabled,
-        ..client("app")
-    };
+    let uris = ["https://app.example.com/cb", "http://127.0.0.1:*/cb"];
+    let app = installed("app", &uris);
     let process = Process::start(CAPACITY).await;
-    process.change(put(vec![app(true)], vec![])).await;
+    process.change(put(vec![app.clone()], vec![])).await;
     process.directory.follow().await.unwrap();
     let allows = async |origin: &str| process.directory.allows_origin(origin).await.unwrap();
     for origin in ["https://app.example.com", "http://127.0.0.1:8000"] {
@@ -333,7 +300,7 @@ async fn origins_follow_the_clients() {
     }
     assert_eq!(process.reads(), 2);
     assert!(!allows("https://other.example.com").await);
-    process.change(put(vec![app(false)], vec![])).await;
+    process.change(put(vec![app.disabled()], vec![])).await;
     process.directory.follow().await.unwrap();
     assert!(!allows("https://app.example.com").await);
 }

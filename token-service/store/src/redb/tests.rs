@@ -21,8 +21,7 @@ use crate::conformance::{
 use crate::operations::*;
 use domain::digest::Digest;
 use domain::{
-    AuditKind, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Rotation, User,
-    Username,
+    AuditKind, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Rotation, Username,
 };
 
 struct File {
@@ -482,13 +481,7 @@ async fn an_unreadable_row_stops_nothing_else() {
     assert_eq!(listed.unwrap().len(), 2);
     // Readable sessions and grants of the user end.
     let disabled = RegistryChange {
-        put_users: users
-            .into_iter()
-            .map(|user| User {
-                enabled: false,
-                ..user
-            })
-            .collect(),
+        put_users: users.into_iter().map(|user| user.disabled()).collect(),
         ..RegistryChange::default()
     };
     apply(&*store, disabled, 1).await;
