@@ -112,7 +112,7 @@ pub(super) async fn create<T: crate::http::admin::objects::Administered>(
     .await
 }
 
-async fn update<T: crate::http::admin::objects::Administered>(
+pub(super) async fn update<T: crate::http::admin::objects::Administered>(
     service: &Arc<Service>,
     name: &str,
     value: Value,
@@ -130,7 +130,11 @@ pub(super) async fn delete<T: crate::http::admin::objects::Administered>(
     operate(service, async |admin| admin.delete::<T>(name).await).await
 }
 
-async fn put_host(service: &Arc<Service>, hostname: &str, value: Value) -> Result<(), String> {
+pub(super) async fn put_host(
+    service: &Arc<Service>,
+    hostname: &str,
+    value: Value,
+) -> Result<(), String> {
     operate(service, async |admin| {
         let put = admin.put_legacy_instance(hostname, object(value)).await;
         put.map(drop)

@@ -9,14 +9,12 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::planning_tests::KEEP;
+use super::planning_tests::{KEEP, create, delete, operate, put_host, update};
 use super::tests::demo;
 use super::*;
-use crate::audit_log::Origin;
 use crate::http::admin::audit::AuditView;
 use crate::http::admin::registrations::{Applied, ApplyQuery};
 use crate::http::admin::users::AccountQuery;
-use crate::http::admin::{Administration, Object};
 use document::{Problems, Table};
 use domain::clock::Timestamp;
 use domain::remembered::{ObjectKind, ObjectName};
@@ -91,31 +89,24 @@ const OVERWRITE: ApplyQuery = ApplyQuery {
     ..KEEP
 };
 
-/// Runs `command` as an operator would.
-async fn operate<T>(
-    service: &Arc<Service>,
-    command: impl AsyncFnOnce(Administration) -> Result<T, crate::http::admin::AdminError>,
-) -> T {
-    let administration = Administration {
-        service: Arc::clone(service),
-        origin: Origin::default(),
-        name: None,
-    };
-    command(administration).await.unwrap()
-}
-
 async fn apply(service: &Arc<Service>, text: &str, query: ApplyQuery) -> Applied {
     let problems = Problems::default();
     let document = Table::parse(Path::new("registrations.toml"), text, &problems);
     let document = problems.none_or(document.members().clone()).unwrap();
-    operate(service, async |administration| {
-        administration.apply(document, query).await
-    })
-    .await
+    let applied = operate(service, async |admin| admin.apply(document, query).await);
+    applied.await.unwrap()
 }
 
-fn object(value: serde_json::Value) -> Object {
-    value.as_object().unwrap().clone()
+/// Forgets what the files said, as if commands had registered everything.
+async fn forget_files(service: &Service) {
+    let known = memory(&*service.store).await.unwrap();
+    let change = domain::RegistryChange {
+        forget: known.into_iter().map(|one| one.object).collect(),
+        ..Default::default()
+    };
+    let now = SystemClock.now();
+    service.store.change_registry(change, now).await.unwrap();
+    assert_eq!(memory(&*service.store).await.unwrap(), []);
 }
 
 async fn web(service: &Service) -> Option<Client> {
@@ -150,10 +141,8 @@ async fn audited(service: &Arc<Service>) -> Vec<AuditView> {
         limit: Some(500),
         ..Default::default()
     };
-    let page = operate(service, async |administration| {
-        administration.audit(&query).await
-    })
-    .await;
+    let page = operate(service, async |admin| admin.audit(&query).await);
+    let page = page.await.unwrap();
     let starts = page.items.into_iter().filter(|entry| {
         let actor = entry.event.actor.as_deref().unwrap_or_default();
         actor.starts_with("file:") || actor == "configuration"
@@ -190,53 +179,42 @@ impl Command {
     ];
 
     async fn run(self, service: &Arc<Service>) {
-        let patch_client = async |patch| {
-            operate(service, async |admin| {
-                admin.update::<Client>("web", object(patch)).await
-            })
-            .await;
-        };
-        let patch_user = async |patch| {
-            operate(service, async |admin| {
-                admin.update::<User>("ada", object(patch)).await
-            })
-            .await;
-        };
-        match self {
+        let client = async |patch| update::<Client>(service, "web", patch).await;
+        let user = async |patch| update::<User>(service, "ada", patch).await;
+        let done = match self {
             Self::EndOldSecret => {
-                operate(service, async |admin| admin.add_secret("web").await).await;
-                operate(service, async |admin| admin.end_old_secrets("web").await).await;
+                let rotated = operate(service, async |admin| {
+                    admin.add_secret("web").await?;
+                    admin.end_old_secrets("web").await
+                });
+                rotated.await.map(drop)
             }
-            Self::DisableClient => patch_client(json!({"enabled": false})).await,
-            Self::RemoveClient => {
-                operate(service, async |admin| admin.delete::<Client>("web").await).await;
-            }
-            Self::DisableUser => patch_user(json!({"enabled": false})).await,
-            Self::RemoveUser => {
-                operate(service, async |admin| admin.delete::<User>("ada").await).await;
-            }
+            Self::DisableClient => client(json!({"enabled": false})).await,
+            Self::RemoveClient => delete::<Client>(service, "web").await,
+            Self::DisableUser => user(json!({"enabled": false})).await,
+            Self::RemoveUser => delete::<User>(service, "ada").await,
             Self::Unlink => {
-                let site = "https://two.example";
-                operate(service, async |admin| {
-                    let account = AccountQuery {
-                        user_id: "2".to_owned(),
-                        site: site.to_owned(),
-                    };
+                let account = AccountQuery {
+                    user_id: "2".to_owned(),
+                    site: "https://two.example".to_owned(),
+                };
+                let unlinked = operate(service, async |admin| {
                     admin.unlink_account("ada", &account).await
-                })
-                .await;
+                });
+                unlinked.await.map(drop)
             }
-            Self::NewPassword => patch_user(json!({"password": "correct horse battery"})).await,
-            Self::NewScope => patch_client(json!({"scopes": ["projects", "admin"]})).await,
+            Self::NewPassword => user(json!({"password": "correct horse battery"})).await,
+            Self::NewScope => client(json!({"scopes": ["projects", "admin"]})).await,
             Self::NewRedirectUri => {
                 let uris = [
                     "https://app.example/callback",
                     "https://new.example/callback",
                 ];
-                patch_client(json!({"redirect_uris": uris})).await;
+                client(json!({"redirect_uris": uris})).await
             }
-            Self::Rename => patch_client(json!({"name": "By command"})).await,
-        }
+            Self::Rename => client(json!({"name": "By command"})).await,
+        };
+        assert_eq!(done, Ok(()), "{self:?}");
     }
 
     /// A change of the file in the same place, if it is a conflict, with the field that the audit log names.
@@ -407,15 +385,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         Command::EndOldSecret.run(&first).await;
         Command::Unlink.run(&first).await;
         let after = concerned(&first).await;
-        // As if commands had registered everything.
-        let forget = memory(&*first.store).await.unwrap();
-        let change = domain::RegistryChange {
-            forget: forget.into_iter().map(|one| one.object).collect(),
-            ..Default::default()
-        };
-        let now = SystemClock.now();
-        first.store.change_registry(change, now).await.unwrap();
-        assert_eq!(memory(&*first.store).await.unwrap(), []);
+        forget_files(&first).await;
         drop(first);
         let text = file(&[("NAME", "New")]) + "\n[[users]]\nusername = \"hedy\"\n";
         let restarted = site.start(&text).await;
@@ -428,12 +398,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         // Disabled wins because it is the safer state.
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;
-        let forget = memory(&*first.store).await.unwrap();
-        let change = domain::RegistryChange {
-            forget: forget.into_iter().map(|one| one.object).collect(),
-            ..Default::default()
-        };
-        first.store.change_registry(change, now).await.unwrap();
+        forget_files(&first).await;
         drop(first);
         let disabled = site.start(&file(&[("ENABLED", "false")])).await;
         assert!(!web(&disabled).await.unwrap().enabled);
@@ -471,19 +436,11 @@ async fn replicas_do_not_undo_each_others_changes() {
     for round in 0..10 {
         let disabled = round % 2 == 0;
         // The other replica does not know this change yet when it renames the client.
-        operate(&one, async |admin| {
-            admin
-                .update::<Client>("web", object(json!({"enabled": !disabled})))
-                .await
-        })
-        .await;
+        let enabled = update::<Client>(&one, "web", json!({"enabled": !disabled}));
+        enabled.await.unwrap();
         let name = format!("Name {round}");
-        operate(&other, async |admin| {
-            admin
-                .update::<Client>("web", object(json!({"name": name})))
-                .await
-        })
-        .await;
+        let renamed = update::<Client>(&other, "web", json!({"name": name}));
+        renamed.await.unwrap();
         let web = web(&other).await.unwrap();
         assert_eq!((web.enabled, &web.name), (!disabled, &name));
     }
@@ -531,31 +488,21 @@ async fn a_replica_takes_up_what_others_change_all_the_time() {
     let load = async {
         for number in 0..20 {
             let name = format!("person-{number}");
-            operate(&one, async |admin| {
-                admin
-                    .create::<User>(object(json!({"username": name})))
-                    .await
-            })
-            .await;
+            let created = create::<User>(&one, json!({"username": name}));
+            created.await.unwrap();
         }
         let hedy = json!({
             "username": "hedy", "email": "hedy@example.com", "single_sign_on": true
         });
-        operate(&one, async |admin| admin.create::<User>(object(hedy)).await).await;
-        let instance = object(json!({"auth_server_hostname": "sso.example", "enabled": true}));
-        operate(&one, async |admin| {
-            admin.put_legacy_instance("us1.example", instance).await
-        })
-        .await;
-        operate(&one, async |admin| admin.delete::<User>("person-3").await).await;
+        create::<User>(&one, hedy).await.unwrap();
+        let instance = json!({"auth_server_hostname": "sso.example", "enabled": true});
+        put_host(&one, "us1.example", instance).await.unwrap();
+        delete::<User>(&one, "person-3").await.unwrap();
     };
     let renamed = async {
         for number in 0..10 {
-            let patch = object(json!({"name": format!("Name {number}"), "scopes": ["more"]}));
-            operate(&other, async |admin| {
-                admin.update::<Client>("web", patch).await
-            })
-            .await;
+            let patch = json!({"name": format!("Name {number}"), "scopes": ["more"]});
+            update::<Client>(&other, "web", patch).await.unwrap();
         }
     };
     // Both replicas have everything in memory before it changes.
