@@ -20,11 +20,9 @@ use std::time::{Duration, Instant};
 
 use domain::clock::Timestamp;
 use domain::random::OsRandom;
-use domain::redirect_uri::RedirectUriUse;
 use domain::{
-    Client, ClientId, CodeRecord, Grant, GrantId, IntegrationKind, IntegrationType, LinkedAccount,
-    PresentedCode, Redemption, RedirectUriPattern, RefreshRotation, RefreshStep, RegistryChange,
-    Rotation, Scope, SelfContainedCode, TokenId, User, Username,
+    Client, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    RegistryChange, Rotation, Scope, SelfContainedCode, TokenId, User, Username, testing,
 };
 use redb::StorageBackend;
 use redb::backends::FileBackend;
@@ -103,35 +101,15 @@ const REDIRECT_URI: &str = "https://app.example.com/callback";
 const USERS: usize = 100_000;
 
 fn user(number: usize) -> User {
-    User {
-        accounts: vec![account(number)],
-        ..User::new(username(number))
-    }
+    testing::user(username(number).as_str(), &[&number.to_string()])
 }
 
 fn client() -> Client {
-    let pattern = RedirectUriPattern::parse(REDIRECT_URI, RedirectUriUse::WebServer);
-    let client_id = ClientId::parse("client").unwrap();
-    Client {
-        integration: IntegrationType::WebServer {
-            secrets: vec![],
-            redirect_uris: vec![pattern.unwrap()],
-        },
-        scopes: Scope::parse("projects").unwrap(),
-        ..Client::new(client_id, IntegrationKind::WebServer)
-    }
+    testing::web_server("client", &[], &[REDIRECT_URI]).with_scopes("projects")
 }
 
 fn username(number: usize) -> Username {
-    Username::parse(&format!("user-{number}@example.com")).unwrap()
-}
-
-fn account(number: usize) -> LinkedAccount {
-    LinkedAccount {
-        user_id: number.to_string(),
-        username: "user".into(),
-        site: "https://us1.example.com".into(),
-    }
+    testing::username(&format!("user-{number}@example.com"))
 }
 
 /// Creates a live grant with the usual operations.
@@ -144,7 +122,7 @@ async fn grant(store: &dyn Store, number: usize) -> Grant {
         redirect_uri: REDIRECT_URI.into(),
         code_challenge: None,
         username: username(user),
-        account: account(user),
+        account: testing::account(&user.to_string()),
         scope: Scope::parse("projects").unwrap(),
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: now(),

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::client::ClientSecret;
 use domain::clock::{Clock as _, SystemClock};
 use domain::digest::Digest;
 use domain::random::{self, OsRandom};
-use domain::redirect_uri::RedirectUriUse;
 use domain::{
-    Client, ClientId, CodeRecord, Grant, GrantId, IntegrationKind, IntegrationType, LinkedAccount,
-    PresentedCode, Redemption, RedirectUriPattern, RefreshStep, RegistryChange, Scope,
-    SelfContainedCode, Session, SessionStage, TokenId, User, Username,
+    Client, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep, RegistryChange,
+    Scope, SelfContainedCode, Session, SessionStage, TokenId, User, Username, testing,
 };
 use protocol::sealing::EncryptionKey;
 use protocol::token::rotation::Policy;
@@ -144,16 +141,10 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
 /// The client of the grants, as the demo registers it.
 fn web_demo() -> Client {
     let uris = [REDIRECT_URI, "http://127.0.0.1:8090/callback"];
-    let uris = uris.map(|uri| RedirectUriPattern::parse(uri, RedirectUriUse::WebServer).unwrap());
-    let client_id = ClientId::parse("web-demo").unwrap();
+    let secret = "demo-secret-of-web-demo-not-for-real-use";
     Client {
         name: "Package Builder".to_owned(),
-        integration: IntegrationType::WebServer {
-            secrets: vec![ClientSecret::of("demo-secret-of-web-demo-not-for-real-use")],
-            redirect_uris: uris.into(),
-        },
-        scopes: Scope::parse("projects documents").unwrap(),
-        ..Client::new(client_id, IntegrationKind::WebServer)
+        ..testing::web_server("web-demo", &[secret], &uris).with_scopes("projects documents")
     }
 }
 
@@ -168,7 +159,7 @@ pub(crate) fn file(users: usize, clients: usize, organization: &str) -> String {
         } else {
             "majestic"
         };
-        let (username, account) = (username(number), account(number));
+        let (username, account) = (username(number), testing::account(&number.to_string()));
         text.push_str(&format!(
             "[[users]]\nusername = \"{username}\"\nemail = \"user-{number}@example.com\"\n\
              organization = \"{organization}\"\n[[users.accounts]]\nuser_id = \"{}\"\n\
@@ -189,27 +180,15 @@ pub(crate) fn file(users: usize, clients: usize, organization: &str) -> String {
 }
 
 fn client(number: usize) -> Client {
-    let client_id = ClientId::parse(&format!("client-{number}")).unwrap();
-    Client {
-        name: format!("Client {number}"),
-        integration: IntegrationType::WebServer {
-            secrets: vec![ClientSecret::of(&format!("secret-{number}"))],
-            redirect_uris: vec![],
-        },
-        scopes: Scope::parse("projects documents").unwrap(),
-        ..Client::new(client_id, IntegrationKind::WebServer)
-    }
+    let secret = format!("secret-{number}");
+    testing::web_server(&format!("client-{number}"), &[&secret], &[])
+        .with_scopes("projects documents")
 }
 
 fn user_bound(number: usize) -> Client {
-    Client {
-        client_id: ClientId::parse(&bound_client(number)).unwrap(),
-        integration: IntegrationType::UserBound {
-            secrets: vec![ClientSecret::of(&bound_secret(number))],
-            bound_user: username(number),
-        },
-        ..client(number)
-    }
+    let (id, secret) = (bound_client(number), bound_secret(number));
+    testing::user_bound(&id, &[&secret], username(number).as_str())
+        .with_scopes("projects documents")
 }
 
 fn user(number: usize) -> User {
@@ -221,21 +200,12 @@ fn user(number: usize) -> User {
             number, number
         )),
         organization: Some("majestic".to_owned()),
-        accounts: vec![account(number)],
-        ..User::new(username(number))
+        ..testing::user(username(number).as_str(), &[&number.to_string()])
     }
 }
 
 fn username(number: usize) -> Username {
-    Username::parse(&format!("user-{number:08}@example.com")).unwrap()
-}
-
-fn account(number: usize) -> LinkedAccount {
-    LinkedAccount {
-        user_id: number.to_string(),
-        username: format!("user-{number}"),
-        site: "https://us1.example.com".to_owned(),
-    }
+    testing::username(&format!("user-{number:08}@example.com"))
 }
 
 /// Creates a live grant of a user with the usual operations.
@@ -247,7 +217,7 @@ async fn grant(store: &dyn Store, user: usize) -> Grant {
         redirect_uri: REDIRECT_URI.into(),
         code_challenge: None,
         username: username(user),
-        account: account(user),
+        account: testing::account(&user.to_string()),
         scope: Scope::parse("projects").unwrap(),
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: now,
