@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use crate::api::until;
-use crate::support::{
-    ADA, Browser, Form, OwnPair, Reply, WEB, code_at, form_body, get, lobby, now,
-};
+use crate::support::{ADA, Browser, Form, OwnPair, Reply, WEB, code_at, lobby, now};
 
 /// The tests of the stores check that the counts survive a restart.
 #[test]
@@ -229,19 +227,6 @@ fn a_client_may_ask_for_a_recent_sign_in() {
             .unwrap()
             .contains("error=login_required")
     );
-}
-
-#[test]
-fn pages_speak_the_persons_language() {
-    let address = format!(
-        "{}/auth/authorize?{}",
-        lobby(),
-        form_body(&WEB.request(&[]))
-    );
-    let german = get(&address, &[("accept-language", "de-DE,de;q=0.9,en;q=0.5")]).body;
-    assert!(german.contains("lang=\"de\"") && german.contains("<h1>Anmelden</h1>"));
-    let english = get(&address, &[("accept-language", "fr")]).body;
-    assert!(english.contains("lang=\"en\"") && english.contains("<h1>Sign in</h1>"));
 }
 
 /// OpenID Connect Core §3.1.2.1: `ui_locales` goes before the browser's language, at every step.
