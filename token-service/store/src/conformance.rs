@@ -406,6 +406,12 @@ pub(crate) async fn revoke(store: &dyn Store, grant: &Grant, now: Timestamp) {
     assert_eq!(revoked.await, Ok(true));
 }
 
+/// Announces a revocation, without an entry of the audit log. Returns true if the feed has a new entry.
+pub(crate) async fn announce(store: &dyn Store, revoked: &Revoked, extent: Extent) -> bool {
+    let announced = store.announce(revoked.clone(), extent, Arc::default());
+    announced.await.unwrap()
+}
+
 pub(crate) async fn is_revoked(store: &dyn Store, grant: &Grant) -> bool {
     let stored = store.grant(grant.grant_id).await.unwrap().unwrap();
     stored.revoked_at.is_some()

@@ -220,10 +220,7 @@ pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut 
     let used = use_of(&made[0], made[0].current.refresh_id, at(500));
     let rotated = store.rotate_refresh(used).await.unwrap();
     assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
-    store
-        .revoke_grant(made[50].grant_id, Arc::default(), at(500))
-        .await
-        .unwrap();
+    revoke(&*store, &made[50], at(500)).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();

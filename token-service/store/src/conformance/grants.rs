@@ -5,13 +5,7 @@ use super::*;
 pub(crate) async fn revoking_a_grant(subject: &mut impl Subject) {
     let grant = grant_of(&*subject.store(), code()).await;
     let id = grant.grant_id;
-    assert!(
-        subject
-            .store()
-            .revoke_grant(id, Arc::default(), at(5))
-            .await
-            .unwrap()
-    );
+    revoke(&*subject.store(), &grant, at(5)).await;
     subject.restart().await;
     let store = subject.store();
     assert!(!store.revoke_grant(id, Arc::default(), at(6)).await.unwrap());

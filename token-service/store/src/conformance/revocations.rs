@@ -12,11 +12,7 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
     let mut revoked = Vec::new();
     for second in 0..10 {
         let grant = grant_of(&*subject.store(), code()).await;
-        subject
-            .store()
-            .revoke_grant(grant.grant_id, Arc::default(), at(second))
-            .await
-            .unwrap();
+        revoke(&*subject.store(), &grant, at(second)).await;
         revoked.push(Revoked::Grant(grant.grant_id));
     }
     subject.restart().await;
@@ -45,10 +41,7 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
     subject.restart().await;
     let store = subject.store();
     let grant = grant_of(&*store, code()).await;
-    store
-        .revoke_grant(grant.grant_id, Arc::default(), at(30))
-        .await
-        .unwrap();
+    revoke(&*store, &grant, at(30)).await;
     let page = store.revocations_since(since, 3).await.unwrap();
     let sequences: Vec<_> = page.iter().map(|entry| entry.sequence).collect();
     assert_eq!(sequences, [11]);
@@ -78,27 +71,17 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
     assert!(!is_revoked(&*subject.store(), token.clone()).await);
 
     let store = subject.store();
-    let expires_at = at(0) + ACCESS;
-    store
-        .announce(
-            Revoked::Token(token.token_id),
-            Extent {
-                at: at(5),
-                expires_at,
-            },
-            Arc::default(),
-        )
-        .await
-        .unwrap();
+    let at_five = Extent {
+        at: at(5),
+        expires_at: at(0) + ACCESS,
+    };
+    assert!(announce(&*store, &Revoked::Token(token.token_id), at_five).await);
     drop(store);
     subject.restart().await;
     let store = subject.store();
     assert!(is_revoked(&*store, token.clone()).await);
     assert!(!is_revoked(&*store, another(&token)).await);
-    store
-        .revoke_grant(mine.grant_id, Arc::default(), at(6))
-        .await
-        .unwrap();
+    revoke(&*store, &mine, at(6)).await;
     assert!(is_revoked(&*store, another(&token)).await);
 
     let theirs = token_of(&theirs, at(7));
@@ -161,14 +144,8 @@ pub(crate) async fn an_account_and_an_issuer_end_their_own_tokens_up_to_a_time(
     subject: &mut impl Subject,
 ) {
     let store = subject.store();
-    let announce = async |revoked| {
-        let extent = Extent::of(at(5), ACCESS);
-        assert!(
-            store
-                .announce(revoked, extent, Arc::default())
-                .await
-                .unwrap()
-        );
+    let announce = async |revoked: Revoked| {
+        assert!(super::announce(&*store, &revoked, Extent::of(at(5), ACCESS)).await);
     };
     let is_revoked = async |token: &TokenReference| store.is_revoked(token.clone()).await.unwrap();
     let (mine, later, legacy) = (token(at(5)), token(at(6)), legacy_token(at(5)));
@@ -203,39 +180,21 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     let issuer = Revoked::Issuer("https://lobby.example".into());
     let extent = Extent::of(at(5), ACCESS);
     for revoked in [&grant, &issuer] {
-        let announced = subject
-            .store()
-            .announce(revoked.clone(), extent, Arc::default())
-            .await;
-        assert_eq!(announced, Ok(true));
+        assert!(announce(&*subject.store(), revoked, extent).await);
     }
     subject.restart().await;
     let store = subject.store();
     for revoked in [&grant, &issuer] {
-        assert_eq!(
-            store
-                .announce(revoked.clone(), extent, Arc::default())
-                .await,
-            Ok(false)
-        );
+        assert!(!announce(&*store, revoked, extent).await);
     }
     let later = Extent {
         at: at(6),
         ..extent
     };
-    assert_eq!(
-        store.announce(grant.clone(), later, Arc::default()).await,
-        Ok(false)
-    );
-    assert_eq!(
-        store.announce(issuer.clone(), later, Arc::default()).await,
-        Ok(true)
-    );
+    assert!(!announce(&*store, &grant, later).await);
+    assert!(announce(&*store, &issuer, later).await);
     let longer = Extent::of(at(5), ACCESS * 2);
-    assert_eq!(
-        store.announce(grant.clone(), longer, Arc::default()).await,
-        Ok(true)
-    );
+    assert!(announce(&*store, &grant, longer).await);
     let entry = |sequence, revoked: &Revoked, at, expires_at| Revocation {
         sequence,
         revoked: revoked.clone(),
@@ -256,21 +215,13 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     assert_eq!(feed(&*store).await, std::slice::from_ref(&grant));
     store.sweep(swept_at(at(6)) + ACCESS, 100).await.unwrap();
     assert_eq!(feed(&*store).await, []);
-    assert_eq!(
-        store.announce(grant, extent, Arc::default()).await,
-        Ok(true)
-    );
+    assert!(announce(&*store, &grant, extent).await);
 
     let racing = Revoked::Token(TokenId::generate(&OsRandom).unwrap());
     let mut racers = JoinSet::new();
     for _ in 0..PARALLEL {
         let (store, racing) = (Arc::clone(&store), racing.clone());
-        racers.spawn(async move {
-            store
-                .announce(racing, extent, Arc::default())
-                .await
-                .unwrap()
-        });
+        racers.spawn(async move { announce(&*store, &racing, extent).await });
     }
     let announced = racers.join_all().await;
     assert_eq!(announced.iter().filter(|announced| **announced).count(), 1);
