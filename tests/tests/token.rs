@@ -385,3 +385,38 @@ fn rfc6749_s3_3_scope_is_checked_at_the_exchange_too() {
     let scope = claims(&refreshed.text("access_token"))["scope"].clone();
     assert_eq!(scope, "documents projects", "the grant has all of it");
 }
+
+/// Each refusal says what was received, what was expected and what to do.
+#[test]
+fn refusals_say_what_is_needed_to_act() {
+    let ada = Assertion::of("ada@example.com").sign();
+    let account = [
+        ("user_id", "1879048401"),
+        ("user_site", "https://us1.example.com/"),
+    ];
+    let url = format!("{}/auth/token", lobby());
+    let nobody = post(&url, &[], "grant_type=client_credentials");
+    let twice = [
+        ("grant_type", "refresh_token"),
+        ("scope", "a"),
+        ("scope", "b"),
+    ];
+    for (reply, status, error, part) in [
+        (
+            jwt_bearer(&ada, &account),
+            400,
+            "invalid_grant",
+            "by a slash at its end",
+        ),
+        (nobody, 401, "invalid_client", "sends client_id in the body"),
+        (
+            WEB.token(&lobby(), &twice),
+            400,
+            "invalid_request",
+            "The parameter scope is repeated",
+        ),
+    ] {
+        let description = reply.assert_error(status, error);
+        assert!(description.contains(part), "{description}");
+    }
+}
