@@ -19,10 +19,11 @@ COPY token-service/domain/Cargo.toml token-service/domain/
 COPY token-service/protocol/Cargo.toml token-service/protocol/
 COPY token-service/registration/Cargo.toml token-service/registration/
 COPY token-service/store/Cargo.toml token-service/store/
+COPY token-service/system/Cargo.toml token-service/system/
 COPY tests/Cargo.toml tests/
 # Empty crates stand in for the sources, so that cargo builds what they depend on.
 RUN for library in claims claims/document filter guard process tests token-service token-service/domain \
-        token-service/protocol token-service/registration token-service/store; do \
+        token-service/protocol token-service/registration token-service/store token-service/system; do \
         mkdir -p $library/src && touch $library/src/lib.rs; done \
  && mkdir -p token-guard/src token-service/benches tests/src/bin tests/tests \
  && benches=$(sed --quiet '/^\[\[bench\]\]/ { n; s|name = "\(.*\)"|token-service/benches/\1.rs|p }' token-service/Cargo.toml) \

@@ -11,7 +11,7 @@ use syn::{Attribute, Item, ItemMod, UseTree};
 
 type Module = Vec<String>;
 
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "claims",
     "claims/document",
     "filter",
@@ -23,6 +23,7 @@ const CRATES: [&str; 11] = [
     "token-service/protocol",
     "token-service/registration",
     "token-service/store",
+    "token-service/system",
 ];
 
 /// The names in one module.

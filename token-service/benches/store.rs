@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::clock::Timestamp;
-use domain::random::OsRandom;
 use domain::{
     Client, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep,
     RegistryChange, Rotation, Scope, SelfContainedCode, TokenId, User, Username, testing,
@@ -29,6 +28,7 @@ use redb::backends::FileBackend;
 use store::Store;
 use store::redb::RedbStore;
 use support::{Bound, cpu, resident, row, short};
+use system::OsRandom;
 use tokio::task::JoinSet;
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -226,7 +226,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use domain::random::OsRandom;
+    use system::OsRandom;
 
     fn named(name: &str, role: Role) -> Option<Holder> {
         let name = Some(name.to_owned());

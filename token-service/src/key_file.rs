@@ -279,7 +279,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use domain::random::OsRandom;
+    use system::OsRandom;
 
     #[test]
     fn a_key_is_made_once_for_its_owner_alone() {

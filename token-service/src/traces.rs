@@ -18,7 +18,8 @@ use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, Registry};
 
-use domain::random::{self, OsRandom};
+use domain::random;
+use system::OsRandom;
 
 /// The exporter of traces.
 pub(crate) struct Traces(SdkTracerProvider);

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use domain::clock::{Clock as _, SystemClock};
+use domain::clock::Clock as _;
 use protocol::token::SigningKey;
 use serde_json::{Value, json};
+use system::SystemClock;
 
 use super::client::{Connection, Reply, Script, basic, form, get, post};
 

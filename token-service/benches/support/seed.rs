@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::clock::{Clock as _, SystemClock};
+use domain::clock::Clock as _;
 use domain::digest::Digest;
-use domain::random::{self, OsRandom};
+use domain::random;
 use domain::{
     Client, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep, RegistryChange,
     Scope, SelfContainedCode, Session, SessionStage, TokenId, User, Username, testing,
@@ -16,6 +16,7 @@ use protocol::token::{KeyRing, Mint};
 use store::postgres::PostgresStore;
 use store::redb::RedbStore;
 use store::{SessionBegin, Store};
+use system::{OsRandom, SystemClock};
 use token_service::config::{Config, StoreUrl};
 use token_service::key_file;
 use tokio::task::JoinSet;

@@ -1,4 +1,4 @@
-//! The only module that reads the wall clock. Each request reads the clock once, on arrival, and passes the time on.
+//! Time. Each request reads the clock once, on arrival, and passes the time on.
 
 use std::fmt;
 use std::ops::Add;
@@ -58,25 +58,6 @@ impl fmt::Display for Timestamp {
 
 pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
-}
-
-/// The system clock.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one module that owns the wall clock"
-    )]
-    fn now(&self) -> Timestamp {
-        // A system time before 1970 counts as 1970. No token is accepted then.
-        Timestamp(
-            std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map_or(0, |elapsed| elapsed.as_secs()),
-        )
-    }
 }
 
 /// A clock for tests. It changes only when a test sets it.

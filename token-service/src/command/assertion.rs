@@ -18,8 +18,9 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use domain::Certificate;
-use domain::clock::{Clock as _, SystemClock, Timestamp};
-use domain::random::{self, OsRandom, Random};
+use domain::clock::{Clock as _, Timestamp};
+use domain::random::{self, Random};
+use system::{OsRandom, SystemClock};
 
 /// What to sign, and with what.
 #[derive(Debug, clap::Args)]

@@ -8,8 +8,9 @@ use crate::config::Config;
 use crate::key_file;
 use crate::planning;
 use domain::Excerpt;
-use domain::clock::{Clock as _, SystemClock};
+use domain::clock::Clock as _;
 use registration::file::load;
+use system::SystemClock;
 
 /// Reads configuration and registrations like `serve`, without touching the store. Prints the problems of both files
 /// together, so that a single run shows all problems.

@@ -11,12 +11,12 @@ use crate::encryption_key;
 use crate::http::Application;
 use crate::key_file;
 use crate::service::Service;
-use domain::clock::{Clock, SystemClock};
-use domain::random::OsRandom;
+use domain::clock::Clock;
 use register::register;
 use store::Store;
 use store::postgres::PostgresStore;
 use store::redb::RedbStore;
+use system::{OsRandom, SystemClock};
 
 /// Runs the service. Everything that it writes to standard error is a line of the log, also why it ends.
 pub(super) fn run(arguments: &ConfigFile) -> ExitCode {

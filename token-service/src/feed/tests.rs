@@ -6,9 +6,9 @@ use tempfile::TempDir;
 use super::*;
 use claims::revocation::EntryKind;
 use domain::clock::Timestamp;
-use domain::random::OsRandom;
 use domain::{ClientId, Extent, FeedId, GrantId, Revoked, TokenId, Username};
 use store::redb::RedbStore;
+use system::OsRandom;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const ISSUER: &str = "https://lobby.example.com";

@@ -35,7 +35,6 @@ use domain::cap;
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::random::OsRandom;
 use domain::registry_change::CHANGES_KEPT;
 use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::testing::{installed, legacy, user_bound, web_server};
@@ -49,6 +48,7 @@ use domain::{
     SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject,
     UnfinishedSignIns, User, Username,
 };
+use system::OsRandom;
 
 pub(crate) use self::attempts::*;
 pub(crate) use self::audit::*;

@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use crate::*;
-use domain::clock::{Clock as _, SystemClock, Timestamp};
+use domain::clock::{Clock as _, Timestamp};
 use domain::digest::Digest;
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
@@ -21,6 +21,7 @@ use domain::{
     SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference,
     User, Username,
 };
+use system::SystemClock;
 
 /// Passes operations on to a store, and records them.
 #[derive(Debug)]

@@ -160,7 +160,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::random::OsRandom;
+    use system::OsRandom;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 

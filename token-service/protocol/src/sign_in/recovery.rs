@@ -68,7 +68,7 @@ pub async fn recovery_codes_left(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::random::OsRandom;
+    use system::OsRandom;
 
     #[test]
     fn a_code_is_known_however_it_is_typed() {

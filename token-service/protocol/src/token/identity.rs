@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
     use domain::IntegrationKind;
-    use domain::random::OsRandom;
+    use system::OsRandom;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 

@@ -14,8 +14,9 @@ use super::connection::{Refusal, query};
 use crate::http::admin::registrations::Applied;
 use crate::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
-use domain::clock::{Clock as _, SystemClock};
+use domain::clock::Clock as _;
 use registration::file::load;
+use system::SystemClock;
 
 /// Exit code with `--exit-code` if the registry differed from the file.
 const EXIT_DIFFERS: u8 = 2;

@@ -9,7 +9,8 @@ use super::Connected;
 use super::connection::{Answer, query, segment};
 use crate::http::admin::audit::AuditView;
 use crate::http::admin::pages::Page;
-use domain::clock::{Clock as _, SystemClock};
+use domain::clock::Clock as _;
+use system::SystemClock;
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service audit --user ada@example.com --limit 20

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::table;
 use crate::http::admin::Object;
-use domain::clock::{Clock as _, SystemClock, Timestamp};
+use domain::clock::{Clock as _, Timestamp};
 use registration::describe::{Description, Field, Key, Record, Registered, Shape, Shown};
+use system::SystemClock;
 
 /// An object as lines of name and value.
 pub(super) fn card<T: Registered>(view: &Object) -> String {

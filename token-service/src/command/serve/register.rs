@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::http::admin::registrations::{self, MOST_PLANS};
 use crate::planning::{self, OwnFiles};
 use domain::applied_file::Tag;
-use domain::clock::{Clock as _, SystemClock, Timestamp};
+use domain::clock::{Clock as _, Timestamp};
 use domain::digest::Digest;
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{
@@ -24,6 +24,7 @@ use registration::file::RegistrationsFile;
 use registration::protection::AtRest;
 use registration::registrations::{Draft, Sought};
 use store::Store;
+use system::SystemClock;
 
 /// Number of objects and entries of the audit log that a start lists one by one.
 const LISTED: usize = 100;

@@ -33,7 +33,7 @@ impl CsrfToken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::random::OsRandom;
+    use system::OsRandom;
 
     #[test]
     fn only_the_same_token_fits() {

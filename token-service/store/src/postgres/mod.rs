@@ -49,7 +49,8 @@ use self::value::unsigned;
 use crate::{BackupError, Counts, RegistrationStore as _, Store, StoreError, Swept, span};
 use domain::FeedId;
 use domain::clock::Timestamp;
-use domain::random::{OsRandom, RandomError};
+use domain::random::RandomError;
+use system::OsRandom;
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
 

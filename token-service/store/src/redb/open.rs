@@ -14,7 +14,8 @@ use super::tables::{
 };
 use crate::token_lifetime::TokenLifetime;
 use domain::FeedId;
-use domain::random::{OsRandom, RandomError};
+use domain::random::RandomError;
+use system::OsRandom;
 
 /// Page cache size, in bytes. Rotations use few pages, so the pages in use fit.
 const CACHE_BYTES: usize = 64 * 1024 * 1024;
