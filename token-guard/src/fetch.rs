@@ -59,9 +59,6 @@ impl Fetcher {
     }
 
     /// Returns the body of a successful response.
-    ///
-    /// # Errors
-    /// The [`Failure`].
     pub(crate) async fn fetch(&self, fetch: &Fetch) -> Result<Vec<u8>, Failure> {
         let (sender, receiver) = oneshot::channel();
         let (fetcher, fetch) = (self.clone(), fetch.clone());

@@ -20,10 +20,8 @@ const LONGEST_NAME: usize = 64;
 const EXPECTED: &str = "TOKEN, TOKEN NAME or TOKEN NAME ROLE: the token is 32 bytes as 43 characters of base64url, the name has \
                         1 to 64 letters, digits or . _ - @, the role is full or read-only";
 
-/// Permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Everything.
     Full,
     /// Read only: lists, single objects, the audit log, explanations; not a copy of the store.
     ReadOnly,

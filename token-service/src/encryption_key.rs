@@ -21,7 +21,6 @@ const MOST_KEYS: usize = 8;
 /// Maximum number of passes over values that other processes changed meanwhile.
 const PASSES: usize = 3;
 
-/// Sealing context for the root.
 const ROOT_CONTEXT: &str = "root of the tags";
 
 #[derive(Debug, thiserror::Error)]
@@ -105,9 +104,6 @@ pub struct Usage {
 }
 
 /// Checks all sealed values in `store`.
-///
-/// # Errors
-/// [`StoreError`] if the store fails.
 pub async fn usage(key: &EncryptionKey, store: &dyn Store) -> Result<Usage, StoreError> {
     let sealing = key.sealing();
     let mut usage = Usage {

@@ -53,10 +53,8 @@ pub enum FeedError {
     Json(#[from] serde_json::Error),
 }
 
-/// Metrics of the feed.
 #[derive(Debug, Clone, Default)]
 pub struct FeedMetrics {
-    /// Number of held requests.
     held: Gauge,
     /// Number of times that a revocation ended the wait of held requests.
     wake_ups: Counter,
@@ -101,10 +99,12 @@ impl fmt::Debug for RevocationFeed {
 
 /// Result of looking in memory for a reader.
 enum Found {
-    /// A page.
     Page(Bytes),
     /// The entries are only in the store.
-    InStore { state: FeedState, since: u64 },
+    InStore {
+        state: FeedState,
+        since: u64,
+    },
     /// No new entries; contains the empty page.
     Nothing(Bytes),
 }
@@ -143,9 +143,6 @@ impl RevocationFeed {
 
     /// The next page for `reader`, a [`Page`] as JSON. If the feed has no new entry, the response waits for the next
     /// entry, at most for the reader's `wait`.
-    ///
-    /// # Errors
-    /// A [`FeedError`].
     pub async fn page(&self, reader: &Reader) -> Result<Bytes, FeedError> {
         let mut moved = self.moved.subscribe();
         let now = Instant::now();

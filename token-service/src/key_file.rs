@@ -19,53 +19,33 @@ pub enum KeyFileError {
     #[error(
         "the key file {path} is missing, and the store holds what it sealed: restore it from a backup"
     )]
-    Missing {
-        /// Path of the file.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// The file cannot be read or created.
     #[error("the key file {path}: {error}")]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        error: io::Error,
-    },
+    File { path: PathBuf, error: io::Error },
     /// Other users of the machine can read or change the file.
     #[error("the key file {path} is open to others (mode {mode:o}): `chmod 600 {path}`")]
-    Exposed {
-        /// Path of the file.
-        path: PathBuf,
-        mode: u32,
-    },
+    Exposed { path: PathBuf, mode: u32 },
     /// The file does not contain a key.
     #[error(
         "the key file {path} does not hold a key: 32 bytes as 43 characters of base64url are expected"
     )]
-    Malformed {
-        /// Path of the file.
-        path: PathBuf,
-    },
-    /// A line is malformed.
+    Malformed { path: PathBuf },
     #[error("the key file {path}, line {line}: expected {expected}")]
     Line {
-        /// Path of the file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// Expected content of a line.
         expected: &'static str,
     },
     /// The file has too few or too many lines.
     #[error("the key file {path} has {found} keys or tokens: expected 1 to {most}")]
     Count {
-        /// Path of the file.
         path: PathBuf,
         /// Number of lines with a key or token.
         found: usize,
-        /// Maximum number of lines.
         most: usize,
     },
-    /// The random generator failed.
     #[error(transparent)]
     Random(#[from] RandomError),
 }
@@ -88,9 +68,6 @@ pub fn load(path: &Path) -> Result<Key, KeyFileError> {
 
 /// Reads the keys in the file at `path`, one per line, without empty lines and comments (`#`): at least one key, at
 /// most `most` keys.
-///
-/// # Errors
-/// As [`load`].
 pub fn load_keys(path: &Path, most: usize) -> Result<Vec<Key>, KeyFileError> {
     if !path.exists() {
         return Err(KeyFileError::Missing {

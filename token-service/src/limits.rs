@@ -65,7 +65,6 @@ impl RevocationLimit {
         self.told.check_key(client_id).is_ok()
     }
 
-    /// Removes clients without recent revocations.
     pub fn forget_idle(&self) {
         for limiter in [&self.limiter, &self.told] {
             limiter.retain_recent();

@@ -277,28 +277,22 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a failed client authentication.
     pub fn client_refused(&self, reason: &'static str) {
         self.refused_clients
             .get_or_create(&Refusal { reason })
             .inc();
     }
 
-    /// Counts an audit event.
     pub fn event(&self, action: AuditAction) {
         self.events(action, 1);
     }
 
-    /// Counts `count` audit events.
     pub fn events(&self, action: AuditAction, count: u64) {
         let action = ActionLabel(action);
         self.events.get_or_create(&Event { action }).inc_by(count);
     }
 
     /// The metrics as OpenMetrics text, with gauges from `context`.
-    ///
-    /// # Errors
-    /// If the text cannot be written.
     pub fn text(
         &self,
         context: &Context<'_>,

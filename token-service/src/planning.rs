@@ -15,7 +15,6 @@ use registration::describe::Registered as _;
 use registration::registrations::Registrations;
 use store::{Store, StoreError};
 
-/// Number of rows per read.
 pub(crate) const PAGE: usize = 1000;
 
 /// One line for each name of the change that legacy access tokens have no room for (protocol.md §2.5). If there are any, the
@@ -59,9 +58,6 @@ pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<Str
 
 /// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them. Users to whom
 /// clients in `listed` are bound stay. `stored` contains the clients in `listed`.
-///
-/// # Errors
-/// [`StoreError`] if the store cannot be read.
 pub async fn prune(
     plan: &mut Plan,
     listed: &Listed,
@@ -129,9 +125,6 @@ pub enum OwnFiles {
 
 /// Forgets objects that left the service's own files, so that they can return to them as new objects. `is_listed` is
 /// true for the objects in `files`.
-///
-/// # Errors
-/// [`StoreError`] if the store cannot be read.
 pub async fn forget_left(
     plan: &mut Plan,
     files: OwnFiles,

@@ -28,11 +28,9 @@ use store::{Directory, Store, StoreError};
 #[derive(Debug)]
 pub struct Service {
     pub config: Config,
-    /// Durable state.
     pub store: Arc<dyn Store>,
     /// Read once per request.
     pub clock: Arc<dyn Clock>,
-    /// Random bytes.
     pub random: Arc<dyn Random>,
     /// Seals and opens secrets at rest.
     pub encryption_key: EncryptionKey,
@@ -40,7 +38,6 @@ pub struct Service {
     pub metrics: Metrics,
     pub revocation_limit: RevocationLimit,
     pub feed: RevocationFeed,
-    /// Recently used client secrets.
     pub secret_uses: SecretUses,
     admin_tokens: AdminTokens,
     directory: Directory,
@@ -99,13 +96,11 @@ impl Service {
         })
     }
 
-    /// The current signing keys.
     #[must_use]
     pub fn keys(&self) -> Arc<KeyRing> {
         self.keys.load_full()
     }
 
-    /// The policy for signing keys.
     #[must_use]
     pub fn key_policy(&self) -> Policy {
         let summary = self.directory.summary();
@@ -145,9 +140,6 @@ impl Service {
     }
 
     /// Rotates the signing keys on demand: see [`rotation::on_demand`]. The audit log gets `event`.
-    ///
-    /// # Errors
-    /// A [`KeyRingError`].
     pub async fn rotate_keys(
         &self,
         announced: bool,
@@ -178,14 +170,12 @@ impl Service {
         self.admin_tokens.holder(presented)
     }
 
-    /// Adds an entry to the audit log.
     pub fn record(&self, origin: &Origin, entry: Entry) {
         let event = self.event(origin, entry);
         self.metrics.event(event.action);
         self.audit.record(event);
     }
 
-    /// An entry of the audit log.
     #[must_use]
     pub fn event(&self, origin: &Origin, entry: Entry) -> AuditEvent {
         entry.event(origin, self.clock.now(), self.config.audit.keep_for)
@@ -263,9 +253,6 @@ impl Service {
     }
 
     /// Forgets what changed in the store, so that changes take effect.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the store cannot be read.
     pub async fn follow_registrations(&self) -> Result<(), StoreError> {
         self.directory.follow().await
     }

@@ -21,7 +21,6 @@ use tracing_subscriber::{Layer, Registry};
 use domain::random;
 use system::OsRandom;
 
-/// The exporter of traces.
 pub(crate) struct Traces(SdkTracerProvider);
 
 impl Traces {
@@ -63,7 +62,6 @@ impl Traces {
             .with_tracked_inactivity(false)
     }
 
-    /// Sends the waiting traces.
     pub(crate) fn finish(self) {
         if let Err(error) = self.0.shutdown() {
             tracing::warn!(%error, "the last traces were not sent");

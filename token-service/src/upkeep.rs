@@ -11,7 +11,6 @@ use domain::AuditKind;
 use domain::certificate::CertificateState;
 use store::{StoreError, Swept};
 
-/// Interval between sweeps of expired rows.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// Maximum number of rows removed in one transaction, so that no request waits long for a sweep.
@@ -24,7 +23,6 @@ const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 /// reading included.
 const FOLLOW_REGISTRATIONS_EVERY: Duration = Duration::from_millis(500);
 
-/// Interval between warnings about certificates.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of certificates with a warning or a metric: those that expire first.

@@ -28,7 +28,6 @@ pub struct Pace {
 pub struct Failures {
     /// Number of failures when the last one was counted.
     pub count: u32,
-    /// Time of the last failure.
     pub last_at: Timestamp,
     /// Time when all failures are forgotten, one by one until then.
     pub expires_at: Timestamp,
@@ -71,7 +70,6 @@ pub struct PacedKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     pub paced: PacedKey,
-    /// Time of the attempt.
     at: Timestamp,
     /// Time of the last failure before the attempt.
     last_at: Timestamp,

@@ -28,9 +28,7 @@ pub enum AuditAction {
     SignIn,
     /// The password was wrong, or the user is unknown or disabled.
     SignInRefused,
-    /// The second factor was wrong.
     SecondFactorRefused,
-    /// A user signed out.
     SignOut,
     /// A user authorized a client for a linked account, and the service issued a code.
     CodeIssued,
@@ -46,19 +44,12 @@ pub enum AuditAction {
     CodeReplayed,
     /// A client revoked a token (RFC 7009).
     TokenRevoked,
-    /// An administrator revoked a grant.
     GrantRevoked,
-    /// A client was registered.
     ClientCreated,
-    /// A client's registration changed.
     ClientUpdated,
-    /// A client was removed.
     ClientDeleted,
-    /// A user was registered.
     UserCreated,
-    /// A user's registration changed.
     UserUpdated,
-    /// A user was removed.
     UserDeleted,
     /// An administrator rotated the signing keys ahead of schedule.
     KeysRotated,
@@ -68,11 +59,8 @@ pub enum AuditAction {
     BackupTaken,
     /// The administration API was called without a valid token.
     AdministrationRefused,
-    /// A host of the legacy flow was registered.
     LegacyInstanceCreated,
-    /// A host of the legacy flow changed.
     LegacyInstanceUpdated,
-    /// A host of the legacy flow was removed.
     LegacyInstanceDeleted,
     /// A user set up an authenticator app.
     SecondFactorSetUp,
@@ -205,7 +193,6 @@ pub struct AuditEvent {
     pub expires_at: Timestamp,
 }
 
-/// An entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
     /// Position in the log. Positions rise strictly.

@@ -49,7 +49,6 @@ pub struct PresentedCode {
     pub client_authenticated: bool,
 }
 
-/// Why a code is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeMismatch {
     /// The code was issued to another client (RFC 6749 §4.1.3).

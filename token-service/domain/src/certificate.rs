@@ -137,7 +137,6 @@ pub enum CertificateError {
     /// Assertions are signed with RS256 (protocol.md §2.3).
     #[error("its key is not an RSA key; assertions are signed with RS256")]
     NotRsa,
-    /// The size is outside [`RSA_KEY_BITS`].
     #[error("its RSA key has {0} bits; 2048 to 4096 are accepted")]
     KeySize(usize),
     /// The cryptographic library does not accept the key.
@@ -152,9 +151,6 @@ impl Certificate {
     /// Reads the one certificate in `bytes`, PEM or DER. Does not check the signature: a certificate is trusted because
     /// it was registered (protocol.md §2.3), self-signed or not. Does not check the validity either: each use checks
     /// it.
-    ///
-    /// # Errors
-    /// A [`CertificateError`] with the reason.
     pub fn read(alias: &str, bytes: &[u8]) -> Result<Self, CertificateError> {
         let legal =
             (1..=MAX_ALIAS_LENGTH).contains(&alias.len()) && !alias.chars().any(char::is_control);

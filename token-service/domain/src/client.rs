@@ -128,7 +128,6 @@ pub enum IntegrationType {
 }
 
 impl IntegrationType {
-    /// The type without its fields.
     #[must_use]
     pub const fn kind(&self) -> IntegrationKind {
         match self {
@@ -196,9 +195,6 @@ impl ClientSecret {
     }
 
     /// A new secret and its text: [`GENERATED_PREFIX`] and 256 random bits in base64url (D-21).
-    ///
-    /// # Errors
-    /// [`RandomError`] if no random bytes are available.
     pub fn generate(random: &dyn Random) -> Result<(Zeroizing<String>, Self), RandomError> {
         let bits = Zeroizing::new(random::text::<32>(random)?);
         let text = Zeroizing::new(format!("{GENERATED_PREFIX}{}", *bits));

@@ -34,7 +34,6 @@ impl<T> Before<T> {
 pub struct Ended {
     /// Codes and sign-ins in progress: what remains gets a new version.
     pub version: bool,
-    /// The sessions of the user.
     pub sessions: bool,
     /// The second factor that the user set up.
     pub second_factor: bool,

@@ -60,7 +60,6 @@ pub struct Grant {
     pub current: RefreshStep,
     /// Earlier steps within their grace period.
     pub spent: Vec<SpentStep>,
-    /// When the grant was revoked.
     pub revoked_at: Option<Timestamp>,
     /// The user's credentials at the sign-in.
     pub credentials_version: CredentialsVersion,
@@ -102,12 +101,9 @@ impl Grant {
     }
 }
 
-/// Which grants to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GrantFilter {
-    /// Only grants of this client.
     pub client_id: Option<ClientId>,
-    /// Only grants of this user.
     pub username: Option<Username>,
 }
 

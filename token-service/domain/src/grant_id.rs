@@ -17,10 +17,6 @@ use crate::random::{self, Random, RandomError};
 pub struct GrantId(Uuid);
 
 impl GrantId {
-    /// A new id.
-    ///
-    /// # Errors
-    /// [`RandomError`] if no random bytes are available.
     pub fn generate(random: &dyn Random, now: Timestamp) -> Result<Self, RandomError> {
         let bytes = random::bytes::<10>(random)?;
         let milliseconds = now.seconds().saturating_mul(1000);

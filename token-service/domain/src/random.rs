@@ -19,10 +19,6 @@ pub trait Random: Send + Sync + fmt::Debug {
     fn fill(&self, buffer: &mut [u8]) -> Result<(), RandomError>;
 }
 
-/// `N` random bytes.
-///
-/// # Errors
-/// [`RandomError`] if the source failed.
 pub fn bytes<const N: usize>(random: &dyn Random) -> Result<[u8; N], RandomError> {
     let mut buffer = [0; N];
     random.fill(&mut buffer)?;
@@ -30,9 +26,6 @@ pub fn bytes<const N: usize>(random: &dyn Random) -> Result<[u8; N], RandomError
 }
 
 /// `N` random bytes as base64url without padding: 22 characters for 16 bytes, 43 characters for 32 bytes.
-///
-/// # Errors
-/// [`RandomError`] if the source failed.
 pub fn text<const N: usize>(random: &dyn Random) -> Result<String, RandomError> {
     bytes::<N>(random).map(|bytes| URL_SAFE_NO_PAD.encode(bytes))
 }

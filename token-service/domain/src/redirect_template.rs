@@ -5,7 +5,6 @@ use url::Url;
 use crate::RedirectUri;
 use crate::redirect_uri::is_port;
 
-/// A registered template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedirectTemplate<'a> {
     parts: Parts<'a>,
@@ -35,10 +34,6 @@ pub enum TemplateError {
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl<'a> RedirectTemplate<'a> {
-    /// Parses a template.
-    ///
-    /// # Errors
-    /// A [`TemplateError`].
     pub fn parse(text: &'a str) -> Result<Self, TemplateError> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('#') {
             return Err(TemplateError::Characters);

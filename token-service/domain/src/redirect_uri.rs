@@ -158,9 +158,6 @@ const FORBIDDEN_SCHEMES: [&str; 11] = [
 
 impl RedirectUriPattern {
     /// Parses a redirect URI for registration.
-    ///
-    /// # Errors
-    /// A [`RedirectUriError`] with the reason.
     pub fn parse(text: &str, use_: RedirectUriUse) -> Result<Self, RedirectUriError> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('\\') {
             return Err(RedirectUriError::NotAbsolute);

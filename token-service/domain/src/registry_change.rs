@@ -77,9 +77,6 @@ pub enum RegistryChanges {
 impl RegistryChanges {
     /// The changes after position `after`, from `rows` of positions and objects sorted by position. `last` is the
     /// current position of the store.
-    ///
-    /// # Errors
-    /// The error of a row.
     pub fn behind<E>(
         after: u64,
         last: u64,
@@ -165,7 +162,6 @@ fn compared(object: &ObjectName) -> ObjectName {
 /// The outcome of changing the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegistryOutcome {
-    /// The change was applied.
     Changed,
     /// Nothing was changed, because something that the change rests on has changed since planning.
     Overtaken,

@@ -22,10 +22,6 @@ pub const READERS_CLOCK_SKEW: Duration = Duration::from_mins(5);
 pub struct FeedId([u8; 16]);
 
 impl FeedId {
-    /// A new identity.
-    ///
-    /// # Errors
-    /// [`RandomError`] if no random bytes are available.
     pub fn generate(random: &dyn Random) -> Result<Self, RandomError> {
         random::bytes(random).map(Self)
     }
@@ -59,7 +55,6 @@ pub struct FeedState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Revoked {
-    /// All tokens of one grant.
     Grant(GrantId),
     /// One access token of the current flows.
     Token(TokenId),
@@ -71,9 +66,7 @@ pub enum Revoked {
     /// Like [`Revoked::User`], for one linked account of the user.
     Account {
         username: Username,
-        /// `user_id` of the account.
         user_id: String,
-        /// `site` of the account.
         site: String,
     },
     /// All tokens with this `iss` and an `iat` up to the entry's time.
@@ -238,9 +231,7 @@ pub struct TokenReference {
     pub issuer: String,
     /// Claim `jti`.
     pub token_id: TokenId,
-    /// Claim `grant_id` of the token.
     pub grant_id: GrantId,
-    /// Claim `client_id` of the token.
     pub client_id: ClientId,
     /// The user or account of the token.
     pub subject: TokenSubject,

@@ -53,7 +53,6 @@ impl Scope {
         Self(common.join(" "))
     }
 
-    /// The tokens that `other` lacks.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut excess: Vec<&str> = self.tokens().collect();

@@ -21,10 +21,6 @@ pub const LEGACY_JTI_LENGTH: usize = 11;
 pub struct TokenId([u8; 16]);
 
 impl TokenId {
-    /// A new id.
-    ///
-    /// # Errors
-    /// [`RandomError`] if no random bytes are available.
     pub fn generate(random: &dyn Random) -> Result<Self, RandomError> {
         random::bytes(random).map(Self)
     }

@@ -13,23 +13,16 @@ use crate::token::{IdentityTokens, KeyRing, Mint};
 pub struct Context<'a> {
     /// Issuer, audiences, lifetimes.
     pub settings: &'a Settings,
-    /// Clients and users.
     pub directory: &'a Directory,
     /// What all registrations say together, the same for the whole request.
     pub summary: &'a RegistrySummary,
-    /// Durable state.
     pub store: &'a dyn Store,
-    /// Signing keys.
     pub keys: &'a KeyRing,
-    /// Cache of recent identity tokens.
     pub identity_tokens: &'a IdentityTokens,
     /// Seals secrets, and makes tags for values that the service issues and must recognise later.
     pub encryption_key: &'a EncryptionKey,
-    /// Recently used client secrets.
     pub secret_uses: &'a SecretUses,
-    /// Random bytes.
     pub random: &'a dyn Random,
-    /// The time of the request.
     pub now: Timestamp,
 }
 

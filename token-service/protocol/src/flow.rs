@@ -21,9 +21,6 @@ pub trait Flow: Sync {
     fn begins_at(&self) -> &'static str;
 
     /// Reads the query (without `?`) of a request to [`Self::begins_at`] on `host`.
-    ///
-    /// # Errors
-    /// A [`BeginError`].
     async fn begin(
         &self,
         context: &Context<'_>,

@@ -5,7 +5,6 @@ use crate::flow::{Current, Flow, OpaqueRefreshToken, TokenName};
 use crate::settings::Settings;
 use domain::LegacyInstance;
 
-/// Every flow.
 pub const FLOWS: &[&dyn Flow] = &[
     // The first flow gets requests that name no flow.
     &Current,

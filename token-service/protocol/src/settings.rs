@@ -29,7 +29,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for Settings {
-    /// The defaults.
     fn default() -> Self {
         Self {
             name: "Gatepass".to_owned(),

@@ -19,7 +19,6 @@ use domain::{Excerpt, RegistryChange};
 pub use difference::{Difference, DifferenceKind, FieldChange};
 pub use merge::{Kept, Occasion};
 
-/// The effect of applying a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The change for the store. It is valid only for the registrations that it was planned on.
@@ -77,9 +76,6 @@ impl Plan {
     }
 
     /// Sets an object to the `registration` of a command.
-    ///
-    /// # Errors
-    /// The errors of [`Protection`].
     pub fn register<T: Registered>(
         &mut self,
         mut registration: Registration<T>,
@@ -133,7 +129,6 @@ impl Plan {
         });
     }
 
-    /// Removes an object that is not in `listed`.
     pub fn remove_unlisted<T: Registered>(&mut self, object: &T, listed: &Listed) {
         if !listed.contains(&object.object_name()) {
             self.remove(object);
@@ -146,13 +141,11 @@ impl Plan {
         postponed.map(|kept| &kept.object)
     }
 
-    /// Sorts the differences by object.
     pub fn sort(&mut self) {
         let differences = &mut self.differences;
         differences.sort_by(|one, other| one.object.cmp(&other.object));
     }
 
-    /// Removes the registered second factor of `user`.
     pub fn remove_totp_secret(&mut self, user: &User) {
         let without = User {
             totp_secret_sealed: None,

@@ -26,10 +26,6 @@ pub fn load(path: &Path, now: Timestamp) -> Draft<Registrations> {
 }
 
 impl RegistrationsFile {
-    /// Reads the file at `path`.
-    ///
-    /// # Errors
-    /// [`InvalidDocument`] if the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidDocument> {
         let problems = Problems::default();
         let file = Self::open(path, &problems);
@@ -65,7 +61,6 @@ impl RegistrationsFile {
         self.0.list(entry).map(|_| self.0.piece(entry))
     }
 
-    /// A line of the file.
     #[must_use]
     pub fn line(&self, line: usize) -> Place {
         self.0.line(line)

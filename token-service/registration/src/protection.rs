@@ -14,9 +14,6 @@ use protocol::sign_in::totp;
 /// the users out. Therefore callers first compare the stored secret with the registered secret.
 pub trait Protection {
     /// Hashes a password to an argon2id PHC string.
-    ///
-    /// # Errors
-    /// If hashing fails.
     fn hash(&self, password: &str) -> Result<String, ProtectionError>;
 
     /// True if `hash` is a hash of `password`.
@@ -26,9 +23,6 @@ pub trait Protection {
     fn is_hash_of(&self, hash: &str, password: &str) -> Result<bool, ProtectionError>;
 
     /// Seals a TOTP secret for this user.
-    ///
-    /// # Errors
-    /// If sealing fails.
     fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, ProtectionError>;
 
     /// The tag by which the store remembers a secret of a file. Computing tags, and guessing secrets from tags,
@@ -96,7 +90,6 @@ impl Protection for AtRest<'_> {
 
 /// A registered secret of a user. The type has no `Debug`, because it contains secrets.
 pub enum Hidden {
-    /// A password in plain text.
     Password(Zeroizing<String>),
     /// A password as an argon2id PHC string.
     PasswordHash(String),
@@ -112,7 +105,6 @@ pub(crate) enum Protected {
         /// [`domain::User::registered_password_digest`].
         registered: Option<Digest>,
     },
-    /// A sealed TOTP secret.
     Sealed(Vec<u8>),
 }
 

@@ -158,7 +158,6 @@ impl<T> Draft<T> {
         })
     }
 
-    /// The problems of reading.
     #[must_use]
     pub fn into_problems(self) -> InvalidDocument {
         InvalidDocument {

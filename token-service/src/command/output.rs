@@ -22,18 +22,12 @@ pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
 }
 
 /// Prints a value as JSON; see [`line`].
-///
-/// # Errors
-/// As [`line`].
 pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(value)?;
     bytes(format!("{}\n", visible_json(&text)).as_bytes())
 }
 
 /// Prints bytes as they are.
-///
-/// # Errors
-/// As [`line`].
 pub(super) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
     match output.write_all(bytes).and_then(|()| output.flush()) {

@@ -51,7 +51,6 @@ impl Telemetry {
         Ok(Self { traces: traces? })
     }
 
-    /// Sends the waiting traces.
     pub(super) fn finish(self) {
         if let Some(traces) = self.traces {
             traces.finish();

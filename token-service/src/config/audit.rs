@@ -7,10 +7,8 @@ use document::Section;
 
 use super::duration::{DAY, HOUR, duration};
 
-/// Settings of the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Audit {
-    /// Retention of entries.
     pub keep_for: Duration,
     /// Number of entries about tokens of one client and action that the store keeps one by one in a minute. Each replica
     /// counts separately.

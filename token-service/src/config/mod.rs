@@ -33,14 +33,12 @@ pub use self::store::StoreUrl;
 use crate::key_file::{exposed_mode, group_readable_mode};
 use duration::DAY;
 
-/// The configuration of the token service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Settings of the protocol: name, issuer, audiences, signing, lifetimes.
     pub protocol: Settings,
     /// Address of the documentation for integrators; part of the metadata (RFC 8414 §2).
     pub service_documentation: Option<String>,
-    /// Address of the public listener.
     pub listen: SocketAddr,
     /// Address of the internal listener: health, metrics, revocations, administration.
     pub internal_listen: SocketAddr,
@@ -58,25 +56,20 @@ pub struct Config {
     pub admin_token_file: PathBuf,
     /// File with the keys that seal signing keys and TOTP secrets. The first start creates the file with mode 0600.
     pub encryption_key_file: PathBuf,
-    /// The store of all state.
     pub store: StoreUrl,
     /// Instances of the legacy flow that the service registers at each start.
     pub legacy_instances: Vec<LegacyInstance>,
     /// Names of the sites of linked accounts, which pages show in place of the sites.
     pub site_labels: BTreeMap<String, String>,
-    /// Rate limits for each client.
     pub limits: Limits,
-    /// Retention and output of the audit log.
     pub audit: Audit,
     /// Time between SIGTERM and shutdown, in which the service still answers.
     pub drain_for: Duration,
     /// OpenTelemetry collector that receives traces by OTLP over HTTP, such as `http://127.0.0.1:4318`.
     pub otlp_endpoint: Option<String>,
-    /// Format of the log on standard error.
     pub log_format: LogFormat,
 }
 
-/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// One line of text per event, in colour on a terminal.

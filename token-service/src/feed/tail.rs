@@ -50,7 +50,6 @@ pub(super) struct Tail {
 }
 
 pub(super) struct WrittenPage {
-    /// A page as JSON.
     pub(super) text: Bytes,
     /// True if the page stays valid when entries are added.
     full: bool,

@@ -30,10 +30,8 @@ const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 /// The incomplete bodies of the process.
 static AWAITED: Awaited = Awaited::new(MAX_AWAITED);
 
-/// Reason why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BodyError {
-    /// The body is larger than [`MAX_FORM_BYTES`].
     #[error("The body is larger than 64 KiB")]
     TooLarge,
     /// The body was not complete within [`DEADLINE`], or was the oldest of more than [`MAX_AWAITED`] incomplete bodies.
@@ -44,7 +42,6 @@ pub(super) enum BodyError {
     Broken,
 }
 
-/// Reads a body to its end.
 pub(super) async fn read(payload: Payload) -> Result<Bytes, BodyError> {
     let mut body = pin!(collect(payload));
     // Nearly every body arrives with its head and needs no place among the incomplete bodies.

@@ -34,7 +34,6 @@ pub(super) fn json(status: StatusCode, error: &str, error_description: &str) -> 
 /// The challenge of 401 responses of the token endpoints (RFC 9110 §15.5.2, RFC 6749 §5.2).
 const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
 
-/// A refusal of the token endpoint.
 pub(super) fn refused(refusal: &Refusal) -> HttpResponse {
     let status = refusal.code.status();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -4,7 +4,6 @@ use actix_web::http::header::ContentType;
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use serde::Serialize;
 
-/// Completes a response with `value` as JSON.
 pub(super) fn json(response: &mut HttpResponseBuilder, value: &impl Serialize) -> HttpResponse {
     match serde_json::to_vec(value) {
         Ok(mut body) => {

@@ -2,7 +2,6 @@
 
 use actix_web::http::Method;
 
-/// Stands for all uncommon methods.
 pub(super) const OTHER: &str = "OTHER";
 
 /// The method's name. Clients may invent methods, so metrics and responses do not repeat unknown methods.

@@ -209,7 +209,6 @@ fn cannot_listen(key: &'static str, address: SocketAddr) -> impl FnOnce(io::Erro
     }
 }
 
-/// The routes of the public listener.
 pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Service>) {
     routes
         .app_data(service.clone())
@@ -222,7 +221,6 @@ pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
         .default_service(web::to(lost::not_found));
 }
 
-/// The routes of the internal listener.
 pub fn internal_routes(routes: &mut web::ServiceConfig) {
     routes
         .configure(health::routes)

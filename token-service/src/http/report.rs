@@ -12,7 +12,6 @@ use protocol::oauth::token_response::Authorization;
 pub(super) struct TokenRequest<'a> {
     /// The grant type, or the flow if that is more specific.
     pub(super) grant_type: Option<&'static str>,
-    /// The client, if known.
     pub(super) client_id: Option<&'a str>,
     /// The claimed Client ID of a request without a known client.
     pub(super) claimed_client: Option<&'a str>,
@@ -20,7 +19,6 @@ pub(super) struct TokenRequest<'a> {
     pub(super) detail: Option<String>,
 }
 
-/// Reports a request to a token endpoint.
 pub(super) fn token_request(
     call: &ClientCall,
     request: TokenRequest<'_>,

@@ -67,9 +67,6 @@ struct Followed {
 
 impl Directory {
     /// Reads the summary of `store`. The cache takes about `capacity` bytes.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the store cannot be read.
     pub async fn open(store: Arc<dyn Store>, capacity: u64) -> Result<Self, StoreError> {
         let asked = Instant::now();
         let summary = store.registry_summary().await?;
@@ -98,18 +95,12 @@ impl Directory {
     }
 
     /// The enabled client of the current flows with this id. Ignores legacy clients.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the store cannot be read.
     pub async fn client(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
         let found = self.client_of_any_flow(client_id).await?;
         Ok(found.filter(|client| !matches!(client.integration, IntegrationType::Legacy { .. })))
     }
 
     /// The enabled client with this id, of the current flows or the legacy flow.
-    ///
-    /// # Errors
-    /// As for [`Self::client`].
     pub async fn client_of_any_flow(
         &self,
         client_id: &str,
@@ -124,9 +115,6 @@ impl Directory {
     }
 
     /// The enabled legacy client with this id, on this instance (protocol.md §4.5).
-    ///
-    /// # Errors
-    /// As for [`Self::client`].
     pub async fn legacy_client(
         &self,
         client_id: &str,
@@ -143,9 +131,6 @@ impl Directory {
 
     /// The enabled user with this name in any letter case (D-43). Another spelling than the registered one costs a read,
     /// because the cache knows users by their spelling.
-    ///
-    /// # Errors
-    /// As for [`Self::client`].
     pub async fn user(&self, username: &str) -> Result<Option<Arc<User>>, StoreError> {
         let Some(username) = Username::parse(username) else {
             return Ok(None);
@@ -161,9 +146,6 @@ impl Directory {
 
     /// The enabled single-sign-on users with this e-mail address: see
     /// [`RegistrationStore::single_sign_on_users`](crate::RegistrationStore::single_sign_on_users). Not cached.
-    ///
-    /// # Errors
-    /// As for [`Self::client`].
     pub async fn single_sign_on_users(&self, email: &str) -> Result<Vec<Username>, StoreError> {
         self.reads.inc();
         self.store.single_sign_on_users(email.to_owned()).await
@@ -171,9 +153,6 @@ impl Directory {
 
     /// True if a page of this origin may call the token endpoint: see
     /// [`RegistrationStore::allows_origin`](crate::RegistrationStore::allows_origin).
-    ///
-    /// # Errors
-    /// As for [`Self::client`].
     pub async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
         if self.origins.get(origin).is_some() {
             return Ok(true);

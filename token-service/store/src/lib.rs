@@ -82,15 +82,12 @@ pub fn ended_for_room() -> EndedForRoom {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Registered clients, enabled or not.
     pub clients: u64,
-    /// Registered users, enabled or not.
     pub users: u64,
     /// Grants, including revoked grants that are not yet swept.
     pub grants: u64,
     /// Sign-in sessions, including expired sessions that are not yet swept.
     pub sessions: u64,
-    /// Entries of the revocation feed.
     pub revocations: u64,
     pub audit_entries: u64,
 }
@@ -109,7 +106,6 @@ pub enum BackupError {
 pub enum Claim {
     /// The value was unused. It now stays used until it expires.
     Claimed,
-    /// The value was used before.
     AlreadyClaimed,
 }
 
@@ -123,7 +119,6 @@ pub enum Begin {
     CredentialsChanged,
 }
 
-/// The outcome of starting a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum SessionBegin {
@@ -136,6 +131,5 @@ pub enum SessionBegin {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     pub removed: usize,
-    /// Whether more expired rows remain.
     pub more: bool,
 }

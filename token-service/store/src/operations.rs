@@ -278,7 +278,6 @@ pub trait RevocationStore: Send + Sync {
         audit: Arc<[AuditEvent]>,
     ) -> Result<bool, StoreError>;
 
-    /// True if a feed entry revokes the token.
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError>;
 
     /// The longest lifetime of any access token that can still be valid: the configured lifetime, or a longer lifetime
@@ -440,13 +439,11 @@ pub trait Store:
     /// Removes up to `limit` rows that expired before `now`.
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
 
-    /// Number of rows by kind.
     async fn counts(&self) -> Result<Counts, StoreError>;
 
     /// Writes a consistent copy of the store to a new file at `to`. The store keeps serving.
     async fn backup(&self, to: &Path) -> Result<(), BackupError>;
 
-    /// Registers the metrics of the store.
     fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry);
 
     /// Returns an error if the store cannot take writes now.

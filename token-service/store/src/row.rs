@@ -77,12 +77,10 @@ fn versioned<T: Row>(row: &impl Serialize) -> Result<Vec<u8>, RowError> {
     postcard::to_extend(row, vec![T::VERSION]).map_err(|error| RowError(error.to_string()))
 }
 
-/// Reads a compact row.
 pub(crate) fn decode<T: Row>(row: &[u8]) -> Result<T, RowError> {
     decode_bare(without_version::<T>(row)?)
 }
 
-/// Reads the entries of one compact row.
 pub(crate) fn decode_all<T: Row>(row: &[u8]) -> Result<Vec<T>, RowError> {
     decode_bare(without_version::<T>(row)?)
 }
@@ -107,12 +105,10 @@ pub(crate) fn decode_bare<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RowErr
     postcard::from_bytes(bytes).map_err(|error| RowError(error.to_string()))
 }
 
-/// Encodes a JSON row.
 pub(crate) fn encode_json(row: &impl Serialize) -> Result<Vec<u8>, RowError> {
     serde_json::to_vec(row).map_err(|error| RowError(error.to_string()))
 }
 
-/// Reads a JSON row.
 pub(crate) fn decode_json<T: DeserializeOwned>(row: &[u8]) -> Result<T, RowError> {
     serde_json::from_slice(row).map_err(|error| RowError(error.to_string()))
 }

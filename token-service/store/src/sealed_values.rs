@@ -3,7 +3,6 @@
 use crate::{Store, StoreError};
 use domain::{SealedValue, User, Username};
 
-/// Rows per read.
 const PAGE: usize = 1000;
 
 /// Reads the sealed values of a store page by page.

@@ -81,9 +81,6 @@ impl Watched {
 }
 
 /// Everything that `store` remembers of applied files, sorted by key.
-///
-/// # Errors
-/// [`StoreError`] if the store cannot be read.
 pub async fn memory(store: &dyn Store) -> Result<Vec<Remembered>, StoreError> {
     let objects = store.remembered_objects(false, None, usize::MAX).await?;
     let mut memory = store.excerpt(objects).await?.remembered().to_vec();

@@ -15,7 +15,6 @@ use domain::clock::Timestamp;
 use domain::user::json_length;
 use domain::{Client, ClientId, GrantId, IntegrationType, TokenId, TokenReference, TokenSubject};
 
-/// Length of the token, in characters.
 pub(super) const LENGTH: usize = 481;
 
 /// Length of an Ed25519 signature in base64url, in characters.
@@ -28,7 +27,6 @@ pub(super) struct Names<'a> {
     pub(super) hostname: &'a str,
     /// The resource server.
     pub(super) audience: &'a str,
-    /// The client.
     pub(super) client_id: &'a str,
     /// User ID of the linked account: `sub`.
     pub(super) user_id: &'a str,

@@ -47,7 +47,6 @@ pub enum LogonRefusal {
     Client,
     /// `redirect_uri` is missing or matches no template of the client.
     RedirectUri,
-    /// The registrations cannot be read.
     Store(StoreError),
 }
 
@@ -58,7 +57,6 @@ impl From<StoreError> for LogonRefusal {
 }
 
 impl LogonRefusal {
-    /// The message of protocol.md §7.2.
     #[must_use]
     pub const fn message(&self) -> &'static str {
         match self {
@@ -93,7 +91,6 @@ pub enum LogonError {
 }
 
 impl LogonError {
-    /// The value of `error`.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -104,10 +101,8 @@ impl LogonError {
     }
 }
 
-/// Result of the checks of a logon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Logon {
-    /// Continue with the sign-in.
     Proceed(LogonRequest),
     /// Redirect the browser to this URL, which tells the client the error.
     Redirect(String),

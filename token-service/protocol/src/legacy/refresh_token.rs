@@ -16,17 +16,14 @@ use domain::{GrantId, TokenId};
 const STEP_BYTES: usize = 3;
 const TAG_BYTES: usize = 12;
 
-/// The content of a refresh token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LegacyRefreshToken {
-    /// The authorization.
     pub(super) grant_id: GrantId,
     /// Number of refreshes, modulo 2^24.
     step: u32,
 }
 
 impl LegacyRefreshToken {
-    /// The first token of a grant.
     #[must_use]
     pub(super) const fn first(grant_id: GrantId) -> Self {
         Self { grant_id, step: 0 }

@@ -22,11 +22,9 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 pub enum TokenError {
     /// The content type is not `application/x-www-form-urlencoded` in UTF-8.
     ContentType,
-    /// The form is malformed.
     Parameters(ParameterError),
     /// A parameter is in the URL, where servers and proxies log it (RFC 6749 §2.3.1).
     ParameterInUrl,
-    /// A required parameter is absent.
     Missing(Parameter),
     /// `code_verifier` is malformed (RFC 7636 §4.1).
     MalformedVerifier,
@@ -78,16 +76,13 @@ pub enum TokenError {
     BoundUserGone,
     /// The client exceeds its limit of revocations.
     TooManyRevocations {
-        /// The client, authenticated.
         client_id: ClientId,
         /// Time until the next revocation is allowed.
         wait: Duration,
     },
     /// The tokens would be revoked already, for this time yet: see [`wait_for_tokens`](domain::wait_for_tokens).
     TooEarly(Duration),
-    /// The store failed.
     Store(StoreError),
-    /// The random generator failed.
     Random,
     Signing,
 }

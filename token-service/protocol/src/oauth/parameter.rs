@@ -30,7 +30,6 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// Every parameter.
     pub const ALL: [Self; 12] = [
         Self::Assertion,
         Self::ClientId,

@@ -41,9 +41,6 @@ impl ChallengeError {
 
 /// The challenge: required for Installed Applications (protocol.md §4.1). Only S256 is allowed, and the method has no
 /// default (RFC 7636 §4.3, D-8).
-///
-/// # Errors
-/// A [`ChallengeError`].
 pub fn challenge(
     parameters: &Parameters<'_>,
     client: &Client,

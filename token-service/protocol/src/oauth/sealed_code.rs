@@ -17,9 +17,6 @@ fn purpose(issuer: &str) -> String {
 }
 
 /// The code of `issuer` as the client receives it. `nonce` must be random.
-///
-/// # Errors
-/// [`SealingError::Failed`] if the library fails.
 pub(crate) fn seal(
     code: &SelfContainedCode,
     issuer: &str,

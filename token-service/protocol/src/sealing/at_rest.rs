@@ -92,9 +92,6 @@ impl fmt::Debug for SealingKeys {
 
 impl SealingKeys {
     /// `current` seals; all keys open.
-    ///
-    /// # Errors
-    /// [`SealingError::Failed`] if the library refuses a key.
     pub fn new<'a>(
         current: &[u8; LENGTH],
         earlier: impl IntoIterator<Item = &'a [u8; LENGTH]>,
@@ -112,9 +109,6 @@ impl SealingKeys {
     }
 
     /// The keys for issued values, with the root of the store.
-    ///
-    /// # Errors
-    /// [`SealingError::Failed`] if the library fails.
     pub(super) fn issuing(&self, root: &Root) -> Result<IssuingKeys, SealingError> {
         let earlier = self.earlier.iter().map(|key| &*key.issuing);
         IssuingKeys::new(&self.current.issuing, earlier, root)
@@ -127,9 +121,6 @@ impl SealingKeys {
     /// Seals `plaintext` with the current key. `context` names the kind and the owner of the secret. Sealed bytes open
     /// only in their own context, so nobody can pass one row off as another. The result is 37 bytes longer than
     /// `plaintext`.
-    ///
-    /// # Errors
-    /// [`SealingError::Failed`] when the library fails.
     pub fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealingError> {
         let SealingKey { id, sealing, .. } = &self.current;
         let mut buffer = Zeroizing::new(plaintext.to_vec());

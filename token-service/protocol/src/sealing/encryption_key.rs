@@ -26,17 +26,11 @@ impl fmt::Debug for EncryptionKey {
 
 impl EncryptionKey {
     /// A single key, which is the root too. For tests.
-    ///
-    /// # Errors
-    /// [`SealingError::Failed`] if the library refuses the key.
     pub fn new(bytes: &[u8; LENGTH]) -> Result<Self, SealingError> {
         Self::with_root(SealingKeys::new(bytes, [])?, &Zeroizing::new(*bytes))
     }
 
     /// The given keys, with the root of the store.
-    ///
-    /// # Errors
-    /// [`SealingError::Failed`] if the library refuses a key.
     pub fn with_root(sealing: SealingKeys, root: &Root) -> Result<Self, SealingError> {
         Ok(Self {
             issuing: sealing.issuing(root)?,
@@ -70,9 +64,6 @@ impl EncryptionKey {
     ///
     /// The nonce is random. AES-256-GCM would permit only 2^32 random nonces for one key (NIST SP 800-38D §8.3);
     /// AES-256-GCM-SIV permits any number of values of this size that a service can issue (RFC 8452 §9).
-    ///
-    /// # Errors
-    /// [`SealingError::Failed`] if the library fails.
     pub fn seal_issued(
         &self,
         purpose: &str,
@@ -95,9 +86,6 @@ impl EncryptionKey {
     }
 
     /// See [`SealingKeys::seal`].
-    ///
-    /// # Errors
-    /// [`SealingError::Failed`] when the library fails.
     pub fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealingError> {
         self.sealing.seal(context, plaintext)
     }

@@ -18,9 +18,6 @@ pub(super) struct IssuingKeys {
 
 impl IssuingKeys {
     /// `current` and `earlier` are derived from the encryption keys, `root` is the root of the store.
-    ///
-    /// # Errors
-    /// [`SealingError::Failed`] if the library fails.
     pub(super) fn new<'a>(
         current: &[u8; LENGTH],
         earlier: impl Iterator<Item = &'a [u8; LENGTH]>,

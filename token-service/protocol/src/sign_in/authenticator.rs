@@ -42,12 +42,10 @@ pub struct Offer {
     pub is_password_proven: bool,
 }
 
-/// The outcome of an acceptance.
 #[must_use]
 pub enum SetUpOutcome {
     /// The app is the second factor from now on. All earlier sessions have ended; this is the new session.
     Done {
-        /// The new session.
         id: SessionId,
         username: Username,
         /// New recovery codes; pages show them only once.
@@ -59,7 +57,6 @@ pub enum SetUpOutcome {
     Refused {
         username: Username,
         reason: SetUpRefusal,
-        /// The same secret.
         offer: Offer,
     },
     /// No user is signed in, or the offer belongs to another session.
@@ -155,9 +152,6 @@ impl Offered {
 }
 
 /// Offers a new secret to the user of the session `id`. `None` if the session is not live.
-///
-/// # Errors
-/// A [`SignInError`].
 pub async fn offer(context: &Context<'_>, id: &SessionId) -> Result<Option<Offer>, SignInError> {
     let Some(Session { username, .. }) = signed_in(context, id).await? else {
         return Ok(None);

@@ -36,10 +36,8 @@ use throttle::{Attempt, Guess};
 /// A failure inside the service during a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The random generator failed.
     #[error(transparent)]
     Random(#[from] RandomError),
     /// Too many passwords wait to be checked, or hashing failed.
@@ -60,7 +58,6 @@ pub enum SignInError {
 pub enum PasswordOutcome {
     /// The password is right, and a session has begun.
     Begun {
-        /// The session.
         id: SessionId,
         /// The registered spelling of the name.
         username: Username,
@@ -78,10 +75,8 @@ pub enum PasswordOutcome {
     Wait(Duration),
 }
 
-/// Origin of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The client's address.
     pub address: Option<IpAddr>,
     /// The devices from the browser's cookie.
     pub devices: &'a Devices,

@@ -54,9 +54,6 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Number of unused recovery codes of `username`. `None` if the user has no authenticator app.
-///
-/// # Errors
-/// [`StoreError`] if the store fails.
 pub async fn recovery_codes_left(
     context: &Context<'_>,
     username: &Username,

@@ -17,7 +17,6 @@ use store::Claim;
 pub enum SecondFactorOutcome {
     /// The code was right: the user is signed in with a new session, whose `amr` names the method.
     SignedIn {
-        /// The new session.
         id: SessionId,
         username: Username,
         /// Number of unused recovery codes, after a sign-in with a recovery code.
@@ -46,7 +45,6 @@ fn open(
         .map_err(|error| SignInError::SecretSealed(username.clone(), error))
 }
 
-/// Result of checking a code.
 pub(super) enum Verdict {
     Right,
     Wrong,

@@ -51,7 +51,6 @@ impl SessionId {
 /// A user who has given right credentials.
 pub(super) struct Proven {
     pub(super) username: Username,
-    /// The authentication methods.
     pub(super) amr: Vec<String>,
     /// Version of the credentials that the sign-in was checked against.
     pub(super) credentials_version: CredentialsVersion,
@@ -117,9 +116,6 @@ fn extension(session: &Session, idle: Duration, now: Timestamp) -> Option<Timest
 }
 
 /// Returns the live session `id` and counts this as a use.
-///
-/// # Errors
-/// [`StoreError`] if the store fails.
 pub async fn live(context: &Context<'_>, id: &SessionId) -> Result<Option<Session>, StoreError> {
     let now = context.now;
     let session = context.store.session(id.digest(), now).await?;

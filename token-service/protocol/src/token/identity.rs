@@ -63,9 +63,6 @@ impl Default for IdentityTokens {
 
 impl IdentityTokens {
     /// An identity token of `user` for `client` at `now`. A new token is signed with `key` and has `id` as its `jti`.
-    ///
-    /// # Errors
-    /// [`KeyError`] when signing fails.
     pub fn token(
         &self,
         settings: &Settings,
@@ -116,10 +113,6 @@ fn lock(slot: &Mutex<Option<Fresh>>) -> MutexGuard<'_, Option<Fresh>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Signs an identity token.
-///
-/// # Errors
-/// [`KeyError`] when signing fails.
 pub(super) fn identity_token(
     settings: &Settings,
     key: &SigningKey,

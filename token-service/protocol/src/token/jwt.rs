@@ -10,9 +10,6 @@ use super::key::{KeyError, SigningKey};
 const BODY_BYTES: usize = 1536;
 
 /// The JOSE header of a token that `key` signs, as JSON.
-///
-/// # Errors
-/// [`KeyError`] if the header cannot be written.
 pub fn header(key: &SigningKey, typ: &str) -> Result<Vec<u8>, KeyError> {
     #[derive(Serialize)]
     struct Header<'a> {
@@ -29,9 +26,6 @@ pub fn header(key: &SigningKey, typ: &str) -> Result<Vec<u8>, KeyError> {
 }
 
 /// A JWT of type `typ` in compact form, signed with `key`.
-///
-/// # Errors
-/// [`KeyError`] when signing fails.
 pub fn sign(key: &SigningKey, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
     let header = header(key, typ)?;
     let mut body = Vec::with_capacity(BODY_BYTES);

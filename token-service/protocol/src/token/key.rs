@@ -35,9 +35,6 @@ enum KeyPair {
 
 impl SigningKey {
     /// Generates a private key for `algorithm` as PKCS#8 DER; RSA keys have 2048 bits.
-    ///
-    /// # Errors
-    /// [`KeyError`] when the library fails.
     pub fn generate_pkcs8(algorithm: Algorithm) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let random = SystemRandom::new();
         let bytes = match algorithm {
@@ -107,9 +104,6 @@ impl SigningKey {
     }
 
     /// Signs `message`; the signature has JWS form (RFC 7518 §3.4: r and s side by side for ES256).
-    ///
-    /// # Errors
-    /// [`KeyError`] when the library fails.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         match &self.pair {
             KeyPair::Ed25519(pair) => pair

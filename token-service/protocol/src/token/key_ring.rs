@@ -17,7 +17,6 @@ use store::{Store, StoreError};
 /// Reason why the service has no usable keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRingError {
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The keys in the store were sealed with another encryption key.
@@ -25,7 +24,6 @@ pub enum KeyRingError {
         "the signing key {kid} cannot be opened: {error}; is this the encryption key of this store?"
     )]
     Sealing {
-        /// Identifier of the key.
         kid: String,
         /// True if the key signs now, so that this process must not answer any more.
         signs: bool,

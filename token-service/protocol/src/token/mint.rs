@@ -11,7 +11,6 @@ use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{ClientId, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenId, Username};
 
-/// The user, account and client of a token.
 #[derive(Debug, Clone, Copy)]
 pub struct GrantedTo<'a> {
     pub client_id: &'a ClientId,
@@ -37,7 +36,6 @@ impl<'a> From<&'a Grant> for GrantedTo<'a> {
 /// The values that differ for each access token.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessToken<'a> {
-    /// Its `jti`.
     pub id: TokenId,
     pub scope: &'a Scope,
     pub issued_at: Timestamp,
@@ -67,9 +65,6 @@ impl<'a> Mint<'a> {
     }
 
     /// An access token (JWT, `typ` `at+jwt`) that contains an identity service token of its own.
-    ///
-    /// # Errors
-    /// [`KeyError`] when signing fails.
     pub fn access_token(
         &self,
         subject: GrantedTo<'_>,
@@ -87,9 +82,6 @@ impl<'a> Mint<'a> {
     }
 
     /// An access token that contains the given identity service token.
-    ///
-    /// # Errors
-    /// [`KeyError`] when signing fails.
     pub fn access_token_around(
         &self,
         subject: GrantedTo<'_>,
@@ -118,9 +110,6 @@ impl<'a> Mint<'a> {
     }
 
     /// The refresh token (JWT, `typ` `rt+jwt`) for one step of a grant.
-    ///
-    /// # Errors
-    /// [`KeyError`] when signing fails.
     pub fn refresh_token(&self, grant: &Grant, step: &RefreshStep) -> Result<String, KeyError> {
         let claims = RefreshTokenClaims {
             iss: self.settings.issuer.as_str(),

@@ -13,7 +13,6 @@ use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{LegacyInstance, SealedSigningKey};
 
-/// The configuration of signing keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// Algorithm of access, refresh and identity tokens.
@@ -24,7 +23,6 @@ pub struct Policy {
     pub rotate_every: Duration,
     /// How long a key is published before it signs.
     pub announce_for: Duration,
-    /// The longest lifetime of any token.
     pub longest_token: Duration,
 }
 
@@ -65,11 +63,8 @@ pub enum KeyState {
 /// A change to the keys in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Make a key.
     Add {
-        /// Algorithm of the key.
         algorithm: Algorithm,
-        /// Time of its first signature.
         signs_from: Timestamp,
         /// [`SealedSigningKey::number`].
         number: u32,
@@ -77,19 +72,15 @@ pub enum Step {
         /// faster, and the step does nothing.
         unless_after: Option<Timestamp>,
     },
-    /// Mark a key as retired.
     Retire {
-        /// Identifier of the key.
         kid: String,
     },
     /// Mark a retired key as signing again: the configured algorithm was changed and changed back.
     Resume {
-        /// Identifier of the key.
         kid: String,
     },
     /// Remove a key whose last token has expired.
     Forget {
-        /// Identifier of the key.
         kid: String,
     },
 }

@@ -55,7 +55,6 @@ pub(super) const fn is_secret(values: &Values) -> bool {
     matches!(values.field.rule, Rule::ClientSecrets | Rule::Hidden)
 }
 
-/// The values of a field as text.
 pub(super) fn text(values: &Values) -> String {
     let text = |Item { element, .. }: &Item| match values.field.is_list() {
         true => element.value.escape_debug().to_string(),
@@ -86,7 +85,6 @@ pub enum DifferenceKind {
 }
 
 impl Difference {
-    /// The names of the changed fields.
     #[must_use]
     pub fn fields(&self) -> Vec<&'static str> {
         match &self.kind {

@@ -69,7 +69,6 @@ pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'stat
     /// The list in `change` of objects to add or replace.
     fn put(change: &mut RegistryChange) -> &mut Vec<Self>;
 
-    /// Adds the removal of the object to `change`.
     fn remove(&self, change: &mut RegistryChange);
 }
 
@@ -81,7 +80,6 @@ pub struct Moment<'a> {
     pub secret_times: &'a [SecretTimes],
 }
 
-/// The description of a kind of object.
 #[derive(Debug)]
 pub struct Description {
     pub kind: ObjectKind,
@@ -95,7 +93,6 @@ pub struct Description {
     pub registration: (&'static str, &'static str),
     /// Name and description of the schema of views.
     pub view: (&'static str, &'static str),
-    /// The fields in display order.
     pub fields: &'static [Field],
 }
 
@@ -110,14 +107,12 @@ pub struct Field {
     pub help: &'static str,
     /// Additional help for registrations; may be empty.
     pub given: &'static str,
-    /// True if every registration must contain the field.
     pub required: bool,
     pub flag: Option<Flag>,
     /// True if lists for people have a column for the field.
     pub column: bool,
     /// The integration types with the field; empty if all objects have it.
     pub types: &'static [IntegrationKind],
-    /// Shape in registrations.
     pub shape: Shape,
     /// What views show instead of the field.
     pub shown: Option<&'static [Shown]>,
@@ -129,7 +124,6 @@ pub struct Field {
     pub(crate) element: fn(&Value) -> Element,
 }
 
-/// A key of a view.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown {
     pub key: Key,
@@ -141,7 +135,6 @@ pub struct Shown {
     pub column: bool,
 }
 
-/// The command-line flag of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Flag {
     /// `--LONG VALUE`, with the placeholder of the value in the help; repeated for a list.
@@ -168,7 +161,6 @@ pub(crate) enum Rule {
     Name,
     /// The integration type. It determines the fields of the object.
     Type,
-    /// A single value.
     Value,
     /// A single value, which may be absent.
     Optional,
@@ -190,7 +182,6 @@ pub struct Key {
     pub key: &'static str,
     pub help: &'static str,
     pub shape: Shape,
-    /// True if the key is always present.
     pub required: bool,
 }
 
@@ -203,17 +194,14 @@ pub enum Shape {
     Records(&'static Record),
 }
 
-/// The description of a nested JSON object.
 #[derive(Debug)]
 pub struct Record {
     pub name: &'static str,
     pub help: &'static str,
-    /// The keys in display order.
     pub keys: &'static [Key],
 }
 
 impl Key {
-    /// A key that may be absent.
     pub(crate) const fn new(key: &'static str, help: &'static str, shape: Shape) -> Self {
         Self {
             key,
@@ -223,7 +211,6 @@ impl Key {
         }
     }
 
-    /// A key that is always present.
     pub(crate) const fn always(key: &'static str, help: &'static str, shape: Shape) -> Self {
         Self {
             required: true,

@@ -32,7 +32,6 @@ impl<T> Registration<T> {
     }
 }
 
-/// Whether a registration must be complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completeness {
     /// A file must contain the client secrets and certificates.
@@ -65,7 +64,6 @@ impl Reading {
         }
     }
 
-    /// Reads the entries of the list `list`.
     pub(crate) fn list<T: Registered>(
         &mut self,
         root: &mut Section<'_>,
@@ -108,7 +106,6 @@ impl Reading {
     }
 }
 
-/// An entry of a document during reading.
 pub struct Entry<'e, 'p> {
     pub(crate) section: Section<'p>,
     /// The integration type of a client, after it was read.
@@ -116,7 +113,6 @@ pub struct Entry<'e, 'p> {
     pub(crate) reading: &'e mut Reading,
     /// The name of the object, after it was read.
     pub(crate) name: String,
-    /// See [`Registration::is_settled`].
     pub(crate) is_settled: bool,
 }
 
@@ -142,7 +138,6 @@ impl Entry<'_, '_> {
         unique(&self.section, key, name, names);
     }
 
-    /// Warns about a value of the object.
     pub(crate) fn warn(&mut self, place: &Place, message: impl Into<String>) {
         self.reading.warnings.report(place, message);
         self.is_settled = false;

@@ -19,7 +19,6 @@ impl PartialEq for Item {
     }
 }
 
-/// The values of an object in a field.
 #[derive(Debug, Clone)]
 pub(crate) struct Values {
     pub(crate) field: &'static Field,
@@ -39,7 +38,6 @@ impl Values {
     }
 }
 
-/// The object in its stored form.
 pub(crate) fn stored<T: Registered>(object: &T) -> Map<String, Value> {
     match serde_json::to_value(object) {
         Ok(Value::Object(stored)) => stored,

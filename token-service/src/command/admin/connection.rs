@@ -110,12 +110,10 @@ pub(super) struct Administration {
 }
 
 impl Administration {
-    /// `GET`.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Answer<T>> {
         self.call(Method::GET, path, None, &[])
     }
 
-    /// A request with a JSON body.
     pub(super) fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -126,7 +124,6 @@ impl Administration {
         self.call(method, path, Some("application/json"), &body)
     }
 
-    /// A request with a body of bytes.
     pub(super) fn send_bytes<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -149,12 +146,10 @@ impl Administration {
         }
     }
 
-    /// A `DELETE` request, without bodies.
     pub(super) fn delete(&self, path: &str) -> anyhow::Result<()> {
         self.raw(Method::DELETE, path, None, &[]).map(drop)
     }
 
-    /// A request without a body.
     pub(super) fn act<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -249,7 +244,6 @@ fn refusal(status: u16, body: &str) -> Refusal {
     Refusal(vec![description])
 }
 
-/// A response of the service.
 pub(super) struct Answer<T> {
     pub(super) value: T,
     raw: Value,

@@ -18,7 +18,6 @@ use domain::remembered::ObjectKind;
 use registration::describe::{Field, Flag, Record, Registered, Shape};
 use registration::objects::ACCOUNT;
 
-/// The name of an object.
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Named<T: Registered> {
     #[arg(id = T::DESCRIPTION.name_key, value_name = name_value::<T>(), help = help_of_name::<T>())]
@@ -34,16 +33,13 @@ pub(in crate::command) struct Form<T: Registered, const CHANGE: bool> {
     given: BTreeMap<&'static str, Given>,
 }
 
-/// A new object.
 pub(in crate::command) type New<T> = Form<T, false>;
-/// Changes of an object.
 pub(in crate::command) type Change<T> = Form<T, true>;
 
 /// The value of a field from the command line.
 #[derive(Debug, Clone)]
 enum Given {
     Json(Value),
-    /// The file with the value.
     File(PathBuf),
     /// Pairs of a name and a file.
     NamedFiles(Vec<String>),
@@ -107,7 +103,6 @@ fn is_offered(field: &Field, change: bool) -> bool {
     !change || (field.can_change() && !is_record)
 }
 
-/// The arguments for a field.
 fn arguments_of(field: &'static Field, change: bool) -> Vec<Arg> {
     let Some(flag) = field.flag.filter(|_| is_offered(field, change)) else {
         return Vec::new();
@@ -298,7 +293,6 @@ impl<T: Registered> Named<T> {
     }
 }
 
-/// Path of all objects.
 pub(super) fn path<T: Registered>() -> String {
     format!("/{}", T::DESCRIPTION.list)
 }

@@ -6,7 +6,6 @@ use comfy_table::presets::NOTHING;
 use crate::http::admin::pages::Page;
 use crate::visible::{visible, visible_lines};
 
-/// A list as a table.
 pub(super) fn list<H: Into<String>>(
     heads: impl IntoIterator<Item = H>,
     rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
@@ -60,7 +59,6 @@ pub(super) fn lines(values: impl IntoIterator<Item = String>) -> Option<String> 
     (!values.is_empty()).then(|| values.join("\n"))
 }
 
-/// The word for a flag.
 pub(super) fn yes(flag: bool) -> String {
     if flag { "yes" } else { "no" }.to_owned()
 }

@@ -16,7 +16,6 @@ pub(super) fn card<T: Registered>(view: &Object) -> String {
     table::card(keys.map(|one| (one.label, text(&one.key, view.get(one.key.key)))))
 }
 
-/// Objects as a table.
 pub(super) fn rows<T: Registered>(views: &[Object]) -> String {
     let columns: Vec<Shown> = keys(T::DESCRIPTION).filter(|one| one.column).collect();
     let heads = columns.iter().map(|one| one.label.to_uppercase());

@@ -29,7 +29,6 @@ use system::SystemClock;
 /// Number of objects and entries of the audit log that a start lists one by one.
 const LISTED: usize = 100;
 
-/// What a start applied.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     /// The first entries of the audit log. The store has all of them.
@@ -342,7 +341,6 @@ impl Applied {
         }
     }
 
-    /// Logs the numbers of objects.
     fn tell(&self) {
         let Self {
             added,

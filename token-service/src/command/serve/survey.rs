@@ -128,14 +128,11 @@ impl Names {
     }
 }
 
-/// A checked file.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     /// The parts with the changed entries: users before clients. Never empty.
     pub(super) parts: Vec<Part>,
-    /// Number of changed entries.
     pub(super) changed: usize,
-    /// The unchanged entries.
     pub(super) unchanged: Vec<(Tag, Tag)>,
     pub(super) names: Names,
     pub(super) warnings: Vec<Problem>,

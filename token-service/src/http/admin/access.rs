@@ -42,7 +42,6 @@ impl Deref for Reader {
     }
 }
 
-/// Reason why access is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessRefusal {
     /// The admin token is absent or wrong.

@@ -26,7 +26,6 @@ pub(super) trait Form {
     fn read(section: &mut Section<'_>) -> Self;
 }
 
-/// Reads the body.
 pub(super) async fn bytes(payload: Payload) -> Result<Bytes, AdminError> {
     let read = tokio::time::timeout(DEADLINE, collect(payload)).await;
     read.unwrap_or(Err(AdminError::TooSlow))
@@ -80,7 +79,6 @@ fn read<T: Form>(body: Object) -> Result<T, InvalidDocument> {
     problems.none_or(form)
 }
 
-/// Reads the query as `T`.
 pub(super) fn query<T: for<'de> Deserialize<'de>>(query: &str) -> Result<T, AdminError> {
     web::Query::<T>::from_query(query)
         .map(web::Query::into_inner)

@@ -63,7 +63,6 @@ impl Administration {
         [self.event(entry)].into()
     }
 
-    /// Adds an entry to the audit log.
     fn record(&self, entry: Entry) {
         let entry = entry.by_administrator(self.name.as_deref());
         self.service.record(&self.origin, entry);

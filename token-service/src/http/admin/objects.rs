@@ -29,13 +29,9 @@ use store::{Store, StoreError};
 
 /// A kind of object that the administration registers, changes and removes.
 pub trait Administered: Registered {
-    /// Response to a registration.
     type Created: Serialize + ToSchema;
 
     /// Adds generated values to a new object: a secret, which only this response shows.
-    ///
-    /// # Errors
-    /// [`AdminError::Random`] if the random generator fails.
     fn generate(&mut self, _random: &dyn Random) -> Result<Option<Zeroizing<String>>, AdminError> {
         Ok(None)
     }

@@ -19,7 +19,6 @@ use super::answer::AdminError;
 use super::{Description, OPENAPI};
 use crate::visible::bounded;
 
-/// The operations of one path.
 struct Operations {
     /// Value of the header `Allow`.
     allow: String,
@@ -27,7 +26,6 @@ struct Operations {
     parameters: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// All operations, by path.
 static ALL: LazyLock<BTreeMap<String, Operations>> = LazyLock::new(|| {
     let described = Description::openapi().paths.paths.into_iter();
     let described = described.map(|(path, item)| {
@@ -76,7 +74,6 @@ fn of_path(operations: Vec<(Method, Operation)>) -> Operations {
     }
 }
 
-/// The middleware.
 pub(super) async fn check(
     request: ServiceRequest,
     next: Next<BoxBody>,

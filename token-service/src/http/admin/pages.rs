@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Default number of entries per page.
 const DEFAULT_PAGE: usize = 50;
-/// Maximum number of entries per page.
 pub(super) const MAX_PAGE: usize = 500;
 
 /// Page of a list.

@@ -163,7 +163,6 @@ impl Administration {
     }
 }
 
-/// Reads a time of RFC 3339.
 fn moment(text: &str) -> Option<Timestamp> {
     let time = humantime::parse_rfc3339(text).ok()?;
     let since = time.duration_since(UNIX_EPOCH).ok()?;

@@ -30,20 +30,13 @@ impl<T> View<T> {
 #[derive(Debug, Clone, Copy)]
 pub struct Given<T>(PhantomData<fn() -> T>);
 
-/// A client.
 pub type ClientView = View<Client>;
-/// A user.
 pub type UserView = View<User>;
-/// A host of the legacy flow.
 pub type LegacyInstanceView = View<LegacyInstance>;
-/// A client's registration.
 pub type ClientRegistration = Given<Client>;
-/// A user's registration.
 pub type UserRegistration = Given<User>;
-/// The registration of a host of the legacy flow.
 pub type LegacyInstanceRegistration = Given<LegacyInstance>;
 
-/// A linked account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AccountView(pub LinkedAccount);

@@ -101,8 +101,6 @@ async fn unlink_account(
 }
 
 impl Administration {
-    /// # Errors
-    /// [`AdminError::NotFound`].
     pub async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
         self.changing(async || {
             let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
@@ -129,8 +127,6 @@ impl Administration {
         .await
     }
 
-    /// # Errors
-    /// As [`Self::update`].
     pub async fn link_account(
         &self,
         username: &str,
@@ -146,8 +142,6 @@ impl Administration {
         .await
     }
 
-    /// # Errors
-    /// [`AdminError::NotFound`].
     pub async fn unlink_account(
         &self,
         username: &str,

@@ -7,7 +7,6 @@ use actix_web::http::header;
 
 use domain::digest::Digest;
 
-/// A file.
 pub(super) struct Asset {
     /// The path, which contains the first 64 bits of the content's digest.
     pub(super) path: String,

@@ -104,7 +104,6 @@ impl Browser {
         self.service.event(&origin::of(&self.http), entry)
     }
 
-    /// Adds an entry to the audit log.
     pub(super) fn record(&self, entry: Entry) {
         self.service.record(&origin::of(&self.http), entry);
     }

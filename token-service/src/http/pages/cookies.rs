@@ -39,7 +39,6 @@ impl Cookies {
         }
     }
 
-    /// The known devices that the browser sent.
     pub(super) fn devices(self, http: &HttpRequest) -> Devices {
         value(http, &self.name(DEVICE)).map_or_else(Devices::default, Devices::parse)
     }
@@ -57,12 +56,10 @@ impl Cookies {
         self.lasting_cookie(ACCOUNTS, tags)
     }
 
-    /// The session id that the browser sent.
     pub(super) fn session(self, http: &HttpRequest) -> Option<SessionId> {
         value(http, &self.name(SESSION)).and_then(SessionId::parse)
     }
 
-    /// The CSRF token that the browser sent.
     pub(super) fn csrf(self, http: &HttpRequest) -> Option<CsrfToken> {
         value(http, &self.name(CSRF)).and_then(CsrfToken::parse)
     }
@@ -114,7 +111,6 @@ const CONFIRMED: &str = "confirmed";
 const DEVICE: &str = "device";
 const ACCOUNTS: &str = "accounts";
 
-/// Adds `cookie` to the response.
 pub(super) fn with_cookie(mut response: HttpResponse, cookie: &Cookie<'_>) -> HttpResponse {
     if let Ok(value) = HeaderValue::from_str(&cookie.to_string()) {
         response.headers_mut().append(header::SET_COOKIE, value);

@@ -30,25 +30,19 @@ pub(super) enum PageFailure {
     WrongHost(String),
     /// The browser sent no CSRF token in a cookie.
     NoCookies,
-    /// The CSRF token is wrong.
     Forgery,
-    /// The form has another content type.
     ContentType,
     /// The form is larger than 64 KiB (D-18).
     TooLarge,
-    /// The form did not arrive in time.
     TooSlow,
     /// The connection broke while the form was read.
     Interrupted,
-    /// The form is malformed.
     Form(ParameterError),
     /// The user does not have the chosen linked account.
     Account,
-    /// The path does not support the method.
     Method,
     /// The store is overloaded or failed, or too many passwords wait.
     Unavailable(String),
-    /// An error inside the service.
     Internal(String),
 }
 
@@ -71,7 +65,6 @@ impl PageFailure {
         }
     }
 
-    /// The text about the problem.
     pub(super) const fn problem(&self, texts: &'static Texts) -> &'static str {
         match self {
             Self::Request(reason) => texts.unsafe_request(reason),
@@ -90,7 +83,6 @@ impl PageFailure {
         }
     }
 
-    /// The text about what the person can do.
     pub(super) const fn advice(&self, texts: &'static Texts) -> &'static str {
         match self {
             Self::NoCookies | Self::Forgery => texts.allow_cookies,

@@ -12,7 +12,6 @@ use crate::http::body;
 use crate::service::Service;
 use protocol::oauth::parameters::Parameters;
 
-/// Fields of every form of a sign-in.
 const CSRF: &str = "csrf";
 const REQUEST: &str = "request";
 

@@ -17,7 +17,6 @@ use domain::{AuditAction, SessionStage};
 use protocol::oauth::authorize::SignedIn;
 use protocol::sign_in;
 
-/// `GET /auth/`.
 pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> {
     let live = browser.live_session().await?.map(|(_, live)| live);
     let is_factor_owed = live

@@ -23,7 +23,6 @@ use protocol::oauth::authorize::{
 };
 use protocol::sign_in::SessionId;
 
-/// A validated request and its browser.
 pub(super) struct Journey {
     pub(super) browser: Browser,
     flow: &'static dyn Flow,
@@ -160,7 +159,6 @@ impl Journey {
         Ok(signed_in.map(|signed_in| (id, signed_in)))
     }
 
-    /// The redirect URI with `error`.
     pub(super) fn error_address(&self, error: &RedirectError) -> String {
         self.request.with_error(error, self.browser.issuer())
     }

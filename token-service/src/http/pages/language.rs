@@ -7,7 +7,6 @@ use super::carried::carried;
 use super::texts::{ENGLISH, GERMAN, Texts};
 use protocol::oauth::parameters::Parameters;
 
-/// The tags of the languages.
 pub(in crate::http) const LANGUAGES: [&str; 2] = ["en", "de"];
 
 /// The available language that the application prefers for the person (`ui_locales` of the request that the page

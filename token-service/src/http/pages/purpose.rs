@@ -15,7 +15,6 @@ use super::templates::StepView;
 use crate::http::paths;
 use protocol::oauth::authorize::ExpectedUser;
 
-/// The purpose of a sign-in.
 pub(super) enum Purpose {
     /// A code for an application.
     Code(Journey),
@@ -61,7 +60,6 @@ impl Purpose {
         }
     }
 
-    /// A page of the sign-in.
     pub(super) fn show<'a, Page: Template>(
         &'a self,
         status: StatusCode,

@@ -148,7 +148,6 @@ fn next(
     }
 }
 
-/// Shows the same form again with the problem.
 fn again<'a, Page: Template>(
     purpose: &'a Purpose,
     problem: Problem,

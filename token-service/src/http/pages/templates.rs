@@ -29,13 +29,11 @@ pub(super) struct StepView<'a> {
     pub destination: Option<String>,
     /// The request's path and query, for the hidden field.
     pub request: String,
-    /// The CSRF token, for the hidden field.
     pub csrf: String,
     /// True if the browser has sent no cookie yet, so that it may accept none.
     pub is_first: bool,
     /// The redirect URI with the error for a cancelled sign-in.
     pub cancel: Option<String>,
-    /// URL of the sign-in for another user.
     pub other_user: Option<String>,
     /// The e-mail address by which the request names the user.
     pub expected_user: Option<&'a str>,
@@ -73,7 +71,6 @@ impl<'a> StepView<'a> {
         }
     }
 
-    /// The destination, for texts.
     fn destination(&self) -> &str {
         self.destination.as_deref().unwrap_or_default()
     }
@@ -107,16 +104,12 @@ fn in_words(redirect_uri: &RedirectUri, texts: &Texts) -> String {
     }
 }
 
-/// Reason why a form is shown again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// Username or password is wrong.
     PasswordRefused,
     /// The password is wrong; the user is already known.
     PasswordWrong,
-    /// The form has no password.
     PasswordMissing,
-    /// The one-time code is wrong.
     CodeWrong,
     /// The one-time code was right, but used before.
     CodeUsed,
@@ -139,7 +132,6 @@ impl Problem {
         }
     }
 
-    /// For `Retry-After`.
     pub(super) const fn wait(self) -> Option<Duration> {
         match self {
             Self::Wait(wait) => Some(wait),
@@ -175,7 +167,6 @@ impl Problem {
     }
 }
 
-/// Username and password.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignInPage<'a> {
@@ -184,7 +175,6 @@ pub(super) struct SignInPage<'a> {
     pub problem: Option<Problem>,
 }
 
-/// The one-time code.
 #[derive(Template)]
 #[template(path = "second_factor.html")]
 pub(super) struct SecondFactorPage<'a> {
@@ -293,13 +283,11 @@ impl NoAccountPage<'_> {
     }
 }
 
-/// The choice among several linked accounts.
 #[derive(Template)]
 #[template(path = "select_account.html")]
 pub(super) struct SelectAccountPage<'a> {
     pub flow: StepView<'a>,
     pub username: &'a str,
-    /// The accounts that fit the filter.
     pub accounts: Vec<OfferedAccount<'a>>,
     /// Number of all linked accounts.
     pub linked: usize,
@@ -307,7 +295,6 @@ pub(super) struct SelectAccountPage<'a> {
     pub filter: &'a str,
 }
 
-/// An account to choose.
 pub(super) struct OfferedAccount<'a> {
     pub account: &'a LinkedAccount,
     /// The site in words.
@@ -340,7 +327,6 @@ impl SelectAccountPage<'_> {
     }
 }
 
-/// The signed-in user of this browser.
 #[derive(Template)]
 #[template(path = "home.html")]
 pub(super) struct HomePage<'a> {
@@ -348,7 +334,6 @@ pub(super) struct HomePage<'a> {
     pub service: &'a str,
     pub csrf: String,
     pub username: &'a str,
-    /// True if the user has a second factor.
     pub second_factor: bool,
     /// Number of unused recovery codes, if the user set up the authenticator app.
     pub recovery_codes_left: Option<usize>,
@@ -373,7 +358,6 @@ pub(super) struct AuthenticatorPage<'a> {
     pub url: &'a str,
     /// BASE32.
     pub secret: &'a str,
-    /// For the hidden field.
     pub offer: &'a str,
     /// True if the form does not ask for the password.
     pub is_password_proven: bool,
@@ -382,12 +366,10 @@ pub(super) struct AuthenticatorPage<'a> {
 }
 
 impl AuthenticatorPage<'_> {
-    /// The problem beside the code.
     fn code_problem(&self) -> Option<Problem> {
         self.problem.filter(|problem| !problem.concerns_password())
     }
 
-    /// The problem beside the password.
     fn password_problem(&self) -> Option<Problem> {
         self.problem.filter(|problem| problem.concerns_password())
     }

@@ -69,7 +69,6 @@ impl AuditStore for PostgresStore {
     }
 }
 
-/// Removes the oldest entries of a kind.
 pub(super) const FORGET: &str = "DELETE FROM audit_log WHERE sequence IN
     (SELECT sequence FROM audit_log
     WHERE kind = $1 AND number <= (SELECT max(number) FROM audit_log WHERE kind = $1) - $2::BIGINT

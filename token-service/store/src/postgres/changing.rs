@@ -81,7 +81,6 @@ struct Changing<'a> {
     /// The new version for clients and users that end what rests on them.
     next_version: u64,
     now: Timestamp,
-    /// Entries for the feed.
     revoked: Vec<Revoked>,
     /// What the change makes different in the index of clients and users.
     index: IndexDifference,

@@ -17,7 +17,6 @@ pub(super) enum Fault {
     /// A row is not in a format that this version writes.
     #[error(transparent)]
     Row(#[from] RowError),
-    /// The server is read-only.
     #[error("the database is read-only")]
     ReadOnly,
     /// Other transactions changed the same row at every attempt of this operation.

@@ -56,18 +56,14 @@ pub use self::settings::{PostgresSettings, PostgresUrl};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The TLS certificates cannot be used.
     #[error("store.ca_file: {0}")]
     Tls(String),
-    /// No connection, or the tables cannot be created.
     #[error("the PostgreSQL store at {place} cannot be opened: {reason}")]
     Database {
         /// Hosts, ports and database.
         place: String,
-        /// The error of the driver or the server.
         reason: String,
     },
-    /// No random bytes for the identity of the revocation feed.
     #[error(transparent)]
     Random(#[from] RandomError),
 }

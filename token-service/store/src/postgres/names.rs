@@ -25,7 +25,6 @@ pub(super) async fn row(
     Ok(found.into_iter().next())
 }
 
-/// The users with these names.
 pub(super) async fn users(client: &Connection<'_>, names: &[String]) -> Result<Vec<User>, Fault> {
     let names = names.iter().filter_map(|name| Username::parse(name));
     let folded: Vec<String> = names.map(|name| name.folded().into_owned()).collect();

@@ -123,7 +123,6 @@ impl Connection<'_> {
 pub(super) enum Isolation {
     /// A single statement, which is its own transaction.
     Statement,
-    /// One transaction.
     Transaction,
     /// Read-only statements on one snapshot.
     Snapshot,

@@ -161,7 +161,6 @@ async fn add(client: &Connection<'_>, counts: &[(&Counted, i64)]) -> Result<(), 
 
 type Keys<'a> = (Vec<i16>, Vec<i64>, Vec<&'a str>);
 
-/// The columns of the primary key.
 pub(super) fn keys<'a>(counts: impl Iterator<Item = &'a Counted>) -> Keys<'a> {
     let mut keys = Keys::default();
     for counted in counts {

@@ -7,7 +7,6 @@ use super::operation::Connection;
 use crate::row::encode_json;
 use domain::{AppliedFile, FileChange, RegistryChange};
 
-/// The registrations file that a start applied last.
 pub(super) async fn applied_file(client: &Connection<'_>) -> Result<Option<AppliedFile>, Fault> {
     let sql = "SELECT body FROM applied_file ORDER BY part";
     let parts = client.query(sql, &[]).await?;
@@ -44,7 +43,6 @@ pub(super) async fn change_file(
     Ok(true)
 }
 
-/// Changes what is remembered of objects.
 pub(super) async fn change(client: &Connection<'_>, change: &RegistryChange) -> Result<(), Fault> {
     let mut at_start: BTreeMap<String, bool> = BTreeMap::new();
     for object in &change.forget {

@@ -8,7 +8,6 @@ use tokio_postgres::error::SqlState;
 
 use super::fault::Fault;
 
-/// The tables of [`FIRST_VERSION`].
 const FIRST: &str = include_str!("schema.sql");
 
 /// The tables of 0.3.0. Unreleased versions before it made tables with lower numbers.
@@ -29,27 +28,18 @@ const FOUNDATION: &str = "
 /// Maximum attempts of a replica that starts at the same time as other replicas.
 const ATTEMPTS: u32 = 20;
 
-/// The schema version that this program writes.
 pub(super) const VERSION: i64 = FIRST_VERSION + MIGRATIONS.len() as i64;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaError {
     /// A later version of the program has changed the tables.
     #[error("written by a later version (schema {found}; this one knows {VERSION})")]
-    Newer {
-        /// The schema version of the database.
-        found: i64,
-    },
-    /// An unreleased version before 0.3.0 made the tables.
+    Newer { found: i64 },
     #[error(
         "an unreleased version before 0.3.0 made the tables (schema {found}), and no other version reads them: use an \
          empty database"
     )]
-    Older {
-        /// The schema version of the database.
-        found: i64,
-    },
-    /// A statement failed.
+    Older { found: i64 },
     #[error(transparent)]
     Fault(#[from] Fault),
 }

@@ -25,19 +25,12 @@ pub enum RestoreError {
         "{0} exists already: a copy is restored to a new place only; move the old store away first"
     )]
     TargetExists(PathBuf),
-    /// The backup is not a store.
     #[error(transparent)]
     Unusable(#[from] OpenError),
-    /// The backup is incomplete.
     #[error("{0} is damaged: its checksums do not match")]
     Damaged(PathBuf),
-    /// Reading the backup or writing the target failed.
     #[error("{path}: {error}")]
-    File {
-        path: PathBuf,
-        /// The error of the operating system.
-        error: io::Error,
-    },
+    File { path: PathBuf, error: io::Error },
 }
 
 /// Writes the current content of `database` to a new file at `to`.
@@ -56,9 +49,6 @@ pub(super) fn write(database: &Database, to: &Path) -> Result<(), BackupError> {
 }
 
 /// Checks the backup at `from` and writes it to `to`, which must not exist. Gives the revocation feed a new identity.
-///
-/// # Errors
-/// A [`RestoreError`].
 pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
     let file_error = |path: &Path| {
         let path = path.to_owned();

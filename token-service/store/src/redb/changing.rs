@@ -75,7 +75,6 @@ pub(super) fn change(
 struct Changing<'a, 'txn> {
     tables: &'a mut Tables<'txn>,
     now: Timestamp,
-    /// Entries for the feed.
     revoked: Vec<Revoked>,
 }
 

@@ -368,7 +368,6 @@ fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, F
         .range((client_id, &FIRST)..=(client_id, &LAST))?)
 }
 
-/// The live grants of a user.
 fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<GrantId>, Fault> {
     let mut live = Vec::new();
     for entry in tables

@@ -90,9 +90,6 @@ impl RedbStore {
     }
 
     /// Opens a store on `backend`, such as a file on a slow disk. For measurements.
-    ///
-    /// # Errors
-    /// Like [`Self::open`].
     pub fn open_on<B: redb::StorageBackend>(
         backend: impl Fn() -> std::io::Result<B> + Send + 'static,
         access_token_lifetime: Duration,

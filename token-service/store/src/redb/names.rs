@@ -8,7 +8,6 @@ use super::tables::{REGISTRY_NAMES, USERS, registration};
 use domain::registry_index::NamedKind;
 use domain::{User, Username};
 
-/// The registered spelling of a name.
 pub(super) fn registered(
     transaction: &ReadTransaction,
     username: &Username,
@@ -31,7 +30,6 @@ pub(super) fn registered(
     Ok(None)
 }
 
-/// The user with this name.
 pub(super) fn user(
     transaction: &ReadTransaction,
     username: &Username,

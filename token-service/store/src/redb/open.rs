@@ -23,54 +23,26 @@ const CACHE_BYTES: usize = 64 * 1024 * 1024;
 /// Why the store cannot be opened. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder or file could not be created or opened.
     #[error("the store {path} cannot be opened: {error}")]
-    File {
-        path: PathBuf,
-        /// The error of the operating system.
-        error: io::Error,
-    },
-    /// Another process uses the file.
+    File { path: PathBuf, error: io::Error },
     #[error(
         "the store {path} is in use by another process: one token service serves one file; stop the other one or choose another store.url"
     )]
-    InUse {
-        /// Path of the file.
-        path: PathBuf,
-    },
-    /// A later version wrote the file.
+    InUse { path: PathBuf },
     #[error(
         "the store {path} has schema version {found} and this version knows {SCHEMA_VERSION}: run the version that wrote it, or a later one"
     )]
-    Newer {
-        /// Path of the file.
-        path: PathBuf,
-        /// Schema version of the file.
-        found: u64,
-    },
-    /// An unreleased version before 0.3.0 wrote the file.
+    Newer { path: PathBuf, found: u64 },
     #[error(
         "an unreleased version before 0.3.0 wrote the store {path} (schema version {found}), and no other version reads it: move it away to start with an empty one"
     )]
-    Older {
-        path: PathBuf,
-        /// Schema version of the file.
-        found: u64,
-    },
-    /// The file is damaged or not a store.
+    Older { path: PathBuf, found: u64 },
     #[error(
         "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away to start with an empty one"
     )]
-    Damaged {
-        /// Path of the file.
-        path: PathBuf,
-        /// The defect.
-        reason: String,
-    },
-    /// The operating system could not create a thread for the writer.
+    Damaged { path: PathBuf, reason: String },
     #[error("the store's writer cannot be started: {0}")]
     Thread(io::Error),
-    /// No random bytes for the identity of the revocation feed.
     #[error(transparent)]
     Random(#[from] RandomError),
 }
@@ -148,7 +120,6 @@ pub(super) fn owners_alone(options: &mut OpenOptions, path: &Path) -> io::Result
     options.read(true).write(true).open(path)
 }
 
-/// The options for every file and backend.
 pub(super) fn builder() -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);

@@ -6,7 +6,6 @@ use super::fault::Fault;
 use super::tables::{APPLIED_FILE, Tables, encode_json};
 use domain::{AppliedFile, FileChange, RegistryChange};
 
-/// The registrations file that a start applied last.
 pub(super) fn applied_file(transaction: &ReadTransaction) -> Result<Option<AppliedFile>, Fault> {
     let table = transaction.open_table(APPLIED_FILE)?;
     let parts = table.iter()?.map(|part| Ok(part?.1.value().to_vec()));
@@ -37,7 +36,6 @@ pub(super) fn change_file(tables: &mut Tables<'_>, change: &FileChange) -> Resul
     Ok(true)
 }
 
-/// Changes what is remembered of objects.
 pub(super) fn change(tables: &mut Tables<'_>, change: &RegistryChange) -> Result<(), Fault> {
     for object in &change.forget {
         let key = object.key();

@@ -184,7 +184,6 @@ pub(super) fn forget(tables: &mut Tables<'_>, entry: &Revocation) -> Result<(), 
     Ok(())
 }
 
-/// Sets the identity of the feed.
 pub(super) fn set_feed(tables: &mut Tables<'_>, feed: FeedId) -> Result<(), Fault> {
     let bits = u128::from_be_bytes(*feed.as_bytes());
     let meta = tables.meta.open()?;

@@ -132,7 +132,6 @@ fn make_room(tables: &mut Tables<'_>, new: &Session) -> Result<(), Fault> {
     over.iter().try_for_each(|(_, _, id)| end(tables, id))
 }
 
-/// Ends a session, if it exists.
 pub(super) fn end(tables: &mut Tables<'_>, id: &[u8; 32]) -> Result<(), Fault> {
     let session: Option<Session> = match tables.sessions.open()?.get(id)? {
         Some(row) => readable("session", decode(row.value()))?,

@@ -18,7 +18,6 @@ pub(super) type Migration = fn(&mut Tables<'_>) -> Result<(), Fault>;
 /// The first migration changes [`FIRST_SCHEMA_VERSION`] to the layout after it. A new table needs no migration.
 pub(super) const MIGRATIONS: &[Migration] = &[];
 
-/// The layout that this version writes.
 pub(super) const SCHEMA_VERSION: u64 = FIRST_SCHEMA_VERSION + MIGRATIONS.len() as u64;
 
 /// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
@@ -125,7 +124,6 @@ pub(super) const AUDIT: TableDefinition<(u8, u64), (u64, u64, &[u8])> =
 
 /// Digest of a session id to the session.
 pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
-/// Sessions by user.
 pub(super) const SESSIONS_BY_USER: TableDefinition<(&str, &[u8; 32]), ()> =
     TableDefinition::new("sessions_by_user");
 
@@ -144,9 +142,7 @@ pub(super) enum Expiring {
     Code = 1,
     /// A row of [`CODES`] whose code was used.
     UsedCode = 2,
-    /// A row of [`SESSIONS`].
     Session = 3,
-    /// A row of [`FAILURES`].
     Failures = 4,
 }
 
@@ -328,7 +324,6 @@ pub(super) fn all_json<T: serde::de::DeserializeOwned>(
         .collect()
 }
 
-/// Encodes a compact row.
 pub(super) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, Fault> {
     Ok(row::encode(row)?)
 }
@@ -337,7 +332,6 @@ pub(super) fn decode<T: Row>(row: &[u8]) -> Result<T, Fault> {
     Ok(row::decode(row)?)
 }
 
-/// Encodes a JSON row.
 pub(super) fn encode_json(row: &impl Serialize) -> Result<Vec<u8>, Fault> {
     Ok(row::encode_json(row)?)
 }

@@ -91,10 +91,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// If the operating system cannot create a thread.
     pub(super) fn start(shared: Shared, opener: Opener) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE);
         let ready = Arc::new(AtomicBool::new(true));

@@ -7,12 +7,10 @@ use prometheus_client::registry::{Registry, Unit};
 
 #[derive(Debug, Clone)]
 pub(super) struct WriterMetrics {
-    /// Number of operations in a transaction.
     pub batch: Histogram,
     /// Seconds from the start of a transaction until it is durable.
     pub commit: Histogram,
     pub failed: Counter,
-    /// Number of queued operations.
     pub queued: Gauge,
 }
 

@@ -33,7 +33,6 @@ pub enum AssertionError {
     KeysDiffer,
     /// The certificate is not valid now.
     CertificateNotValid,
-    /// A required claim is absent.
     Missing(Claim),
     /// A claim has the wrong type or form.
     WrongType(Claim),
@@ -48,16 +47,12 @@ pub enum AssertionError {
     },
     /// `exp` has passed.
     Expired {
-        /// `exp`.
         at: Timestamp,
-        /// The time of the server.
         now: Timestamp,
     },
     /// `exp` is too far ahead.
     TooLong {
-        /// `exp`.
         at: Timestamp,
-        /// The time of the server.
         now: Timestamp,
         /// Maximum time until `exp`.
         most: Duration,

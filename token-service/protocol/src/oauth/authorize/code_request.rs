@@ -56,7 +56,6 @@ pub trait CodeRequest: fmt::Debug {
         without_secret && self.redirect_uri().is_native()
     }
 
-    /// The scope of the code.
     fn scope(&self) -> Scope {
         Scope::default()
     }
@@ -69,10 +68,8 @@ pub trait CodeRequest: fmt::Debug {
     /// An [`IssueError`]; then no code is issued.
     async fn issue(&self, context: &Context<'_>, record: CodeRecord) -> Result<String, IssueError>;
 
-    /// The redirect URI with `code`.
     fn with_code(&self, code: &str, issuer: &str) -> String;
 
-    /// The redirect URI with `error`.
     fn with_error(&self, error: &RedirectError, issuer: &str) -> String;
 }
 

@@ -7,10 +7,8 @@ use store::StoreError;
 /// Reason why no code was issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
-    /// The random generator failed.
     #[error(transparent)]
     Random(#[from] RandomError),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The code could not be sealed.

@@ -33,7 +33,6 @@ pub enum RedirectError {
     InteractionRequired,
     /// The user has no linked account (D-7).
     NoLinkedAccount,
-    /// The user cancelled.
     Cancelled,
 }
 

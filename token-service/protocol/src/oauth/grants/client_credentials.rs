@@ -13,9 +13,6 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
 
 /// Issues an access token for the bound user. Nothing is stored.
-///
-/// # Errors
-/// A [`TokenError`].
 pub async fn issue(
     context: &Context<'_>,
     presented: &PresentedClient,

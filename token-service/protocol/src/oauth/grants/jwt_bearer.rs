@@ -18,9 +18,6 @@ use store::Claim;
 /// Exchanges a user assertion for an access token.
 ///
 /// Claims the `jti` last, durably, so a request that is refused for another reason does not use up the `jti`.
-///
-/// # Errors
-/// A [`TokenError`].
 pub async fn exchange(
     context: &Context<'_>,
     presented: &PresentedClient,

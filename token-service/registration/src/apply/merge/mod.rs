@@ -54,7 +54,6 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Merges files into a registry.
 struct Merge<'a> {
     plan: Plan,
     stored: &'a Excerpt,
@@ -284,9 +283,6 @@ fn live_secret_is_files(file: &[Values], after: &mut [Values]) {
 impl Plan {
     /// Merges the changes in `file` since it was last applied into `stored` (D-27). `stored` contains the names in
     /// `file`, as far as they are registered or remembered.
-    ///
-    /// # Errors
-    /// The errors of [`Protection`].
     pub fn merge(
         file: Registrations,
         stored: &Excerpt,
@@ -298,9 +294,6 @@ impl Plan {
 
     /// Merges the changes of the configuration's legacy instances since the last start. `stored` contains what is
     /// remembered of them.
-    ///
-    /// # Errors
-    /// The errors of [`Protection`].
     pub fn merge_legacy_instances(
         &mut self,
         instances: &[LegacyInstance],

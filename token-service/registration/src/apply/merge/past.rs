@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use domain::remembered::{Element, Made, ObjectName, Remembered, Said};
 
-/// Why a file is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occasion {
     /// The service starts with its own file.
     Start,
-    /// An operator applies a file.
     Apply,
     /// An operator applies a file that overwrites the changes of commands.
     Overwrite,
