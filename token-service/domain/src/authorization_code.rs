@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::grant::{Grant, RefreshStep};
 use crate::grant_id::GrantId;
@@ -49,12 +50,16 @@ pub struct PresentedCode {
     pub client_authenticated: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum CodeMismatch {
     /// The code was issued to another client (RFC 6749 §4.1.3).
+    #[strum(serialize = "code_of_another_client")]
     Client,
+    #[strum(serialize = "code_expired")]
     Expired,
     /// The redirect URI differs from the authorization request's (RFC 6749 §4.1.3).
+    #[strum(serialize = "redirect_uri_differs")]
     RedirectUri,
     /// The code has a challenge, but the request has no verifier (RFC 7636 §4.6).
     VerifierMissing,
@@ -68,6 +73,7 @@ pub enum CodeMismatch {
     ScopeExceeded(Scope),
     /// The user's credentials have changed since the sign-in, the user was removed or disabled, or the account is no
     /// longer linked (D-35).
+    #[strum(serialize = "sign_in_ended")]
     Outdated,
     /// The client was removed or disabled since the authorization request, or the redirect URI is no longer registered.
     ClientChanged,
@@ -77,18 +83,7 @@ impl CodeMismatch {
     /// The value for the log and metrics.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::Client => "code_of_another_client",
-            Self::Expired => "code_expired",
-            Self::RedirectUri => "redirect_uri_differs",
-            Self::VerifierMissing => "verifier_missing",
-            Self::VerifierUnexpected => "verifier_unexpected",
-            Self::VerifierWrong => "verifier_wrong",
-            Self::ClientUnproven => "client_unproven",
-            Self::ScopeExceeded(_) => "scope_exceeded",
-            Self::Outdated => "sign_in_ended",
-            Self::ClientChanged => "client_changed",
-        }
+        self.into_str()
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
+use strum::IntoStaticStr;
 use x509_parser::pem::Pem;
 use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
@@ -61,7 +62,8 @@ impl Certificate {
 }
 
 /// State of a certificate's validity period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum CertificateState {
     NotYetValid,
     Valid,
@@ -86,12 +88,7 @@ impl CertificateState {
     /// The value in lists.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotYetValid => "not_yet_valid",
-            Self::Valid => "valid",
-            Self::ExpiresSoon => "expires_soon",
-            Self::Expired => "expired",
-        }
+        self.into_str()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 use zeroize::Zeroizing;
 
 use super::certificate::Certificate;
@@ -147,7 +148,10 @@ impl IntegrationType {
 }
 
 /// An integration type without its fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray, VariantNames,
+)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum IntegrationKind {
     WebServer,
     Installed,
@@ -158,24 +162,15 @@ pub enum IntegrationKind {
 
 impl IntegrationKind {
     /// All types, in the order of protocol.md §1.
-    pub const ALL: [Self; 5] = [
-        Self::WebServer,
-        Self::Installed,
-        Self::NonInteractive,
-        Self::UserBound,
-        Self::Legacy,
-    ];
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
+
+    /// The name of each type.
+    pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// The `type` in registrations.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::WebServer => "web_server",
-            Self::Installed => "installed",
-            Self::NonInteractive => "non_interactive",
-            Self::UserBound => "user_bound",
-            Self::Legacy => "legacy",
-        }
+        self.into_str()
     }
 }
 

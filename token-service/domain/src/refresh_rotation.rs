@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use strum::IntoStaticStr;
+
 use crate::clock::Timestamp;
 use crate::grant::{Grant, RefreshStep, SpentStep};
 use crate::grant_id::GrantId;
@@ -55,18 +57,23 @@ pub enum Rotation {
 }
 
 /// Why a refresh token is refused without other consequences.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RotationRefusal {
+    #[strum(serialize = "unknown_refresh_token")]
     Unknown,
+    #[strum(serialize = "refresh_token_of_another_client")]
     OtherClient,
     /// The requested scope exceeds the granted scope by this scope.
     ScopeExceeded(Scope),
     /// A repeated use requests another scope than the first use (D-42).
     ScopeDiffers,
     /// The token expired before its first use.
+    #[strum(serialize = "refresh_token_expired")]
     Expired,
     /// The grant is revoked: before, or now, because its client or user was removed or disabled, the user's credentials have
     /// changed since the sign-in, or the account is no longer linked.
+    #[strum(serialize = "grant_revoked")]
     Revoked,
 }
 
@@ -74,14 +81,7 @@ impl RotationRefusal {
     /// The value for the log and metrics.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown_refresh_token",
-            Self::OtherClient => "refresh_token_of_another_client",
-            Self::ScopeExceeded(_) => "scope_exceeded",
-            Self::ScopeDiffers => "scope_differs",
-            Self::Expired => "refresh_token_expired",
-            Self::Revoked => "grant_revoked",
-        }
+        self.into_str()
     }
 }
 

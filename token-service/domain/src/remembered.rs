@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::digest::Digest;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum ObjectKind {
     /// An entry of `clients`.
     Client,
     /// An entry of `users`.
     User,
     /// An entry of the configuration's `legacy_instances`.
+    #[strum(serialize = "legacy instance")]
     LegacyInstance,
 }
 
@@ -21,11 +26,7 @@ impl ObjectKind {
     /// The name for messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::User => "user",
-            Self::LegacyInstance => "legacy instance",
-        }
+        self.into_str()
     }
 }
 

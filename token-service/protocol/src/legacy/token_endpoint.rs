@@ -96,12 +96,12 @@ async fn answer_at(
         return Err(LegacyTokenError::Disabled { is_its });
     }
     let grant_type = required(fields, Parameter::GrantType)?;
-    match GrantType::from_name(grant_type) {
-        Some(GrantType::AuthorizationCode) => {
+    match grant_type.parse() {
+        Ok(GrantType::AuthorizationCode) => {
             let client = endpoint.client(&request.authorization, fields).await?;
             endpoint.exchange(&client, fields).await
         }
-        Some(GrantType::RefreshToken) => {
+        Ok(GrantType::RefreshToken) => {
             let client = endpoint
                 .refreshing_client(&request.authorization, fields)
                 .await?;

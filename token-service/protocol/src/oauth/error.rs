@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use strum::IntoStaticStr;
+
 use super::account_selection::AccountError;
 use super::assertion::AssertionError;
 pub use super::error_code::ErrorCode;
@@ -18,13 +20,16 @@ use store::StoreError;
 const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// Reason why the token endpoint refuses a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum TokenError {
     /// The content type is not `application/x-www-form-urlencoded` in UTF-8.
     ContentType,
+    #[strum(serialize = "unreadable_form")]
     Parameters(ParameterError),
     /// A parameter is in the URL, where servers and proxies log it (RFC 6749 §2.3.1).
     ParameterInUrl,
+    #[strum(serialize = "missing_parameter")]
     Missing(Parameter),
     /// `code_verifier` is malformed (RFC 7636 §4.1).
     MalformedVerifier,
@@ -37,6 +42,7 @@ pub enum TokenError {
     /// No Authorization header and no `client_id`.
     NoClient,
     /// The Authorization header is not well-formed Basic.
+    #[strum(serialize = "malformed_basic")]
     BasicMalformed,
     /// No enabled client of the current flows has this id.
     UnknownClient,
@@ -63,14 +69,19 @@ pub enum TokenError {
     /// The code was used before. The tokens from its first use are now revoked.
     CodeReplayed(GrantId),
     /// Not a refresh token of this service.
+    #[strum(serialize = "malformed_refresh_token")]
     RefreshToken,
     Refresh(RotationRefusal),
     /// The refresh token was used before and its grace period is over. Its grant is now revoked.
+    #[strum(serialize = "refresh_token_reused")]
     RefreshReused(GrantId),
     /// The token to be revoked was issued to another client (RFC 7009 §2.1).
+    #[strum(serialize = "token_of_another_client")]
     TokenOfOtherClient,
+    #[strum(serialize = "assertion_refused")]
     Assertion(AssertionError),
     /// The request does not name exactly one linked account.
+    #[strum(serialize = "account_refused")]
     Account(AccountError),
     /// The user of the user-bound client was deleted or disabled.
     BoundUserGone,
@@ -82,8 +93,11 @@ pub enum TokenError {
     },
     /// The tokens would be revoked already, for this time yet: see [`wait_for_tokens`](domain::wait_for_tokens).
     TooEarly(Duration),
+    #[strum(serialize = "store_failed")]
     Store(StoreError),
+    #[strum(serialize = "no_randomness")]
     Random,
+    #[strum(serialize = "signing_failed")]
     Signing,
 }
 
@@ -148,40 +162,9 @@ impl TokenError {
 
     pub(super) const fn reason(&self) -> &'static str {
         match self {
-            Self::ContentType => "content_type",
-            Self::Parameters(_) => "unreadable_form",
-            Self::ParameterInUrl => "parameter_in_url",
-            Self::Missing(_) => "missing_parameter",
-            Self::MalformedVerifier => "malformed_verifier",
-            Self::MalformedScope => "malformed_scope",
-            Self::SeveralAuthentications => "several_authentications",
-            Self::ClientIdDiffers => "client_id_differs",
-            Self::NoClient => "no_client",
-            Self::BasicMalformed => "malformed_basic",
-            Self::UnknownClient => "unknown_client",
-            Self::WrongSecret => "wrong_secret",
-            Self::TooManyGuesses(_) => "too_many_guesses",
-            Self::TokenOfOtherClient => "token_of_another_client",
-            Self::TooManyRevocations { .. } => "too_many_revocations",
-            Self::PublicClientInHeader => "public_client_in_header",
-            Self::SecretInBody => "secret_in_body",
-            Self::SecretRequired => "secret_required",
-            Self::UnknownGrantType => "unknown_grant_type",
-            Self::GrantNotPermitted => "grant_not_permitted",
-            Self::ScopeNotPermitted(_) => "scope_not_permitted",
-            Self::UnknownCode => "unknown_code",
             Self::Code(mismatch) => mismatch.reason(),
-            Self::CodeReplayed(_) => "code_replayed",
-            Self::RefreshToken => "malformed_refresh_token",
             Self::Refresh(refusal) => refusal.reason(),
-            Self::RefreshReused(_) => "refresh_token_reused",
-            Self::Assertion(_) => "assertion_refused",
-            Self::Account(_) => "account_refused",
-            Self::BoundUserGone => "bound_user_gone",
-            Self::TooEarly(_) => "too_early",
-            Self::Store(_) => "store_failed",
-            Self::Random => "no_randomness",
-            Self::Signing => "signing_failed",
+            _ => self.into_str(),
         }
     }
 

@@ -1,7 +1,10 @@
 //! Error codes and their HTTP status codes.
 
+use strum::IntoStaticStr;
+
 /// The error codes of protocol.md §7.1, and codes for failures of the service and for rate limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ErrorCode {
     /// The client could not be authenticated: HTTP 401.
     InvalidClient,
@@ -13,6 +16,7 @@ pub enum ErrorCode {
     TemporarilyUnavailable,
     /// The client sends too many requests: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that invites a
     /// retry.
+    #[strum(serialize = "temporarily_unavailable")]
     TooManyRequests,
     /// The service failed: HTTP 500.
     ServerError,
@@ -22,13 +26,7 @@ impl ErrorCode {
     /// The value of `error`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidClient => "invalid_client",
-            Self::InvalidGrant => "invalid_grant",
-            Self::InvalidRequest => "invalid_request",
-            Self::TemporarilyUnavailable | Self::TooManyRequests => "temporarily_unavailable",
-            Self::ServerError => "server_error",
-        }
+        self.into_str()
     }
 
     /// The HTTP status (D-4).

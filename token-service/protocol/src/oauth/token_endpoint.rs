@@ -58,5 +58,5 @@ async fn issue(
 /// D-4: an unknown `grant_type` is `invalid_grant`; a missing `grant_type` is a malformed request.
 fn read_grant_type(form: &Parameters<'_>) -> Result<GrantType, TokenError> {
     let name = required(form, Parameter::GrantType)?;
-    GrantType::from_name(name).ok_or(TokenError::UnknownGrantType)
+    name.parse().map_err(|_| TokenError::UnknownGrantType)
 }

@@ -43,7 +43,7 @@ fn instance() -> LegacyInstance {
 /// A member of a domain type without a description could neither be registered nor shown.
 #[test]
 fn every_member_of_the_domain_types_is_described() {
-    for kind in IntegrationKind::ALL {
+    for &kind in IntegrationKind::ALL {
         assert_eq!(undescribed(&client(kind)), [""; 0], "{kind:?}");
     }
     let user = User::new(username("user"));
@@ -54,7 +54,7 @@ fn every_member_of_the_domain_types_is_described() {
 /// The types in a field's description are the types that store the field.
 #[test]
 fn the_types_of_a_field_are_those_that_store_it() {
-    for kind in IntegrationKind::ALL {
+    for &kind in IntegrationKind::ALL {
         let stored = serde_json::to_value(client(kind)).unwrap();
         for field in Client::DESCRIPTION.fields {
             let has = field
@@ -154,7 +154,7 @@ fn check_shapes<T: Registered>(body: &Map<String, Value>, integration: Option<In
 
 #[test]
 fn registrations_are_read_in_the_shapes_of_their_schemas() {
-    for kind in IntegrationKind::ALL {
+    for &kind in IntegrationKind::ALL {
         let body = json!({"client_id": "client", "type": kind.name()});
         check_shapes::<Client>(body.as_object().unwrap(), Some(kind));
     }

@@ -156,11 +156,8 @@ impl Registered for Client {
     fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>> {
         let client_id = client_id(entry);
         entry.integration = required(&mut entry.section, "type", |text| {
-            let mut kinds = IntegrationKind::ALL.into_iter();
-            let names = || IntegrationKind::ALL.map(IntegrationKind::name).join(", ");
-            kinds
-                .find(|kind| kind.name() == text)
-                .ok_or_else(|| format!("expected one of {}", names()))
+            let expected = |_| format!("expected one of {}", IntegrationKind::NAMES.join(", "));
+            text.parse().map_err(expected)
         });
         let name = entry.text("name", display_name);
         let enabled = entry.enabled();

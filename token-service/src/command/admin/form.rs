@@ -156,8 +156,8 @@ fn parser(field: &'static Field) -> ValueParser {
         return ValueParser::new(move |text: &str| record_of(record, text).map(Value::Object));
     }
     if !field.can_change() {
-        let names = IntegrationKind::ALL.map(IntegrationKind::name);
-        return PossibleValuesParser::new(names).map(Value::from).into();
+        let names = PossibleValuesParser::new(IntegrationKind::NAMES);
+        return names.map(Value::from).into();
     }
     ValueParser::new(|text: &str| Ok::<_, String>(Value::from(text)))
 }

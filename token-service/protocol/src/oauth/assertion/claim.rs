@@ -1,25 +1,26 @@
 //! The claims of an assertion.
 
+use strum::IntoStaticStr;
+
 /// A claim that an assertion has or may have (protocol.md §2.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Claim {
-    /// `iss`: the client.
+    #[strum(serialize = "iss")]
     Issuer,
-    /// `sub`: the user.
+    #[strum(serialize = "sub")]
     Subject,
-    /// `aud`: the identity service.
+    #[strum(serialize = "aud")]
     Audience,
-    /// `exp`: expiry.
+    #[strum(serialize = "exp")]
     Expiry,
-    /// `iat`: issue time.
+    #[strum(serialize = "iat")]
     IssuedAt,
-    /// `nbf`: not before.
+    #[strum(serialize = "nbf")]
     NotBefore,
-    /// `jti`: id for single use.
+    #[strum(serialize = "jti")]
     Id,
-    /// `user_id` of the linked account.
     UserId,
-    /// `user_site` of the linked account.
     UserSite,
 }
 
@@ -27,17 +28,7 @@ impl Claim {
     /// The name in the JSON object.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Issuer => "iss",
-            Self::Subject => "sub",
-            Self::Audience => "aud",
-            Self::Expiry => "exp",
-            Self::IssuedAt => "iat",
-            Self::NotBefore => "nbf",
-            Self::Id => "jti",
-            Self::UserId => "user_id",
-            Self::UserSite => "user_site",
-        }
+        self.into_str()
     }
 
     /// The expected form of the value.

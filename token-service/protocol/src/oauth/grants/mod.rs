@@ -7,6 +7,8 @@ pub mod refresh_token;
 
 use std::sync::Arc;
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 use super::error::TokenError;
 use super::parameter::Parameter;
 use super::parameters::Parameters;
@@ -19,43 +21,27 @@ use domain::{
 };
 
 /// A grant type that this endpoint knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum GrantType {
     /// `authorization_code` (RFC 6749 §4.1.3).
     AuthorizationCode,
     /// `refresh_token` (RFC 6749 §6).
     RefreshToken,
     /// `urn:ietf:params:oauth:grant-type:jwt-bearer` (RFC 7523 §2.1).
+    #[strum(serialize = "urn:ietf:params:oauth:grant-type:jwt-bearer")]
     JwtBearer,
     /// `client_credentials` (RFC 6749 §4.4).
     ClientCredentials,
 }
 
 impl GrantType {
-    pub const ALL: [Self; 4] = [
-        Self::AuthorizationCode,
-        Self::RefreshToken,
-        Self::JwtBearer,
-        Self::ClientCredentials,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The value of `grant_type`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::AuthorizationCode => "authorization_code",
-            Self::RefreshToken => "refresh_token",
-            Self::JwtBearer => "urn:ietf:params:oauth:grant-type:jwt-bearer",
-            Self::ClientCredentials => "client_credentials",
-        }
-    }
-
-    /// The grant type with this value of `grant_type`, compared exactly.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|grant_type| grant_type.name() == name)
+        self.into_str()
     }
 }
 
