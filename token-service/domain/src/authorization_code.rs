@@ -144,11 +144,28 @@ impl CodeRecord {
         }
     }
 
-    /// Checks that the code belongs to the client of the request. The lifetime of the code does not matter here.
+    /// Like [`Self::redeem`], for a code that the store knows, after a check of the request; with what the store remembers
+    /// of the code.
     ///
     /// # Errors
-    /// The first [`CodeMismatch`]. The client is checked first, so that another client learns nothing about the code.
-    pub fn belongs_to(&self, presented: &PresentedCode) -> Result<(), CodeMismatch> {
+    /// The [`Redemption`] without a grant.
+    pub fn redeem_stored(
+        &self,
+        presented: &PresentedCode,
+        grant_id: GrantId,
+        first: RefreshStep,
+        client: Option<&Client>,
+        user: Option<&User>,
+        now: Timestamp,
+    ) -> Result<(Grant, UsedCode), Redemption> {
+        self.belongs_to(presented).map_err(Redemption::Mismatch)?;
+        let grant = self.clone().redeem(grant_id, first, client, user, now)?;
+        Ok((grant, UsedCode::of(self, grant_id)))
+    }
+
+    /// Checks that the code belongs to the client of the request. The lifetime of the code does not matter here. The client
+    /// is checked first, so that another client learns nothing about the code.
+    fn belongs_to(&self, presented: &PresentedCode) -> Result<(), CodeMismatch> {
         let challenge = self.code_challenge.as_ref();
         presented.proves(&self.client_id, challenge, &self.redirect_uri)
     }
@@ -247,8 +264,7 @@ pub struct UsedCode {
 }
 
 impl UsedCode {
-    #[must_use]
-    pub fn of(record: &CodeRecord, grant_id: GrantId) -> Self {
+    fn of(record: &CodeRecord, grant_id: GrantId) -> Self {
         Self {
             client_id: record.client_id.clone(),
             grant_id,
@@ -260,10 +276,11 @@ impl UsedCode {
     /// The grant to revoke if `presented` would have redeemed the code. Expiry does not matter here.
     ///
     /// # Errors
-    /// The first [`CodeMismatch`]. Revoke nothing then.
-    pub fn replayed_by(&self, presented: &PresentedCode) -> Result<GrantId, CodeMismatch> {
+    /// The mismatch. Revoke nothing then.
+    pub fn replayed_by(&self, presented: &PresentedCode) -> Result<GrantId, Redemption> {
         let challenge = self.code_challenge.as_ref();
-        presented.proves(&self.client_id, challenge, &self.redirect_uri)?;
+        let proven = presented.proves(&self.client_id, challenge, &self.redirect_uri);
+        proven.map_err(Redemption::Mismatch)?;
         Ok(self.grant_id)
     }
 }

@@ -1,6 +1,7 @@
 //! What a change of a client or user ends (D-28, D-35). The stores carry it out in the transaction of the change.
 
-use crate::{Client, ClientId, Owner, Revoked, User, Username};
+use crate::clock::Timestamp;
+use crate::{Client, ClientId, ClientVersion, CredentialsVersion, Owner, Revoked, User, Username};
 
 /// A client or user before a change.
 #[derive(Debug)]
@@ -68,6 +69,48 @@ pub fn client(id: &ClientId, before: &Before<Client>, after: Option<&Client>) ->
         },
         ..Ended::default()
     }
+}
+
+/// The client that the store writes for `client`, and what the change ends. `next` was never used as a version.
+#[must_use]
+pub fn put_client(
+    client: &Client,
+    before: &Before<Client>,
+    next: u64,
+    tokens_from: Timestamp,
+) -> (Client, Ended) {
+    let ended = self::client(&client.client_id, before, Some(client));
+    let version = match before.known() {
+        Some(before) if !ended.version => before.version,
+        _ => ClientVersion::new(next),
+    };
+    let versioned = Client {
+        version,
+        tokens_from,
+        ..client.clone()
+    };
+    (versioned, ended)
+}
+
+/// The user that the store writes for `user`, and what the change ends. `next` was never used as a version.
+#[must_use]
+pub fn put_user(
+    user: &User,
+    before: &Before<User>,
+    next: u64,
+    tokens_from: Timestamp,
+) -> (User, Ended) {
+    let ended = self::user(&user.username, before, Some(user));
+    let credentials_version = match before.known() {
+        Some(before) if !ended.version => before.credentials_version,
+        _ => CredentialsVersion::new(next),
+    };
+    let versioned = User {
+        credentials_version,
+        tokens_from,
+        ..user.clone()
+    };
+    (versioned, ended)
 }
 
 /// What ends when the user becomes `after`; `None` if the user is removed.

@@ -219,10 +219,9 @@ pub trait CodeStore: Send + Sync {
 
     /// Exchanges a legacy code for the first tokens of a grant, or returns the reason for refusal (D-2).
     ///
-    /// One transaction looks up the code, checks the request with [`CodeRecord::belongs_to`] and the code with
-    /// [`CodeRecord::redeem`], marks the code as used and writes the grant. A mismatch changes nothing. A second use
-    /// by the client of the code revokes the grant of the first use. Of any number of parallel calls exactly one
-    /// returns `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
+    /// One transaction looks up the code, checks request and code with [`CodeRecord::redeem_stored`], marks the code as
+    /// used and writes the grant. A mismatch changes nothing. A second use by the client of the code revokes the grant
+    /// of the first use. Of any number of parallel calls exactly one returns `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
     async fn redeem_legacy_code(
         &self,
         code: Digest,

@@ -15,8 +15,8 @@ use crate::row::encode_json;
 use domain::clock::Timestamp;
 use domain::ended_by::{self, Before, Ended, EndedGrants};
 use domain::{
-    Client, ClientId, ClientVersion, CredentialsVersion, IndexDifference, Premises, RegistryChange,
-    RegistryOutcome, Revoked, User, Username,
+    Client, ClientId, IndexDifference, Premises, RegistryChange, RegistryOutcome, Revoked, User,
+    Username,
 };
 
 /// Makes a change with its consequences and the entries of the audit log, if nothing that it rests on has changed.
@@ -93,16 +93,8 @@ impl Changing<'_> {
             registry_index::client_before(self.client, id),
             tokens_from(self.client, [Revoked::Client(id.clone())])
         )?;
-        let ended = ended_by::client(id, &before, Some(client));
-        let version = match before.known() {
-            Some(before) if !ended.version => before.version,
-            _ => ClientVersion::new(self.next_version),
-        };
-        let versioned = Client {
-            version,
-            tokens_from,
-            ..client.clone()
-        };
+        let next = self.next_version;
+        let (versioned, ended) = ended_by::put_client(client, &before, next, tokens_from);
         let index = &mut self.index;
         registry_index::put_client(self.client, index, before.known(), &versioned).await?;
         let secrets = before.known().map(Client::secrets).unwrap_or_default();
@@ -124,16 +116,8 @@ impl Changing<'_> {
             registry_index::user_before(self.client, &user.username),
             tokens_from(self.client, Revoked::of_user(user))
         )?;
-        let ended = ended_by::user(&user.username, &before, Some(user));
-        let credentials_version = match before.known() {
-            Some(before) if !ended.version => before.credentials_version,
-            _ => CredentialsVersion::new(self.next_version),
-        };
-        let versioned = User {
-            credentials_version,
-            tokens_from,
-            ..user.clone()
-        };
+        let next = self.next_version;
+        let (versioned, ended) = ended_by::put_user(user, &before, next, tokens_from);
         let index = &mut self.index;
         registry_index::put_user(self.client, index, before.known(), &versioned).await?;
         self.end_user(ended, &user.username, Some(&versioned)).await

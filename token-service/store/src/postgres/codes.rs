@@ -106,25 +106,22 @@ impl CodeStore for PostgresStore {
                 let used: UsedCode = decode(row.try_get(1)?)?;
                 let grant_id = match used.replayed_by(&presented) {
                     Ok(grant_id) => grant_id,
-                    Err(mismatch) => return Ok(Redemption::Mismatch(mismatch)),
+                    Err(refused) => return Ok(refused),
                 };
                 grants::revoke(client, grant_id, now, access_token_lifetime).await?;
                 return Ok(Redemption::Replayed(grant_id));
             }
             let record: CodeRecord = decode(row.try_get(1)?)?;
-            if let Err(mismatch) = record.belongs_to(&presented) {
-                return Ok(Redemption::Mismatch(mismatch));
-            }
             let (of, user) =
                 credentials::client_and_user(client, &record.client_id, &record.username).await?;
-            let redeemed =
-                (record.clone()).redeem(grant_id, first, of.as_ref(), user.as_ref(), now);
-            let grant = match redeemed {
-                Ok(grant) => grant,
-                Err(refused) => return Ok(refused),
-            };
+            let (of, user) = (of.as_ref(), user.as_ref());
+            let (grant, used) =
+                match record.redeem_stored(&presented, grant_id, first, of, user, now) {
+                    Ok(redeemed) => redeemed,
+                    Err(refused) => return Ok(refused),
+                };
             // The grant now contains the content of the code. The code keeps only what is needed to detect a replay.
-            let body = encode(&UsedCode::of(&record, grant_id))?;
+            let body = encode(&used)?;
             let used = UsedUp {
                 code,
                 forgotten_at: seconds(record.expires_at + USED_CODE_RETENTION),

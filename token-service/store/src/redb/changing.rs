@@ -14,8 +14,7 @@ use crate::extent_of_change;
 use domain::clock::Timestamp;
 use domain::ended_by::{self, Before, Ended, EndedGrants};
 use domain::{
-    Client, ClientId, ClientVersion, CredentialsVersion, Premises, RegistryChange, RegistryOutcome,
-    Revoked, User, Username,
+    Client, ClientId, Premises, RegistryChange, RegistryOutcome, Revoked, User, Username,
 };
 
 /// Makes a change with its consequences and the entries of the audit log, if nothing that it rests on has changed.
@@ -39,6 +38,7 @@ pub(super) fn change(
     }
     note_changes(tables, change.touches())?;
     let mut changing = Changing {
+        next_version: credentials::next_version(tables)?,
         tables,
         now,
         revoked: Vec::new(),
@@ -74,6 +74,8 @@ pub(super) fn change(
 
 struct Changing<'a, 'txn> {
     tables: &'a mut Tables<'txn>,
+    /// The new version for clients and users that end what rests on them.
+    next_version: u64,
     now: Timestamp,
     revoked: Vec<Revoked>,
 }
@@ -82,16 +84,9 @@ impl Changing<'_, '_> {
     fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
         let id = &client.client_id;
         let before = registry_index::client_before(self.tables, id)?;
-        let ended = ended_by::client(id, &before, Some(client));
-        let version = match before.known() {
-            Some(before) if !ended.version => before.version,
-            _ => ClientVersion::new(credentials::next_version(self.tables)?),
-        };
-        let versioned = Client {
-            version,
-            tokens_from: tokens_from(self.tables, [Revoked::Client(id.clone())])?,
-            ..client.clone()
-        };
+        let tokens_from = tokens_from(self.tables, [Revoked::Client(id.clone())])?;
+        let next = self.next_version;
+        let (versioned, ended) = ended_by::put_client(client, &before, next, tokens_from);
         registry_index::put_client(self.tables, before.known(), &versioned)?;
         let secrets = before.known().map(Client::secrets).unwrap_or_default();
         client_secrets::change(self.tables, id, secrets, client.secrets(), self.now)?;
@@ -108,16 +103,9 @@ impl Changing<'_, '_> {
 
     fn put_user(&mut self, user: &User) -> Result<(), Fault> {
         let before = registry_index::user_before(self.tables, &user.username)?;
-        let ended = ended_by::user(&user.username, &before, Some(user));
-        let credentials_version = match before.known() {
-            Some(before) if !ended.version => before.credentials_version,
-            _ => CredentialsVersion::new(credentials::next_version(self.tables)?),
-        };
-        let versioned = User {
-            credentials_version,
-            tokens_from: tokens_from(self.tables, Revoked::of_user(user))?,
-            ..user.clone()
-        };
+        let tokens_from = tokens_from(self.tables, Revoked::of_user(user))?;
+        let next = self.next_version;
+        let (versioned, ended) = ended_by::put_user(user, &before, next, tokens_from);
         registry_index::put_user(self.tables, before.known(), &versioned)?;
         self.end_user(ended, &user.username, Some(&versioned))
     }

@@ -1,7 +1,6 @@
 //! Authorization codes: redeeming, and detecting a second use. Only legacy codes have rows.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use redb::ReadableTable as _;
@@ -13,7 +12,7 @@ use super::{credentials, grants};
 use crate::self_contained_code::refusal;
 use crate::stored_code::StoredCode;
 use crate::{Begin, CodeStore, StoreError, room};
-use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
+use domain::authorization_code::USED_CODE_RETENTION;
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -86,24 +85,25 @@ impl CodeStore for RedbStore {
         self.write(move |tables, access_token_lifetime| {
             let key = code.as_bytes();
             let record = match get(tables, key)? {
-                Some(StoredCode::Unused(record)) => record.into_owned(),
-                Some(StoredCode::Used(used)) => {
-                    return replay(tables, &used, &presented, now, access_token_lifetime);
-                }
+                Some(StoredCode::Unused(record)) => record,
+                // RFC 6749 §4.1.2: a second use "SHOULD revoke (when possible) all tokens previously issued".
+                Some(StoredCode::Used(used)) => match used.replayed_by(&presented) {
+                    Ok(grant_id) => {
+                        grants::revoke(tables, grant_id, now, access_token_lifetime)?;
+                        return Ok(Redemption::Replayed(grant_id));
+                    }
+                    Err(refused) => return Ok(refused),
+                },
                 None => return Ok(Redemption::Unknown),
             };
-            if let Err(mismatch) = record.belongs_to(&presented) {
-                return Ok(Redemption::Mismatch(mismatch));
-            }
             let client = credentials::client(tables, &record.client_id)?;
             let user = credentials::user(tables, &record.username)?;
-            let redeemed =
-                (record.clone()).redeem(grant_id, first, client.as_ref(), user.as_ref(), now);
-            let grant = match redeemed {
-                Ok(grant) => grant,
+            let (client, user) = (client.as_ref(), user.as_ref());
+            let redeemed = record.redeem_stored(&presented, grant_id, first, client, user, now);
+            let (grant, used) = match redeemed {
+                Ok(redeemed) => redeemed,
                 Err(refused) => return Ok(refused),
             };
-            let used = UsedCode::of(&record, grant_id);
             let row = encode(&StoredCode::Used(used))?;
             // The entry of the code's expiry stays, and `expired` replaces it.
             tables.codes.open()?.insert(key, row.as_slice())?;
@@ -174,21 +174,4 @@ pub(super) fn expired(
     }
     tables.codes.open()?.remove(code)?;
     Ok(())
-}
-
-/// RFC 6749 §4.1.2: a second use "SHOULD revoke (when possible) all tokens previously issued".
-fn replay(
-    tables: &mut Tables<'_>,
-    used: &UsedCode,
-    presented: &PresentedCode,
-    now: Timestamp,
-    access_token_lifetime: Duration,
-) -> Result<Redemption, Fault> {
-    match used.replayed_by(presented) {
-        Ok(grant_id) => {
-            grants::revoke(tables, grant_id, now, access_token_lifetime)?;
-            Ok(Redemption::Replayed(grant_id))
-        }
-        Err(mismatch) => Ok(Redemption::Mismatch(mismatch)),
-    }
 }
