@@ -3,11 +3,11 @@
 //! The claims of an identity token depend only on the user. If a client requests many access tokens for one user within
 //! a short time, all of them contain the same identity token, which halves the number of signatures.
 
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use claims::token::{IDENTITY_TOKEN_TYPE, IdentityTokenClaims};
+use quick_cache::sync::Cache;
 
 use super::jwt::sign;
 use super::key::{KeyError, SigningKey};
@@ -16,7 +16,7 @@ use domain::clock::Timestamp;
 use domain::{Client, ClientId, TokenId, User, Username};
 
 /// Maximum number of cached tokens, at about 600 bytes each.
-const SLOTS: usize = 4096;
+const CACHED: usize = 4096;
 
 /// An identity token is reused for this part (one sixtieth) of the access token's lifetime.
 const FRESH_PART: u32 = 60;
@@ -35,7 +35,7 @@ pub(super) fn lifetime(settings: &Settings) -> Duration {
 
 /// A token and the objects that it was signed for. These are compared by identity, not by equality: a changed client,
 /// user or key is another object, which invalidates all earlier tokens.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Fresh {
     client: Arc<Client>,
     user: Arc<User>,
@@ -44,20 +44,13 @@ struct Fresh {
     token: Arc<str>,
 }
 
-/// Cache of recent identity tokens. If another token takes the slot of a token, the service signs the token again when
-/// needed.
+/// Cache of recent identity tokens. A token that is not in the cache is signed again when needed.
 #[derive(Debug)]
-pub struct IdentityTokens {
-    hasher: RandomState,
-    slots: Box<[Mutex<Option<Fresh>>]>,
-}
+pub struct IdentityTokens(Cache<(ClientId, Username), Fresh>);
 
 impl Default for IdentityTokens {
     fn default() -> Self {
-        Self {
-            hasher: RandomState::new(),
-            slots: (0..SLOTS).map(|_| Mutex::default()).collect(),
-        }
+        Self(Cache::new(CACHED))
     }
 }
 
@@ -72,45 +65,32 @@ impl IdentityTokens {
         id: TokenId,
         now: Timestamp,
     ) -> Result<Arc<str>, KeyError> {
-        let slot = self.slot(&client.client_id, &user.username);
-        if let Some(fresh) = slot.map(lock).as_deref().and_then(Option::as_ref)
+        let names = (client.client_id.clone(), user.username.clone());
+        if let Some(fresh) = self.0.get(&names)
             && Arc::ptr_eq(&fresh.client, client)
             && Arc::ptr_eq(&fresh.user, user)
             && Arc::ptr_eq(&fresh.key, key)
             && (fresh.issued_at..=fresh.issued_at + fresh_for(settings)).contains(&now)
         {
-            return Ok(Arc::clone(&fresh.token));
+            return Ok(fresh.token);
         }
         let token: Arc<str> =
             identity_token(settings, key, &user.username, id, now, lifetime(settings))?.into();
-        if let Some(slot) = slot {
-            *lock(slot) = Some(Fresh {
-                client: Arc::clone(client),
-                user: Arc::clone(user),
-                key: Arc::clone(key),
-                issued_at: now,
-                token: Arc::clone(&token),
-            });
-        }
+        let fresh = Fresh {
+            client: Arc::clone(client),
+            user: Arc::clone(user),
+            key: Arc::clone(key),
+            issued_at: now,
+            token: Arc::clone(&token),
+        };
+        self.0.insert(names, fresh);
         Ok(token)
     }
 
     /// Removes the token of this user and client, because an access token that contains the token was revoked.
     pub fn forget(&self, client: &ClientId, user: &Username) {
-        if let Some(slot) = self.slot(client, user) {
-            *lock(slot) = None;
-        }
+        self.0.remove(&(client.clone(), user.clone()));
     }
-
-    fn slot(&self, client: &ClientId, user: &Username) -> Option<&Mutex<Option<Fresh>>> {
-        let hash = self.hasher.hash_one((client, user));
-        let index = usize::try_from(hash % SLOTS as u64).ok()?;
-        self.slots.get(index)
-    }
-}
-
-fn lock(slot: &Mutex<Option<Fresh>>) -> MutexGuard<'_, Option<Fresh>> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn identity_token(
