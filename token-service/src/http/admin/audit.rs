@@ -69,8 +69,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Lists the audit log, newest first. With `after`, oldest first, so that a caller can follow the log.
 #[utoipa::path(get, path = "/admin/audit", tag = "audit", params(AuditQuery),
-    responses((status = 200, body = Page<AuditView>), (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = Page<AuditView>), (status = 400, body = ErrorBody)))]
 async fn list(reader: Reader, http: HttpRequest) -> Answer {
     let query = body::query::<AuditQuery>(http.query_string())?;
     answer::ok(reader.audit(&query).await?)

@@ -17,8 +17,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Returns a consistent copy of the running store. Restoring it needs the encryption key, which the copy lacks.
 #[utoipa::path(get, path = "/admin/backup", tag = "service",
-    responses((status = 200, content_type = "application/octet-stream", body = String),
-        (status = 401, body = ErrorBody), (status = 500, body = ErrorBody)))]
+    responses((status = 200, content_type = "application/octet-stream", body = String), (status = 500, body = ErrorBody)))]
 async fn backup(administrator: Administrator, http: HttpRequest) -> Answer {
     let internal = |error: std::io::Error| AdminError::Internal(error.to_string());
     let service = &administrator.service;

@@ -81,7 +81,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Adds a generated client secret. The previous one stays valid.
 #[utoipa::path(post, path = "/admin/clients/{client_id}/secrets", tag = "clients",
     params(("client_id" = String, Path)),
-    responses((status = 201, body = ClientWithSecret), (status = 401, body = ErrorBody),
+    responses((status = 201, body = ClientWithSecret),
         (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn add_secret(administrator: Administrator, client_id: Path<String>) -> Answer {
     answer::made(administrator.add_secret(&client_id).await?)
@@ -90,7 +90,7 @@ async fn add_secret(administrator: Administrator, client_id: Path<String>) -> An
 /// Removes all client secrets except the newest.
 #[utoipa::path(delete, path = "/admin/clients/{client_id}/secrets", tag = "clients",
     params(("client_id" = String, Path)),
-    responses((status = 200, body = ClientView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody),
+    responses((status = 200, body = ClientView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody)))]
 async fn end_old_secrets(administrator: Administrator, client_id: Path<String>) -> Answer {
     answer::ok(administrator.end_old_secrets(&client_id).await?)
@@ -100,7 +100,7 @@ async fn end_old_secrets(administrator: Administrator, client_id: Path<String>) 
 #[utoipa::path(put, path = "/admin/clients/{client_id}/certificates/{alias}", tag = "clients",
     params(("client_id" = String, Path), ("alias" = String, Path)),
     request_body(content = String, content_type = "application/octet-stream"),
-    responses((status = 200, body = ClientView), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
+    responses((status = 200, body = ClientView), (status = 400, body = ErrorBody),
         (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn add_certificate(
     administrator: Administrator,
@@ -147,7 +147,7 @@ async fn add_certificate(
 /// Removes a certificate. The service refuses assertions signed with its key from now on.
 #[utoipa::path(delete, path = "/admin/clients/{client_id}/certificates/{alias}", tag = "clients",
     params(("client_id" = String, Path), ("alias" = String, Path)),
-    responses((status = 200, body = ClientView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = ClientView), (status = 404, body = ErrorBody)))]
 async fn delete_certificate(administrator: Administrator, path: Path<(String, String)>) -> Answer {
     let (client_id, alias) = path.into_inner();
     let (view, ()) = administrator

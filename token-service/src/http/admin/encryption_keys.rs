@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::Administration;
 use super::access::{Administrator, Reader};
-use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::answer::{self, AdminError, Answer};
 use crate::audit_log::Entry;
 use crate::encryption_key;
 use domain::AuditAction;
@@ -47,14 +47,14 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Lists the encryption keys in this replica's file, the current one first, with the number of stored values that each
 /// seals.
 #[utoipa::path(get, path = "/admin/encryption-keys", tag = "encryption_keys",
-    responses((status = 200, body = EncryptionKeysView), (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = EncryptionKeysView)))]
 async fn list(reader: Reader) -> Answer {
     answer::ok(view(&reader, None).await?)
 }
 
 /// Seals every stored value with the current key. Afterwards only earlier backups need the other keys.
 #[utoipa::path(post, path = "/admin/encryption-keys/reseal", tag = "encryption_keys",
-    responses((status = 200, body = EncryptionKeysView), (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = EncryptionKeysView)))]
 async fn reseal(administrator: Administrator) -> Answer {
     let service = &administrator.service;
     let resealed = encryption_key::reseal(&service.encryption_key, &*service.store).await;

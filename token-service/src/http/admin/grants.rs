@@ -102,8 +102,7 @@ struct GrantQuery {
 
 /// Lists grants, oldest first. A revoked grant stays in the list until its last token expires.
 #[utoipa::path(get, path = "/admin/grants", tag = "grants", params(GrantQuery),
-    responses((status = 200, body = Page<GrantView>), (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = Page<GrantView>), (status = 400, body = ErrorBody)))]
 async fn list(reader: Reader, http: HttpRequest) -> Answer {
     let query = body::query::<GrantQuery>(http.query_string())?;
     let malformed = |what: &str| AdminError::Malformed(format!("{what} is not one"));
@@ -157,8 +156,7 @@ pub struct OwnerQuery {
 /// Revokes all live grants of a client, of a user, or of a user at a client, and every access token issued to them until
 /// now, also without a grant in the list. One of the two must be named.
 #[utoipa::path(delete, path = "/admin/grants", tag = "grants", params(OwnerQuery),
-    responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn revoke_all(administrator: Administrator, http: HttpRequest) -> Answer {
     let owner = body::query::<OwnerQuery>(http.query_string())?;
     answer::ok(administrator.revoke_grants(&owner).await?)
@@ -166,7 +164,7 @@ async fn revoke_all(administrator: Administrator, http: HttpRequest) -> Answer {
 
 /// Shows a grant.
 #[utoipa::path(get, path = "/admin/grants/{grant_id}", tag = "grants", params(("grant_id" = String, Path)),
-    responses((status = 200, body = GrantView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = GrantView), (status = 404, body = ErrorBody)))]
 async fn show(reader: Reader, grant_id: Path<String>) -> Answer {
     let not_found = || AdminError::not_found("grant", &**grant_id);
     let id = GrantId::parse(&grant_id).ok_or_else(not_found)?;
@@ -176,7 +174,7 @@ async fn show(reader: Reader, grant_id: Path<String>) -> Answer {
 
 /// Revokes a grant. The service refuses its refresh token, and gateways refuse its access tokens.
 #[utoipa::path(delete, path = "/admin/grants/{grant_id}", tag = "grants", params(("grant_id" = String, Path)),
-    responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn revoke(administrator: Administrator, grant_id: Path<String>) -> Answer {
     // Revoking a grant twice is not an error. Access tokens without a refresh token (JWT bearer, client credentials)
     // have the id of a grant that is not stored; such an id revokes them too.

@@ -95,15 +95,14 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Lists signing keys, oldest first.
 #[utoipa::path(get, path = "/admin/keys", tag = "keys",
-    responses((status = 200, body = Vec<KeyView>), (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = Vec<KeyView>)))]
 async fn list(reader: Reader) -> Answer {
     answer::ok(reader.keys())
 }
 
 /// Creates the successor of each signing key.
 #[utoipa::path(post, path = "/admin/keys/rotate", tag = "keys", request_body = RotationRequest,
-    responses((status = 200, body = Vec<KeyView>), (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = Vec<KeyView>), (status = 400, body = ErrorBody)))]
 async fn rotate(administrator: Administrator, payload: Payload) -> Answer {
     let request = body::form::<RotationRequest>(payload).await?;
     answer::ok(administrator.rotate_keys(request).await?)
@@ -111,7 +110,7 @@ async fn rotate(administrator: Administrator, payload: Payload) -> Answer {
 
 /// Removes a key that does not sign. Gateways refuse its tokens after their next fetch of the keys.
 #[utoipa::path(delete, path = "/admin/keys/{kid}", tag = "keys", params(("kid" = String, Path)),
-    responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody),
+    responses((status = 204), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody)))]
 async fn delete(administrator: Administrator, kid: Path<String>) -> Answer {
     let policy = administrator.service.key_policy();

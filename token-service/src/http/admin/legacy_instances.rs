@@ -42,7 +42,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Lists the hosts of the legacy flow.
 #[utoipa::path(get, path = "/admin/legacy-instances", tag = "legacy instances",
-    responses((status = 200, body = Vec<LegacyInstanceView>), (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = Vec<LegacyInstanceView>)))]
 async fn list(reader: Reader) -> Answer {
     let instances = reader.service.store.legacy_instances().await?;
     answer::ok(reader.views(&instances).await?)
@@ -51,8 +51,7 @@ async fn list(reader: Reader) -> Answer {
 /// Registers or changes a host of the legacy flow. A start overwrites the host only if the configuration has changed there.
 #[utoipa::path(put, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)), request_body = LegacyInstanceRegistration,
-    responses((status = 200, body = LegacyInstanceView), (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = LegacyInstanceView), (status = 400, body = ErrorBody)))]
 async fn put(administrator: Administrator, hostname: Path<String>, payload: Payload) -> Answer {
     let instance = body::object(payload).await?;
     answer::ok(
@@ -65,7 +64,7 @@ async fn put(administrator: Administrator, hostname: Path<String>, payload: Payl
 /// Removes a host of the legacy flow.
 #[utoipa::path(delete, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)),
-    responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn delete(administrator: Administrator, hostname: Path<String>) -> Answer {
     objects::delete::<LegacyInstance>(administrator, hostname).await
 }

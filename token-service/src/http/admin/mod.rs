@@ -165,7 +165,7 @@ impl Modify for Objects {
     }
 }
 
-/// Adds what the handlers' attributes omit: unique operation ids and the meaning of each status.
+/// Adds what the handlers' attributes omit: unique operation ids, refusals of access, and the meaning of each status.
 struct Complete;
 
 impl Modify for Complete {
@@ -183,16 +183,14 @@ impl Modify for Complete {
                 if let (Some(tag), Some(name)) = (tag, &operation.operation_id) {
                     operation.operation_id = Some(format!("{}_{name}", tag.replace(' ', "_")));
                 }
-                if !is_for_readers(operation) {
-                    let forbidden = "403".to_owned();
-                    let like = operation.responses.responses.get("401").cloned();
-                    if let Some(RefOr::T(mut response)) = like {
-                        response.description.clear();
-                        let response = RefOr::T(response);
-                        operation.responses.responses.insert(forbidden, response);
-                    }
-                }
-                for (status, response) in &mut operation.responses.responses {
+                let refusals = match is_for_readers(operation) {
+                    true => &["401"][..],
+                    false => &["401", "403"],
+                };
+                let responses = &mut operation.responses.responses;
+                let refused = |status: &&str| ((*status).to_owned(), objects::failed().into());
+                responses.extend(refusals.iter().map(refused));
+                for (status, response) in responses {
                     if let RefOr::T(response) = response
                         && response.description.is_empty()
                     {

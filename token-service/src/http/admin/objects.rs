@@ -376,7 +376,7 @@ pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str;
             let (status, answer) = success;
             let operation = operation.response(status, response(answer));
             failures.iter().fold(operation, |operation, status| {
-                operation.response(*status, response(Some(reference::<ErrorBody>())))
+                operation.response(*status, failed())
             })
         };
     let created = ("201", Some(reference::<T::Created>()));
@@ -385,17 +385,17 @@ pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str;
         (
             &all,
             HttpMethod::Get,
-            operation("list", list, ("200", Some(page)), None, &["401"]).parameters(Some(query)),
+            operation("list", list, ("200", Some(page)), None, &[]).parameters(Some(query)),
         ),
         (
             &all,
             HttpMethod::Post,
-            operation("create", create, created, given, &["400", "401", "409"]),
+            operation("create", create, created, given, &["400", "409"]),
         ),
         (
             &one,
             HttpMethod::Get,
-            operation("show", show, ("200", view()), None, &["401", "404"]).parameter(name.clone()),
+            operation("show", show, ("200", view()), None, &["404"]).parameter(name.clone()),
         ),
         (
             &one,
@@ -405,21 +405,14 @@ pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str;
                 update,
                 ("200", view()),
                 Some(patch),
-                &["400", "401", "404", "409"],
+                &["400", "404", "409"],
             )
             .parameter(name.clone()),
         ),
         (
             &one,
             HttpMethod::Delete,
-            operation(
-                "delete",
-                delete,
-                ("204", None),
-                None,
-                &["401", "404", "409"],
-            )
-            .parameter(name),
+            operation("delete", delete, ("204", None), None, &["404", "409"]).parameter(name),
         ),
     ];
     for (path, method, operation) in operations {
@@ -427,6 +420,11 @@ pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str;
             .paths
             .add_path_operation(path, vec![method], operation);
     }
+}
+
+/// A response with an error.
+pub(super) fn failed() -> ResponseBuilder {
+    response(Some(reference::<ErrorBody>()))
 }
 
 fn reference<S: ToSchema>() -> RefOr<Schema> {

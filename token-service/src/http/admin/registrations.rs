@@ -75,7 +75,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Applies what changed in the document since the last applied document. Applying it again changes nothing.
 #[utoipa::path(put, path = "/admin/registrations", tag = "service", params(ApplyQuery),
     request_body = RegistrationsDocument,
-    responses((status = 200, body = Applied), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = Applied), (status = 400, body = ErrorBody)))]
 async fn apply(administrator: Administrator, http: HttpRequest, payload: Payload) -> Answer {
     let query = body::query::<ApplyQuery>(http.query_string())?;
     let document = body::object(payload).await?;

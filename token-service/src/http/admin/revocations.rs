@@ -64,7 +64,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Ends every access token that an issuer issued before a time, at gateways and introspection. Refresh tokens stay
 /// valid.
 #[utoipa::path(post, path = "/admin/revocations/cut-off", tag = "revocations", request_body = CutOffRequest,
-    responses((status = 200, body = CutOffView), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = CutOffView), (status = 400, body = ErrorBody)))]
 async fn cut_off(administrator: Administrator, payload: Payload) -> Answer {
     let request = body::form::<CutOffRequest>(payload).await?;
     answer::ok(administrator.cut_off(&request).await?)
@@ -72,7 +72,7 @@ async fn cut_off(administrator: Administrator, payload: Payload) -> Answer {
 
 /// Gives the revocation feed a new identity, so that every gateway reads the feed from its start.
 #[utoipa::path(post, path = "/admin/revocations/renew-feed", tag = "revocations",
-    responses((status = 200, body = FeedView), (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = FeedView)))]
 async fn renew_feed(administrator: Administrator) -> Answer {
     answer::ok(administrator.renew_feed().await?)
 }

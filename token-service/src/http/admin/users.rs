@@ -67,7 +67,7 @@ pub struct AccountQuery {
 /// Removes a user's second factor, registered or set up by the user, and ends the user's sessions.
 #[utoipa::path(delete, path = "/admin/users/{username}/second-factor", tag = "users",
     params(("username" = String, Path)),
-    responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn remove_second_factor(administrator: Administrator, username: Path<String>) -> Answer {
     administrator.remove_second_factor(&username).await?;
     answer::done()
@@ -76,7 +76,7 @@ async fn remove_second_factor(administrator: Administrator, username: Path<Strin
 /// Links an account.
 #[utoipa::path(post, path = "/admin/users/{username}/accounts", tag = "users", params(("username" = String, Path)),
     request_body = AccountView,
-    responses((status = 201, body = UserView), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
+    responses((status = 201, body = UserView), (status = 400, body = ErrorBody),
         (status = 404, body = ErrorBody)))]
 async fn link_account(
     administrator: Administrator,
@@ -90,7 +90,7 @@ async fn link_account(
 /// Unlinks an account and revokes what was authorized for it.
 #[utoipa::path(delete, path = "/admin/users/{username}/accounts", tag = "users",
     params(("username" = String, Path), AccountQuery),
-    responses((status = 200, body = UserView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = UserView), (status = 404, body = ErrorBody)))]
 async fn unlink_account(
     administrator: Administrator,
     username: Path<String>,

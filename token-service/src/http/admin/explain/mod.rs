@@ -86,7 +86,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Decodes an access token, refresh token or user assertion, and returns the result of each check with its reason.
 #[utoipa::path(post, path = "/admin/explain", tag = "service", request_body = ExplainRequest,
-    responses((status = 200, body = Explanation), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
+    responses((status = 200, body = Explanation), (status = 400, body = ErrorBody)))]
 async fn explain(reader: Reader, payload: Payload) -> Answer {
     let bytes = body::bytes(payload).await?;
     // The parser's message might repeat the token.
