@@ -4,6 +4,7 @@
 mod entry;
 mod print;
 mod quota;
+mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -17,9 +18,10 @@ use domain::clock::Timestamp;
 use domain::{AuditAction, AuditEvent, AuditKind};
 pub use entry::{Entry, Origin};
 pub use print::StandardOutput;
-use print::print;
 use quota::Quota;
 use store::{Store, StoreError};
+pub use view::AuditView;
+pub(crate) use view::audit_actions;
 
 /// Maximum number of entries per transaction.
 const BATCH: usize = 16_384;
@@ -78,7 +80,7 @@ impl AuditLog {
     /// Adds an entry. If there are too many refusals, or too many entries about tokens of a client, the store gets only
     /// their number; standard output gets all of them.
     pub fn record(&self, event: AuditEvent) {
-        let event = self.tell(event);
+        self.tell(&event);
         let keeps = match event.action.kind() {
             _ if event.action.is_refusal() => self.take(event.action, event.at),
             AuditKind::Token => self.count_token(&event),
@@ -90,11 +92,8 @@ impl AuditLog {
     }
 
     /// Writes an entry to standard output. For entries that a transaction of the store has already appended.
-    pub fn tell(&self, event: AuditEvent) -> AuditEvent {
-        match self.standard_output {
-            StandardOutput::Nothing => event,
-            format => print(event, format),
-        }
+    pub fn tell(&self, event: &AuditEvent) {
+        self.standard_output.print(event);
     }
 
     /// Adds an entry with the number of omitted entries, for each action and, for tokens, each client, of which entries

@@ -9,7 +9,6 @@ pub mod audit_log;
 pub mod command;
 pub mod config;
 pub mod encryption_key;
-pub mod event_view;
 pub mod feed;
 pub mod http;
 pub mod key_file;

@@ -185,7 +185,7 @@ impl Service {
     pub fn recorded(&self, events: &[AuditEvent]) {
         for event in events {
             self.metrics.event(event.action);
-            self.audit.tell(event.clone());
+            self.audit.tell(event);
         }
     }
 
@@ -194,7 +194,7 @@ impl Service {
         self.metrics.events(action, count);
         let detail = format!("{count} more at this start; token-service audit lists them");
         let entry = Entry::new(action).detail(detail);
-        self.audit.tell(self.event(&Origin::default(), entry));
+        self.audit.tell(&self.event(&Origin::default(), entry));
     }
 
     /// Locks the registry for reading and changing it, so that changes within this process do not overwrite each other.

@@ -1,17 +1,11 @@
 //! Writes entries to standard output.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
 
+use super::AuditView;
 use crate::config::LogFormat;
-use crate::event_view::EventView;
 use domain::AuditEvent;
 use process::output;
-
-/// One line on standard output.
-#[derive(Serialize)]
-struct Line {
-    audit: EventView,
-}
 
 /// Format of entries on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,44 +28,18 @@ impl StandardOutput {
             (true, _, _) => Self::Json,
         }
     }
-}
 
-/// Prints an entry and returns it. Moves all values instead of copying them.
-pub(super) fn print(event: AuditEvent, format: StandardOutput) -> AuditEvent {
-    let (at, expires_at) = (event.at, event.expires_at);
-    let line = Line {
-        audit: EventView::from(event),
-    };
-    let text = match format {
-        StandardOutput::Text => Ok(line.audit.to_string().into_bytes()),
-        StandardOutput::Json | StandardOutput::Nothing => serde_json::to_vec(&line),
-    };
-    if let Ok(mut text) = text {
-        text.push(b'\n');
-        // Errors are ignored, because the store also gets the entry.
-        output::standard_output().write(text);
-    }
-    let EventView {
-        at: _,
-        action,
-        actor,
-        client_id,
-        username,
-        grant_id,
-        detail,
-        address,
-        request_id,
-    } = line.audit;
-    AuditEvent {
-        at,
-        action,
-        actor,
-        client_id,
-        username,
-        grant_id,
-        detail,
-        address,
-        request_id,
-        expires_at,
+    pub(super) fn print(self, event: &AuditEvent) {
+        let line = || AuditView::from(event);
+        let text = match self {
+            Self::Nothing => return,
+            Self::Text => Ok(line().to_string().into_bytes()),
+            Self::Json => serde_json::to_vec(&BTreeMap::from([("audit", line())])),
+        };
+        if let Ok(mut text) = text {
+            text.push(b'\n');
+            // Errors are ignored, because the store also gets the entry.
+            output::standard_output().write(text);
+        }
     }
 }

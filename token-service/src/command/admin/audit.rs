@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Connected;
 use super::connection::{Answer, query, segment};
-use crate::http::admin::audit::AuditView;
+use crate::audit_log::AuditView;
 use crate::http::admin::pages::Page;
 use domain::clock::Clock as _;
 use system::SystemClock;
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
             ("before", number(before)),
             ("after", number(after)),
         ]);
-        administration.get::<Page<AuditView>>(&format!("/audit{query}"))
+        administration.get::<Page<AuditView<'static>>>(&format!("/audit{query}"))
     };
     let most = match (own.limit, &own.since) {
         (Some(limit), _) => limit,
@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
             }
         }
     }
-    let newest = items.iter().map(|entry| entry.sequence).max();
+    let newest = items.iter().filter_map(|entry| entry.sequence).max();
     if !own.follow || !items.is_empty() {
         let page = Page {
             next: next.map(|next| next.to_string()),
@@ -127,7 +127,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
     // No message is ever sent, so receiving only waits for the timeout.
     let (_silent, ticks) = channel::<()>();
     loop {
-        let new: Answer<Page<AuditView>> = page(None, Some(last), PAGE)?;
+        let new: Answer<Page<AuditView<'static>>> = page(None, Some(last), PAGE)?;
         if !new.value.items.is_empty() {
             new.print(|page| lines(page.items.iter()))?;
         }
@@ -152,7 +152,7 @@ fn moment(text: &str) -> Result<String, String> {
     Ok(humantime::format_rfc3339_seconds(moment).to_string())
 }
 
-fn lines<'a>(entries: impl Iterator<Item = &'a AuditView>) -> String {
-    let entries: Vec<String> = entries.map(|entry| entry.event.to_string()).collect();
+fn lines<'a>(entries: impl Iterator<Item = &'a AuditView<'a>>) -> String {
+    let entries: Vec<String> = entries.map(ToString::to_string).collect();
     entries.join("\n")
 }

@@ -12,13 +12,14 @@ use serde_json::json;
 use super::planning_tests::{KEEP, create, delete, operate, put_host, update};
 use super::tests::demo;
 use super::*;
-use crate::http::admin::audit::AuditView;
 use crate::http::admin::registrations::{Applied, ApplyQuery};
 use crate::http::admin::users::AccountQuery;
 use document::{Problems, Table};
 use domain::clock::Timestamp;
 use domain::remembered::{ObjectKind, ObjectName};
-use domain::{AuditAction, Client, ClientId, ClientVersion, CredentialsVersion, User, Username};
+use domain::{
+    AuditAction, AuditRecord, Client, ClientId, ClientVersion, CredentialsVersion, User, Username,
+};
 use store::postgres::{PostgresSettings, PostgresUrl};
 use store::testing::memory;
 use tempfile::TempDir;
@@ -135,7 +136,7 @@ async fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
 }
 
 /// The audit entries of files and the configuration, including conflicts, oldest first.
-async fn audited(service: &Arc<Service>) -> Vec<AuditView> {
+async fn audited(service: &Arc<Service>) -> Vec<AuditRecord> {
     let query = crate::http::admin::audit::AuditQuery {
         after: Some(0),
         limit: Some(500),

@@ -4,14 +4,14 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use actix_web::{HttpRequest, web};
 use document::unknown;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::access::Reader;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::pages::{MAX_PAGE, Page, entries};
 use super::{Administration, body};
-use crate::event_view::EventView;
+use crate::audit_log::{AuditView, audit_actions};
 use crate::visible::bounded;
 use domain::clock::Timestamp;
 use domain::{AuditAction, AuditRange, AuditRecord, Username};
@@ -21,25 +21,6 @@ const MOST_LOOKED_AT: usize = 50_000;
 
 /// Maximum difference between the clocks of replicas, for reading the log back to a given time.
 const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(600);
-
-/// An entry of the audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct AuditView {
-    /// Position in the log.
-    pub sequence: u64,
-    /// The recorded event.
-    #[serde(flatten)]
-    pub event: EventView,
-}
-
-impl From<AuditRecord> for AuditView {
-    fn from(record: AuditRecord) -> Self {
-        Self {
-            sequence: record.sequence,
-            event: EventView::from(record.event),
-        }
-    }
-}
 
 /// Filter and page of a listing of the audit log.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
@@ -59,7 +40,7 @@ pub struct AuditQuery {
     /// Only entries of this user.
     pub username: Option<String>,
     /// Only entries of this action.
-    #[param(schema_with = crate::event_view::audit_actions)]
+    #[param(schema_with = audit_actions)]
     pub action: Option<String>,
 }
 
@@ -69,10 +50,12 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Lists the audit log, newest first. With `after`, oldest first, so that a caller can follow the log.
 #[utoipa::path(get, path = "/admin/audit", tag = "audit", params(AuditQuery),
-    responses((status = 200, body = Page<AuditView>), (status = 400, body = ErrorBody)))]
+    responses((status = 200, body = Page<AuditView<'static>>), (status = 400, body = ErrorBody)))]
 async fn list(reader: Reader, http: HttpRequest) -> Answer {
     let query = body::query::<AuditQuery>(http.query_string())?;
-    answer::ok(reader.audit(&query).await?)
+    let Page { items, next } = reader.audit(&query).await?;
+    let items = items.iter().map(AuditView::from).collect();
+    answer::ok(Page { items, next })
 }
 
 fn action(name: &str) -> Result<AuditAction, AdminError> {
@@ -148,7 +131,7 @@ impl Administration {
     ///
     /// # Errors
     /// [`AdminError::Malformed`] if both `after` and `before` are given, or [`AdminError::Store`].
-    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditView>, AdminError> {
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditRecord>, AdminError> {
         let filter = Filter::of(query)?;
         if query.after.is_some() && query.before.is_some() {
             let message = "after and before exclude each other".to_owned();
@@ -172,7 +155,7 @@ impl Administration {
                 last = Some(record.sequence);
                 past |= filter.is_past(&record);
                 if filter.wants(&record) {
-                    items.push(AuditView::from(record));
+                    items.push(record);
                 }
                 if items.len() == limit {
                     break;

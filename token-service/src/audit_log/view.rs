@@ -1,9 +1,10 @@
 //! Entries of the audit log as lines for people, and as JSON.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::visible::visible;
-use domain::{AuditAction, AuditEvent};
+use domain::{AuditAction, AuditEvent, AuditRecord};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,9 +16,13 @@ pub(crate) fn audit_actions() -> utoipa::openapi::schema::Object {
         .build()
 }
 
-/// An event of the audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct EventView {
+/// An entry of the audit log.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditView<'a> {
+    /// Position in the log. Lines on standard output have none.
+    #[schema(value_type = u64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
     /// Time, RFC 3339.
     pub at: String,
     /// The action.
@@ -27,30 +32,30 @@ pub struct EventView {
     /// (`administrator` alone if the token has none), `file:` and the path of a registrations file that a start
     /// applied, or `configuration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub actor: Option<String>,
+    pub actor: Option<Cow<'a, str>>,
     /// The client that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_id: Option<String>,
+    pub client_id: Option<Cow<'a, str>>,
     /// The user that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub username: Option<String>,
+    pub username: Option<Cow<'a, str>>,
     /// The authorization that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grant_id: Option<String>,
+    pub grant_id: Option<Cow<'a, str>>,
     /// More, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
+    pub detail: Option<Cow<'a, str>>,
     /// The client's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
+    pub address: Option<Cow<'a, str>>,
     /// The request's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_id: Option<String>,
+    pub request_id: Option<Cow<'a, str>>,
 }
 
 /// One line for people. Text that others chose, such as a claimed Client ID, is escaped so that it cannot control a
 /// terminal.
-impl fmt::Display for EventView {
+impl fmt::Display for AuditView<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.at, self.action.name())?;
         let named = [
@@ -71,18 +76,29 @@ impl fmt::Display for EventView {
     }
 }
 
-impl From<AuditEvent> for EventView {
-    fn from(event: AuditEvent) -> Self {
+impl<'a> From<&'a AuditEvent> for AuditView<'a> {
+    fn from(event: &'a AuditEvent) -> Self {
+        let text = |text: &'a Option<String>| text.as_deref().map(Cow::Borrowed);
         Self {
+            sequence: None,
             at: event.at.rfc3339(),
             action: event.action,
-            actor: event.actor,
-            client_id: event.client_id,
-            username: event.username,
-            grant_id: event.grant_id,
-            detail: event.detail,
-            address: event.address,
-            request_id: event.request_id,
+            actor: text(&event.actor),
+            client_id: text(&event.client_id),
+            username: text(&event.username),
+            grant_id: text(&event.grant_id),
+            detail: text(&event.detail),
+            address: text(&event.address),
+            request_id: text(&event.request_id),
+        }
+    }
+}
+
+impl<'a> From<&'a AuditRecord> for AuditView<'a> {
+    fn from(record: &'a AuditRecord) -> Self {
+        Self {
+            sequence: Some(record.sequence),
+            ..Self::from(&record.event)
         }
     }
 }
