@@ -14,12 +14,11 @@ use std::time::Duration;
 
 use actix_web::web::Bytes;
 use claims::revocation::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES, MAX_WAIT_SECONDS, Page};
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::metrics::FeedMetrics;
 use domain::FeedState;
 use entries::published;
 use store::{self, Store, StoreError};
@@ -51,28 +50,6 @@ pub enum FeedError {
     /// The page cannot be written as JSON.
     #[error("a page of the revocation feed cannot be written: {0}")]
     Json(#[from] serde_json::Error),
-}
-
-#[derive(Debug, Clone, Default)]
-pub struct FeedMetrics {
-    held: Gauge,
-    /// Number of times that a revocation ended the wait of held requests.
-    wake_ups: Counter,
-}
-
-impl FeedMetrics {
-    pub fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "revocation_feed_held_requests",
-            "Requests of gateways that wait for the next revocation",
-            self.held.clone(),
-        );
-        registry.register(
-            "revocation_feed_wake_ups",
-            "How often waiting gateways were told of revocations, all at once",
-            self.wake_ups.clone(),
-        );
-    }
 }
 
 /// The feed, shared by all readers of a process.

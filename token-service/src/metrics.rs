@@ -3,15 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 
-use crate::feed::FeedMetrics;
 use domain::clock::Timestamp;
 use domain::{AuditAction, CertificateExpiry};
 use process::output;
@@ -34,41 +33,16 @@ struct Answer {
     status: u16,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Grant {
-    grant_type: &'static str,
-    outcome: &'static str,
-}
+/// Names and values of `N` labels.
+type Labels<const N: usize, V = &'static str> = [(&'static str, V); N];
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Refusal {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct ActionLabel(AuditAction);
-
-impl EncodeLabelValue for ActionLabel {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.0.name().encode(encoder)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Event {
-    action: ActionLabel,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Key {
-    kid: String,
-    algorithm: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CertificateLabel {
-    client_id: String,
-    alias: String,
+/// Metrics of the revocation feed.
+#[derive(Debug, Clone, Default)]
+pub struct FeedMetrics {
+    /// Number of held requests.
+    pub held: Gauge,
+    /// Number of times that a revocation ended the wait of held requests.
+    pub wake_ups: Counter,
 }
 
 /// The counters and their text format.
@@ -79,22 +53,34 @@ pub struct Metrics {
     audit_lines_dropped: Counter,
     requests: Family<Answer, Counter>,
     durations: Family<Route, Histogram, fn() -> Histogram>,
-    token_requests: Family<Grant, Counter>,
-    refused_clients: Family<Refusal, Counter>,
-    events: Family<Event, Counter>,
+    token_requests: Family<Labels<2>, Counter>,
+    refused_clients: Family<Labels<1>, Counter>,
+    events: Family<Labels<1>, Counter>,
     grants: Gauge,
     sessions: Gauge,
     revocations: Gauge,
     audit_entries: Gauge,
     passwords_waiting: Gauge,
-    key_age: Family<Key, Gauge>,
-    certificate_expiry: Family<CertificateLabel, Gauge>,
+    key_age: Family<Labels<2, String>, Gauge>,
+    certificate_expiry: Family<Labels<2, String>, Gauge>,
     clients: Gauge,
     users: Gauge,
-    /// Start time, in seconds since 1970-01-01 UTC.
-    start: Gauge,
-    feed: FeedMetrics,
+    pub feed: FeedMetrics,
     revocations_refused: Counter,
+}
+
+/// Registers a new metric.
+fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// Registers a new metric in seconds.
+fn new_seconds<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
+    metric
 }
 
 impl Metrics {
@@ -115,49 +101,86 @@ impl Metrics {
             "Sessions, legacy codes and grants that ended because the user had reached the limit",
             store::ended_for_room(),
         );
-        let (log_lines_dropped, audit_lines_dropped) = (Counter::default(), Counter::default());
-        registry.register(
-            "log_lines_dropped",
-            "Log lines dropped because the reader of standard error was too slow",
-            Counter::clone(&log_lines_dropped),
+        let of = &mut registry;
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        of.register("build", "The running version", Info::new(version));
+        let durations: Family<_, _, fn() -> _> = Family::new_with_constructor(request_durations);
+        of.register_with_unit(
+            "http_request_duration",
+            "Time from the head of a request to the head of its response",
+            Unit::Seconds,
+            durations.clone(),
         );
-        registry.register(
-            "audit_lines_dropped",
-            "Audit lines dropped because the reader of standard output was too slow",
-            Counter::clone(&audit_lines_dropped),
-        );
-        let mut metrics = Self {
-            registry: Registry::default(),
-            log_lines_dropped,
-            audit_lines_dropped,
-            requests: Family::default(),
-            durations: Family::new_with_constructor(request_durations),
-            token_requests: Family::default(),
-            refused_clients: Family::default(),
-            events: Family::default(),
-            grants: Gauge::default(),
-            sessions: Gauge::default(),
-            revocations: Gauge::default(),
-            audit_entries: Gauge::default(),
-            passwords_waiting: Gauge::default(),
-            key_age: Family::default(),
-            certificate_expiry: Family::default(),
-            clients: Gauge::default(),
-            users: Gauge::default(),
-            start: Gauge::default(),
-            feed: FeedMetrics::default(),
-            revocations_refused: Counter::default(),
+        let start: Gauge = new_seconds(of, "start_time", "Start of the process, in Unix time");
+        start.set(i64::try_from(now.seconds()).unwrap_or(i64::MAX));
+        let metrics = Self {
+            log_lines_dropped: new(
+                of,
+                "log_lines_dropped",
+                "Log lines dropped because the reader of standard error was too slow",
+            ),
+            audit_lines_dropped: new(
+                of,
+                "audit_lines_dropped",
+                "Audit lines dropped because the reader of standard output was too slow",
+            ),
+            feed: FeedMetrics {
+                held: new(
+                    of,
+                    "revocation_feed_held_requests",
+                    "Requests of gateways that wait for the next revocation",
+                ),
+                wake_ups: new(
+                    of,
+                    "revocation_feed_wake_ups",
+                    "How often waiting gateways were told of revocations, all at once",
+                ),
+            },
+            revocations_refused: new(
+                of,
+                "revocations_refused",
+                "Revocations refused because the client exceeded its rate",
+            ),
+            requests: new(of, "http_requests", "Requests by route, method and status"),
+            durations,
+            token_requests: new(
+                of,
+                "token_requests",
+                "Token requests by grant type and outcome: ok, or the error code",
+            ),
+            refused_clients: new(
+                of,
+                "refused_clients",
+                "Failed client authentications by reason; wrong_secret counts guesses",
+            ),
+            events: new(of, "events", "Entries of the audit log by action"),
+            grants: new(of, "grants", "Grants in the store"),
+            sessions: new(of, "sessions", "Sign-in sessions in the store"),
+            revocations: new(of, "revocations", "Entries of the revocation feed"),
+            audit_entries: new(of, "audit_entries", "Entries of the audit log in the store"),
+            passwords_waiting: new(
+                of,
+                "passwords_waiting",
+                "Password checks that wait for a free core",
+            ),
+            key_age: new_seconds(
+                of,
+                "signing_key_age",
+                "Time since the signing key began to sign; negative while it is announced",
+            ),
+            certificate_expiry: new_seconds(
+                of,
+                "certificate_expires_in",
+                "Remaining validity of a non-interactive client's certificate",
+            ),
+            clients: new(of, "clients", "Registered clients"),
+            users: new(of, "users", "Registered users"),
+            registry,
         };
-        metrics
-            .start
-            .set(i64::try_from(now.seconds()).unwrap_or(i64::MAX));
-        metrics.register(&mut registry);
-        metrics.registry = registry;
         // Prometheus sees an increase only from the second sample of a series, so series with alerts on the first event
         // exist from the start.
         for action in [AuditAction::CodeReplayed, AuditAction::RefreshTokenReused] {
-            let action = ActionLabel(action);
-            drop(metrics.events.get_or_create(&Event { action }));
+            metrics.events(action, 0);
         }
         metrics
     }
@@ -165,89 +188,6 @@ impl Metrics {
     /// Counts a client that revokes too often.
     pub fn revocation_refused(&self) {
         self.revocations_refused.inc();
-    }
-
-    #[must_use]
-    pub const fn feed(&self) -> &FeedMetrics {
-        &self.feed
-    }
-
-    fn register(&self, registry: &mut Registry) {
-        let version = [("version", env!("CARGO_PKG_VERSION"))];
-        registry.register("build", "The running version", Info::new(version));
-        self.feed.register(registry);
-        registry.register(
-            "revocations_refused",
-            "Revocations refused because the client exceeded its rate",
-            self.revocations_refused.clone(),
-        );
-        registry.register(
-            "http_requests",
-            "Requests by route, method and status",
-            self.requests.clone(),
-        );
-        registry.register_with_unit(
-            "http_request_duration",
-            "Time from the head of a request to the head of its response",
-            Unit::Seconds,
-            self.durations.clone(),
-        );
-        registry.register(
-            "token_requests",
-            "Token requests by grant type and outcome: ok, or the error code",
-            self.token_requests.clone(),
-        );
-        registry.register(
-            "refused_clients",
-            "Failed client authentications by reason; wrong_secret counts guesses",
-            self.refused_clients.clone(),
-        );
-        registry.register(
-            "events",
-            "Entries of the audit log by action",
-            self.events.clone(),
-        );
-        registry.register("grants", "Grants in the store", self.grants.clone());
-        registry.register(
-            "sessions",
-            "Sign-in sessions in the store",
-            self.sessions.clone(),
-        );
-        registry.register(
-            "revocations",
-            "Entries of the revocation feed",
-            self.revocations.clone(),
-        );
-        registry.register(
-            "audit_entries",
-            "Entries of the audit log in the store",
-            self.audit_entries.clone(),
-        );
-        registry.register(
-            "passwords_waiting",
-            "Password checks that wait for a free core",
-            self.passwords_waiting.clone(),
-        );
-        registry.register_with_unit(
-            "signing_key_age",
-            "Time since the signing key began to sign; negative while it is announced",
-            Unit::Seconds,
-            self.key_age.clone(),
-        );
-        registry.register_with_unit(
-            "certificate_expires_in",
-            "Remaining validity of a non-interactive client's certificate",
-            Unit::Seconds,
-            self.certificate_expiry.clone(),
-        );
-        registry.register("clients", "Registered clients", self.clients.clone());
-        registry.register("users", "Registered users", self.users.clone());
-        registry.register_with_unit(
-            "start_time",
-            "Start of the process, in Unix time",
-            Unit::Seconds,
-            self.start.clone(),
-        );
     }
 
     /// Counts a response. `took` is `None` for a request that was held.
@@ -268,19 +208,14 @@ impl Metrics {
 
     /// Counts a token request with its outcome: `ok` or the error code.
     pub fn token_request(&self, grant_type: Option<&'static str>, outcome: &'static str) {
-        let grant_type = grant_type.unwrap_or("unknown");
-        self.token_requests
-            .get_or_create(&Grant {
-                grant_type,
-                outcome,
-            })
-            .inc();
+        let grant_type = ("grant_type", grant_type.unwrap_or("unknown"));
+        let labels = [grant_type, ("outcome", outcome)];
+        self.token_requests.get_or_create(&labels).inc();
     }
 
     pub fn client_refused(&self, reason: &'static str) {
-        self.refused_clients
-            .get_or_create(&Refusal { reason })
-            .inc();
+        let labels = [("reason", reason)];
+        self.refused_clients.get_or_create(&labels).inc();
     }
 
     pub fn event(&self, action: AuditAction) {
@@ -288,8 +223,8 @@ impl Metrics {
     }
 
     pub fn events(&self, action: AuditAction, count: u64) {
-        let action = ActionLabel(action);
-        self.events.get_or_create(&Event { action }).inc_by(count);
+        let labels = [("action", action.name())];
+        self.events.get_or_create(&labels).inc_by(count);
     }
 
     /// The metrics as OpenMetrics text, with gauges from `context`.
@@ -321,12 +256,12 @@ impl Metrics {
         self.keys(context);
         self.certificate_expiry.clear();
         for certificate in certificates {
-            let label = CertificateLabel {
-                client_id: certificate.client_id.to_string(),
-                alias: certificate.alias.clone(),
-            };
+            let labels = [
+                ("client_id", certificate.client_id.to_string()),
+                ("alias", certificate.alias.clone()),
+            ];
             self.certificate_expiry
-                .get_or_create(&label)
+                .get_or_create(&labels)
                 .set(difference(certificate.not_after, now));
         }
         let mut text = String::new();
@@ -345,12 +280,12 @@ impl Metrics {
         let signing = [signers.current, signers.legacy].into_iter().flatten();
         let announced = keys.sealed().iter().filter(|key| now < key.signs_from);
         for key in signing.chain(announced) {
-            let label = Key {
-                kid: key.kid.clone(),
-                algorithm: key.algorithm.name(),
-            };
+            let labels = [
+                ("kid", key.kid.clone()),
+                ("algorithm", key.algorithm.name().to_owned()),
+            ];
             self.key_age
-                .get_or_create(&label)
+                .get_or_create(&labels)
                 .set(difference(now, key.signs_from));
         }
     }

@@ -73,7 +73,7 @@ impl Service {
         let feed = RevocationFeed::new(
             Arc::clone(&store),
             config.protocol.issuer.clone(),
-            metrics.feed().clone(),
+            metrics.feed.clone(),
         );
         Ok(Self {
             revocation_limit: RevocationLimit::new(&config.limits),
