@@ -139,7 +139,6 @@ impl<'de> Visitor<'de> for StrictValue<'_> {
 ///
 /// `None` for strings, negative numbers and numbers beyond `u64`. Callers must refuse such a token, and not
 /// treat the claim as absent (RFC 8725 §3.4).
-#[must_use]
 pub fn numeric_date(value: &Value) -> Option<u64> {
     let number = value.as_number()?;
     if let Some(seconds) = number.as_u64() {

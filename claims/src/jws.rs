@@ -27,7 +27,6 @@ pub enum Algorithm {
 impl Algorithm {
     pub const ALL: [Self; 3] = [Self::EdDsa, Self::Es256, Self::Rs256];
 
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::EdDsa => "EdDSA",
@@ -37,7 +36,6 @@ impl Algorithm {
     }
 
     /// Returns the algorithm with this `alg` value, compared exactly.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()

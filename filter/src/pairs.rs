@@ -10,7 +10,6 @@ const WORD: usize = 4;
 pub(crate) struct Pairs(Vec<u8>);
 
 impl Pairs {
-    #[must_use]
     pub(crate) const fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
@@ -68,7 +67,6 @@ fn split_word(bytes: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 /// Encodes a map for the host; `None` if it is too large for 32-bit lengths.
-#[must_use]
 pub(crate) fn encode(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
     let word = |length: usize| Some(u32::try_from(length).ok()?.to_le_bytes());
     let mut bytes = word(pairs.len())?.to_vec();

@@ -17,7 +17,6 @@ pub const METADATA: &str = "metadata";
 
 /// The object, in printable ASCII: `outcome` (one of the above, or the name of a denial), and `client_id`,
 /// `sub`, `jti` and `grant_id` of a verified token, as far as the token has them.
-#[must_use]
 pub fn entry(outcome: &str, token: Option<&TokenReference>) -> String {
     let mut entry = Map::new();
     let mut put = |name: &str, value: &str| {

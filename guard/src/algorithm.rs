@@ -44,13 +44,11 @@ impl Algorithm {
     /// The algorithms of an issuer whose configuration names none: one for each key type.
     pub const DEFAULT: [Self; 3] = [Self::EdDsa, Self::Es256, Self::Rs256];
 
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.into_str()
     }
 
     /// Returns the algorithm with this `alg` value, compared exactly.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         name.parse().ok()
     }

@@ -42,7 +42,6 @@ pub enum Denial {
 }
 
 impl Denial {
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Credentials(malformed) => malformed.into(),
@@ -148,7 +147,6 @@ impl Denial {
         Some(challenge)
     }
 
-    #[must_use]
     pub fn answer(&self, config: &Config) -> Answer {
         let status = self.status();
         let mut headers = vec![
@@ -206,7 +204,6 @@ fn metadata_url(config: &Config) -> Option<String> {
 /// Returns the answer to a GET or HEAD request for the metadata (RFC 9728 §3.2); `None` for any other request.
 /// The host leaves out the body for HEAD. A final slash is ignored, because clients treat the final slash of
 /// the identifier differently.
-#[must_use]
 pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer> {
     let resource = config.protected_resource.as_ref()?;
     let (_, path) = origin_and_path(&resource.resource);

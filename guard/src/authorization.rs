@@ -52,7 +52,6 @@ pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCreden
 }
 
 /// True if a byte can be part of an HTTP token (RFC 9110 §5.6.2), such as the name of a scheme or a method.
-#[must_use]
 pub const fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(

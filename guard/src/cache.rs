@@ -95,7 +95,6 @@ pub struct TokenCache {
 impl TokenCache {
     /// A cache of at least `entries` entries with at most `most_bytes` bytes in total. The cache stays empty if
     /// one of the two is 0.
-    #[must_use]
     pub fn new(entries: usize, most_bytes: usize) -> Self {
         let slots = entries.min(most_bytes.div_ceil(LEAST_ENTRY)).div_ceil(WAYS);
         Self {
@@ -110,7 +109,6 @@ impl TokenCache {
     }
 
     /// Bytes of all entries: tokens, forwarded headers, scopes and references.
-    #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }

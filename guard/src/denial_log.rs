@@ -80,7 +80,6 @@ impl Line {
     }
 
     /// The line as JSON.
-    #[must_use]
     pub fn json(&self) -> String {
         json!(self).to_string()
     }

@@ -20,7 +20,6 @@ pub enum Document {
 
 impl Document {
     /// The name of the document in the configuration and in the URL.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::AuthorizationServer => "oauth-authorization-server",

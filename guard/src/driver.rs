@@ -118,13 +118,11 @@ impl Driver {
         }
     }
 
-    #[must_use]
     pub const fn guard(&self) -> &Guard {
         &self.guard
     }
 
     /// The time that the host told last.
-    #[must_use]
     pub const fn time(&self) -> Time {
         self.time
     }
@@ -268,7 +266,6 @@ impl Driver {
     }
 
     /// Time until the next tick.
-    #[must_use]
     pub fn next_tick(&self) -> Duration {
         if self.hurries {
             SOON
@@ -280,13 +277,11 @@ impl Driver {
     }
 
     /// True if the host must set its timer to [`Driver::next_tick`] again.
-    #[must_use]
     pub const fn hurries(&self) -> bool {
         self.hurries
     }
 
     /// For hosts without a timer: true if a tick is due now.
-    #[must_use]
     pub fn is_behind(&self, clock: &impl HostClock) -> bool {
         let ticked = self.swept.is_some() && clock.wall() == self.time.wall;
         !ticked || !self.waiting.is_empty()
@@ -366,7 +361,6 @@ impl Driver {
 
     /// True if the guard can decide about the tokens of at least one issuer, because an issuer that is down must not block
     /// the tokens of the others.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         let mut issuers = self.guard.config().issuers.iter().enumerate();
         issuers.any(|(issuer, config)| {

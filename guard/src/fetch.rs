@@ -24,7 +24,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// Creates a schedule with a fetch that is due at once, and then every `interval` seconds.
-    #[must_use]
     pub const fn new(interval: u64) -> Self {
         Self {
             interval,
@@ -37,13 +36,11 @@ impl Schedule {
 
     /// True if a fetch should start now. A fetch without an answer [`TIMEOUT_SECONDS`] after its time limit
     /// counts as lost.
-    #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
         !self.is_running(now) && now >= self.next_at
     }
 
     /// True while a fetch is running.
-    #[must_use]
     pub fn is_running(&self, now: u64) -> bool {
         self.given_up_at.is_some_and(|given_up| now < given_up)
     }
@@ -91,7 +88,6 @@ impl Schedule {
         }
     }
 
-    #[must_use]
     pub const fn is_failing(&self) -> bool {
         self.failures > 0
     }
@@ -108,7 +104,6 @@ impl Schedule {
 }
 
 /// The pause after `failures` earlier ones: 1, 2, 4 seconds and so on, at most `longest`.
-#[must_use]
 pub fn growing_pause(failures: u32, longest: u64) -> u64 {
     let pause = 1_u64.checked_shl(failures).unwrap_or(longest);
     pause.min(longest)
@@ -124,7 +119,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    #[must_use]
     pub fn without_response(why: impl Into<String>) -> Self {
         Self {
             status: None,

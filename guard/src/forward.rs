@@ -39,7 +39,6 @@ pub type Header = (String, String);
 
 /// Returns the headers that carry these claims, and `payload` with all claims. An absent or null claim has no
 /// header.
-#[must_use]
 pub fn headers(
     forward: &[ForwardedHeader],
     payload: Option<&str>,
@@ -125,20 +124,17 @@ pub struct Stripped(Vec<String>);
 
 impl Stripped {
     /// The headers of claims and of the payload.
-    #[must_use]
     pub fn new(forward: &[ForwardedHeader], payload: Option<&str>) -> Self {
         let names = forward.iter().map(|header| header.name.as_str());
         Self(names.chain(payload).map(str::to_owned).collect())
     }
 
     /// True if a request header is one of them, in any spelling.
-    #[must_use]
     pub fn has(&self, name: &[u8]) -> bool {
         self.0.iter().any(|ours| is_spelling(ours, name))
     }
 
     /// The header of which `name`, in lower case, is another spelling.
-    #[must_use]
     pub fn respelled(&self, name: &str) -> Option<&str> {
         let mut ours = self.0.iter().map(String::as_str);
         ours.find(|ours| *ours != name && is_spelling(ours, name.as_bytes()))
@@ -147,7 +143,6 @@ impl Stripped {
 
 /// True if `name` is the header `ours`, in any case, and with `_`, `.` or another sign in place of `-`, because servers map
 /// all these names to the same variable. `ours` is in lower case.
-#[must_use]
 pub fn is_spelling(ours: &str, name: &[u8]) -> bool {
     let same = |ours: u8, theirs: u8| match theirs {
         theirs if theirs.is_ascii_alphanumeric() => theirs.to_ascii_lowercase() == ours,

@@ -53,7 +53,6 @@ pub struct Guard {
 
 impl Guard {
     /// Creates a guard that knows no keys except inline ones.
-    #[must_use]
     pub fn new(mut config: Config) -> Self {
         let (feeds, of_issuers) = feeds(&config);
         let issuers = config.issuers.iter_mut().zip(of_issuers);
@@ -175,19 +174,16 @@ impl Guard {
         &*self.shared_data
     }
 
-    #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
     /// True if the host must remove this request header, whatever the decision.
-    #[must_use]
     pub fn strips(&self, header: &[u8]) -> bool {
         self.stripped.has(header)
     }
 
     /// The header of `forward` of which `name`, in lower case, is another spelling.
-    #[must_use]
     pub fn respelled(&self, name: &str) -> Option<&str> {
         self.stripped.respelled(name)
     }
@@ -221,7 +217,6 @@ impl Guard {
     }
 
     /// Refuses the request, unless report-only mode lets it pass.
-    #[must_use]
     pub fn denial(&self, denial: Denial, token: Option<Rc<TokenReference>>) -> Effect {
         let decision = Decision::Deny(denial);
         self.effect(Outcome { decision, token })
@@ -229,7 +224,6 @@ impl Guard {
 
     /// Refuses the request, in report-only mode too. For requests that may still carry a header that only the
     /// filter may set, or a token that the resource server must not see.
-    #[must_use]
     pub fn refusal(&self, denial: Denial, token: Option<Rc<TokenReference>>) -> Effect {
         Effect {
             fate: Fate::Answer(denial.answer(&self.config)),

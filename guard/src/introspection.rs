@@ -99,7 +99,6 @@ pub enum Fault {
 impl Fault {
     /// Reads the status of a response other than 200, if there was a response. 400, 413 and 422 are about the
     /// content of the request, of which only the token changes.
-    #[must_use]
     pub const fn of_status(status: Option<u16>) -> Self {
         match status {
             Some(400 | 413 | 422) => Self::Token,
@@ -380,7 +379,6 @@ impl Introspection {
         }
     }
 
-    #[must_use]
     pub const fn is_known(&self) -> bool {
         self.is_known
     }

@@ -51,7 +51,6 @@ impl Skipped {
     }
 
     /// All descriptions in one line.
-    #[must_use]
     pub fn line(&self) -> String {
         let mut line = self.described.join("; ");
         let others = self.count.saturating_sub(self.described.len());
@@ -91,7 +90,6 @@ impl KeySet {
     }
 
     /// Reads the keys of a JSON list, and describes the keys that were left out.
-    #[must_use]
     pub fn of_values(
         list: &Value,
         algorithms: &BTreeSet<Algorithm>,
@@ -114,18 +112,15 @@ impl KeySet {
         (keys, skipped)
     }
 
-    #[must_use]
     pub fn get(&self, kid: &str) -> Option<&Rc<Key>> {
         self.0.iter().find(|key| key.kid == kid)
     }
 
     /// True if exactly this key is still in the set.
-    #[must_use]
     pub fn trusts(&self, key: &Rc<Key>) -> bool {
         self.0.iter().any(|other| Rc::ptr_eq(other, key))
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -86,7 +86,6 @@ impl Profile {
     ];
 
     /// Returns the profile with this name. `docs/issuers.md` says what each profile gives up.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         use OptionalClaim::{ClientId, TokenId};
         let jwt = || Some("JWT".to_owned());
@@ -124,14 +123,12 @@ impl Profile {
     }
 
     /// True if every accepted `typ` marks access tokens.
-    #[must_use]
     pub fn is_marked(&self) -> bool {
         self.types
             .iter()
             .all(|typ| typ.as_deref().is_some_and(is_access_token_type))
     }
 
-    #[must_use]
     pub fn lets_lack(&self, claim: OptionalClaim) -> bool {
         self.optional_claims.contains(&claim)
     }
@@ -185,7 +182,6 @@ fn same_type(one: &str, other: &str) -> bool {
 }
 
 /// Removes the optional prefix `application/` from a media type in `typ`.
-#[must_use]
 pub fn short_type(typ: &str) -> &str {
     typ.get(..APPLICATION.len())
         .filter(|prefix| prefix.eq_ignore_ascii_case(APPLICATION))

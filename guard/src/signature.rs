@@ -171,7 +171,6 @@ impl SignatureKey {
         })
     }
 
-    #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         match self {
             Self::Ed25519(_) => Algorithm::EdDsa,
@@ -182,7 +181,6 @@ impl SignatureKey {
     }
 
     /// True if `signature`, encoded as in a JWS, is this key's signature over `message`.
-    #[must_use]
     pub fn signed(&self, host: &dyn HostVerifier, message: &[u8], signature: &[u8]) -> bool {
         let ask =
             |spki: &[u8], signature: &[u8]| host.verify(self.algorithm(), spki, message, signature);

@@ -70,7 +70,6 @@ pub enum Refusal {
 
 impl Refusal {
     /// Message for the client: ASCII without quotes and backslashes (RFC 6750 §3).
-    #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
             Self::Malformed => "The access token is not a signed JWT",
@@ -151,7 +150,6 @@ pub struct TokenReference {
 
 impl TokenReference {
     /// The client that got the token, or else its subject.
-    #[must_use]
     pub fn client(&self) -> &str {
         let client = self.client_id.as_ref().or(self.sub.as_ref());
         client.map_or("", String::as_str)
@@ -336,7 +334,6 @@ fn has_audience(claims: &Map<String, Value>, config: &IssuerConfig) -> bool {
 
 /// The scopes of a token, from `scope` with words (RFC 9068 §2.2.3), or from `scp`, which other servers write
 /// as a list or as words.
-#[must_use]
 pub fn scopes(claims: &Map<String, Value>) -> Vec<String> {
     let words = |text: &str| -> Vec<String> {
         text.split(' ')

@@ -69,7 +69,6 @@ impl Held {
     }
 
     /// For the log.
-    #[must_use]
     pub fn as_denied(&self) -> Denied<'_> {
         Denied {
             method: &self.method,

@@ -27,13 +27,11 @@ static STANDARD_OUTPUT: LazyLock<Lines> = LazyLock::new(|| Lines::to("stdout", i
 static STANDARD_ERROR: LazyLock<Lines> = LazyLock::new(|| Lines::to("stderr", io::stderr()));
 
 /// Standard output: the audit log of the token service.
-#[must_use]
 pub fn standard_output() -> &'static Lines {
     &STANDARD_OUTPUT
 }
 
 /// Standard error: the log.
-#[must_use]
 pub fn standard_error() -> &'static Lines {
     &STANDARD_ERROR
 }
@@ -71,7 +69,6 @@ impl Lines {
     }
 
     /// Number of dropped lines.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -89,7 +86,6 @@ impl Lines {
     }
 
     /// A stream into the queue. Each write is one line.
-    #[must_use]
     pub const fn stream(&'static self) -> LineStream {
         LineStream(self)
     }

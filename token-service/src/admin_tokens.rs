@@ -81,7 +81,6 @@ impl AdminTokens {
 
     /// The holder of the token `presented`, compared in constant time; `None` if the token is not in the file now
     /// (D-45).
-    #[must_use]
     pub fn holder(&self, presented: &[u8]) -> Option<Holder> {
         let mut contents = self.latest.load_full();
         let now = Contents::of(&self.path);

@@ -31,7 +31,6 @@ const BATCH: usize = 16_384;
 const MOST_WAITING: usize = 100_000;
 
 /// Maximum number of entries of a kind in the store. Together at most 10,000,000, about 2 GB.
-#[must_use]
 pub const fn most_entries(kind: AuditKind) -> u64 {
     match kind {
         AuditKind::Operation => 1_000_000,
@@ -64,7 +63,6 @@ struct Tokens {
 
 impl AuditLog {
     /// A log that also writes to `standard_output`.
-    #[must_use]
     pub fn new(config: &Audit, standard_output: StandardOutput) -> Self {
         Self {
             keep_for: config.keep_for,

@@ -104,7 +104,6 @@ impl Drop for Held<'_> {
 
 impl RevocationFeed {
     /// The feed of `store`, for tokens of `issuer`.
-    #[must_use]
     pub fn new(store: Arc<dyn Store>, issuer: String, metrics: FeedMetrics) -> Self {
         Self {
             store,

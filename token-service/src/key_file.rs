@@ -136,7 +136,6 @@ fn file_error(path: &Path, error: io::Error) -> KeyFileError {
 }
 
 /// The key as in its file: 43 characters of base64url.
-#[must_use]
 pub fn text(key: &Key) -> Zeroizing<String> {
     Zeroizing::new(URL_SAFE_NO_PAD.encode(**key))
 }
@@ -199,7 +198,6 @@ fn check_permissions(path: &Path) -> Result<(), KeyFileError> {
 
 /// The mode of the file at `path` if all users of the machine may read the file, or users other than the owner may
 /// change it.
-#[must_use]
 pub fn exposed_mode(path: &Path) -> Option<u32> {
     #[cfg(unix)]
     {
@@ -216,7 +214,6 @@ pub fn exposed_mode(path: &Path) -> Option<u32> {
 }
 
 /// The mode of the file at `path` if its group may read it.
-#[must_use]
 pub fn group_readable_mode(path: &Path) -> Option<u32> {
     #[cfg(unix)]
     {
@@ -234,7 +231,6 @@ pub fn group_readable_mode(path: &Path) -> Option<u32> {
 
 /// True if the process runs in a container, as the container's runtime tells it: by the files of Docker and Podman, the
 /// variable of Kubernetes, or `container`, which Podman, LXC and systemd set.
-#[must_use]
 pub fn is_in_container() -> bool {
     ["/.dockerenv", "/run/.containerenv"]
         .iter()

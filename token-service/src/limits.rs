@@ -37,7 +37,6 @@ impl std::fmt::Debug for RevocationLimit {
 }
 
 impl RevocationLimit {
-    #[must_use]
     pub fn new(limits: &Limits) -> Self {
         let quota =
             Quota::per_second(limits.revocations_per_second).allow_burst(limits.revocations_burst);
@@ -60,7 +59,6 @@ impl RevocationLimit {
     }
 
     /// True if a refusal of this client must be logged: the first within a minute.
-    #[must_use]
     pub fn is_to_be_told(&self, client_id: &ClientId) -> bool {
         self.told.check_key(client_id).is_ok()
     }

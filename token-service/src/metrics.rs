@@ -85,7 +85,6 @@ fn new_seconds<M: Metric + Clone + Default>(registry: &mut Registry, name: &str,
 
 impl Metrics {
     /// Creates counters at zero. `store` and `directory` add their own counters.
-    #[must_use]
     pub fn new(store: &dyn Store, directory: &Directory, now: Timestamp) -> Self {
         let mut registry = Registry::with_prefix("token_service");
         let of_store = registry.sub_registry_with_prefix("store");

@@ -19,7 +19,6 @@ pub(crate) const PAGE: usize = 1000;
 
 /// One line for each name of the change that legacy access tokens have no room for (protocol.md §2.5). If there are any, the
 /// change must be refused. `places` contains the place of each client in the document.
-#[must_use]
 pub fn misfits<'a>(
     clients: impl IntoIterator<Item = &'a Client>,
     users: impl IntoIterator<Item = &'a User>,
@@ -49,7 +48,6 @@ pub fn misfits<'a>(
 }
 
 /// [`misfits`] of a document.
-#[must_use]
 pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<String> {
     let clients = registrations.clients.iter().map(|client| &client.object);
     let users = registrations.users.iter().map(|user| &user.object);

@@ -96,12 +96,10 @@ impl Service {
         })
     }
 
-    #[must_use]
     pub fn keys(&self) -> Arc<KeyRing> {
         self.keys.load_full()
     }
 
-    #[must_use]
     pub fn key_policy(&self) -> Policy {
         let summary = self.directory.summary();
         Policy::of(&self.config.protocol, &summary.legacy_instances)
@@ -134,7 +132,6 @@ impl Service {
 
     /// Why this process cannot open the current signing key: its tokens would be the only ones of an old key, and it
     /// refuses the tokens of other replicas. `None` if it can.
-    #[must_use]
     pub fn unopened_signing_key(&self) -> Option<Arc<KeyRingError>> {
         self.unopened.load_full()
     }
@@ -159,13 +156,11 @@ impl Service {
     }
 
     /// Where requests look up clients and users.
-    #[must_use]
     pub const fn directory(&self) -> &Directory {
         &self.directory
     }
 
     /// The holder of this admin token, according to the current file of admin tokens; compared in constant time.
-    #[must_use]
     pub fn administrator(&self, presented: &[u8]) -> Option<Holder> {
         self.admin_tokens.holder(presented)
     }
@@ -176,7 +171,6 @@ impl Service {
         self.audit.record(event);
     }
 
-    #[must_use]
     pub fn event(&self, origin: &Origin, entry: Entry) -> AuditEvent {
         entry.event(origin, self.clock.now(), self.config.audit.keep_for)
     }
@@ -209,13 +203,11 @@ impl Service {
     }
 
     /// True if the service is about to stop.
-    #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
     /// The current registrations, keys and time.
-    #[must_use]
     pub fn moment(&self) -> Moment {
         Moment {
             summary: self.directory.summary(),
@@ -236,7 +228,6 @@ impl Service {
         Err(StoreError::Failed(reason.to_owned()))
     }
 
-    #[must_use]
     pub fn context<'a>(&'a self, moment: &'a Moment) -> Context<'a> {
         Context {
             settings: &self.config.protocol,

@@ -8,7 +8,6 @@ const LONGEST: usize = 200;
 
 /// Escapes control characters and invisible characters that change the order or look of others as `\u{...}`: escape
 /// sequences control terminals, and bidirectional controls show one text as another (Unicode TR 36 §2.5).
-#[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -18,7 +17,6 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 }
 
 /// Like [`visible`], but keeps line ends, for text with several lines.
-#[must_use]
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -28,7 +26,6 @@ pub fn visible_lines(text: &str) -> Cow<'_, str> {
 }
 
 /// Equivalent JSON in which the characters that [`visible`] escapes have JSON escapes (RFC 8259 §7).
-#[must_use]
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     // JSON writers escape these two within strings; elsewhere they are white space.
     let kept = |character| matches!(character, '\n' | '\t');
@@ -42,7 +39,6 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
 }
 
 /// The start of `text` for a log line, made visible, with `...` in place of the rest.
-#[must_use]
 pub fn bounded(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LONGEST) {
         None => visible(text),

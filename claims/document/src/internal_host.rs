@@ -19,7 +19,6 @@ const PRIVATE: [&str; 4] = [".localhost", ".internal", ".svc", ".svc.cluster.loc
 impl HostPattern {
     /// Reads `gatepass.example.com` or `*.monitoring.example.com`; `None` if the text is malformed, for example a name
     /// with a port.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let (name, pattern) = match text.strip_prefix('*') {

@@ -31,12 +31,10 @@ struct Piece {
 
 impl Pieces {
     /// Reads the file at `path`. A file that cannot be read is a problem.
-    #[must_use]
     pub fn read(path: &Path, lists: &'static [&'static str], problems: &Problems) -> Self {
         Self::of(path, read_text(path, problems).unwrap_or_default(), lists)
     }
 
-    #[must_use]
     pub fn of(path: &Path, text: String, lists: &'static [&'static str]) -> Self {
         let mut pieces = vec![Piece {
             start: 0,
@@ -66,26 +64,22 @@ impl Pieces {
     }
 
     /// The whole file.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// The numbers of all pieces, in the order of the file. Piece 0 is the text before all tables.
-    #[must_use]
     pub fn numbers(&self) -> Range<usize> {
         0..self.pieces.len()
     }
 
     /// The list to which the table of a piece belongs; `None` for piece 0.
-    #[must_use]
     pub fn list(&self, piece: usize) -> Option<&'static str> {
         let list = self.pieces.get(piece)?.list?;
         self.lists.get(usize::from(list)).copied()
     }
 
     /// The text of a piece.
-    #[must_use]
     pub fn piece(&self, piece: usize) -> &str {
         let start = |piece: usize| self.pieces.get(piece).map(|piece| piece.start);
         let end = start(piece + 1).unwrap_or(self.text.len());
@@ -94,7 +88,6 @@ impl Pieces {
     }
 
     /// A line of the file.
-    #[must_use]
     pub fn line(&self, line: usize) -> Place {
         Place::File {
             path: Arc::clone(&self.path),
@@ -105,7 +98,6 @@ impl Pieces {
     /// Reads a piece. A syntax error is a problem. `None` if the piece may mean something else within the file, because
     /// its header may be a line of a text, or because it does not contain exactly one table of its list. Then the file
     /// must be read as a [whole](Self::whole).
-    #[must_use]
     pub fn table(&self, piece: usize, problems: &Problems) -> Option<Table> {
         let text = self.piece(piece);
         let lines = usize::try_from(self.pieces.get(piece)?.lines).ok()?;
@@ -127,7 +119,6 @@ impl Pieces {
     }
 
     /// Reads the whole file at once. A syntax error is a problem; the parser stops at the first one.
-    #[must_use]
     pub fn whole(&self, problems: &Problems) -> Table {
         Table::parse(&self.path, &self.text, problems)
     }

@@ -33,7 +33,6 @@ pub enum Place {
 
 #[cfg(feature = "toml")]
 impl Place {
-    #[must_use]
     pub fn file(path: &Path) -> Self {
         Self::File {
             path: path.into(),
@@ -42,7 +41,6 @@ impl Place {
     }
 
     /// The line in a file.
-    #[must_use]
     pub const fn line(&self) -> Option<usize> {
         match self {
             Self::File { line, .. } => *line,
@@ -52,7 +50,6 @@ impl Place {
 
     /// Resolves a path that was written at this place. Relative paths start at the file's folder, or at the
     /// working folder if they come from an environment variable.
-    #[must_use]
     pub fn resolve(&self, path: &str) -> PathBuf {
         let folder = match self {
             Self::File { path, .. } => path.parent(),
@@ -119,7 +116,6 @@ pub struct Located<T> {
 
 #[cfg(feature = "toml")]
 impl<T> Located<T> {
-    #[must_use]
     pub const fn default_value(value: T) -> Self {
         Self {
             value,

@@ -17,7 +17,6 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem at `place`. A `message` about one value starts with its key and a colon, which are
     /// removed if the place contains the key.
-    #[must_use]
     pub fn new(place: &Place, message: impl Into<String>) -> Self {
         let message = message.into();
         let message = match message.split_once(": ") {
@@ -76,7 +75,6 @@ impl Problems {
     }
 
     /// Describes the documents that are read, beside their problems.
-    #[must_use]
     pub fn with_schema() -> Self {
         Self {
             schema: Some(Schema::default()),
@@ -86,7 +84,6 @@ impl Problems {
 
     /// The JSON Schema of the documents that were read: all keys that readers asked for. Null without
     /// [`with_schema`](Self::with_schema).
-    #[must_use]
     pub fn schema(&self) -> serde_json::Value {
         let schema = self.schema.as_ref();
         schema.map(Schema::made).unwrap_or_default()
@@ -99,7 +96,6 @@ impl Problems {
             .for_each(|problem| self.add(problem));
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         let found = self.found.take();
         let is_empty = found.is_empty();
@@ -108,13 +104,11 @@ impl Problems {
     }
 
     /// The problems in the order in which they were found.
-    #[must_use]
     pub fn into_found(self) -> Vec<Problem> {
         self.found.into_inner()
     }
 
     /// The problems in the order of their places. If there may be more, the last one says so.
-    #[must_use]
     pub fn into_sorted(self) -> Vec<Problem> {
         let are_more = self.are_more.get();
         let mut problems = self.into_found();

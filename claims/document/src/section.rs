@@ -28,7 +28,6 @@ pub struct Section<'p> {
 
 impl<'p> Section<'p> {
     /// Reads `table` as the whole document.
-    #[must_use]
     pub fn root(table: Table, problems: &'p Problems) -> Self {
         Self {
             members: table.members,
@@ -48,7 +47,6 @@ impl<'p> Section<'p> {
         }
     }
 
-    #[must_use]
     pub const fn place(&self) -> &Place {
         &self.place
     }
@@ -284,7 +282,6 @@ impl<'p> Section<'p> {
     }
 
     /// Uses `members` as the table at `key`.
-    #[must_use]
     pub fn within(&self, key: &str, members: Map<String, Value>) -> Self {
         let path = key_path::member(&self.path, key);
         let is_chosen = !self.known.contains(&key);
@@ -388,7 +385,6 @@ impl<'p> Section<'p> {
     }
 
     /// True if `key` is present and was not taken.
-    #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.members.contains_key(key)
     }
@@ -424,7 +420,6 @@ impl<'p> Section<'p> {
 }
 
 /// The message about a `name` that is not in `known`.
-#[must_use]
 pub fn unknown(noun: &str, name: &str, known: &[&str]) -> String {
     unlike(noun, closest(name, known))
 }

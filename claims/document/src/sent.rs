@@ -13,7 +13,6 @@ use crate::table::Table;
 
 impl Table {
     /// The values to send.
-    #[must_use]
     pub const fn members(&self) -> &Map<String, Value> {
         &self.members
     }
@@ -31,14 +30,12 @@ impl Table {
 
     /// The place of the value at `path`, in the form of [`Place::Json`]; or else of the innermost table or list
     /// that contains it and exists.
-    #[must_use]
     pub fn place_of(&self, path: &str) -> Place {
         self.places.of(path)
     }
 
     /// Converts a problem that the receiver reported as `line`: replaces paths with file and line. `None` if
     /// `line` does not start with the path of a value.
-    #[must_use]
     pub fn located(&self, line: &str) -> Option<Problem> {
         let lines = &self.places.lines;
         let (path, message) = line.split_once(": ")?;

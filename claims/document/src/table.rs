@@ -31,7 +31,6 @@ impl Places {
 
 impl Table {
     /// Takes a JSON object in which `null` is a value, of the wrong type for every key.
-    #[must_use]
     pub fn from_strict_json(members: Map<String, Value>) -> Self {
         Self {
             members,
@@ -40,7 +39,6 @@ impl Table {
     }
 
     /// Takes a JSON object in which `null` stands for an absent member.
-    #[must_use]
     pub fn from_json(mut members: Map<String, Value>) -> Self {
         remove_nulls(&mut members);
         Self::from_strict_json(members)

@@ -15,19 +15,16 @@ use crate::table::{Places, Table};
 
 impl Table {
     /// A table without values.
-    #[must_use]
     pub fn empty(place: Place) -> Self {
         Self::with_lines(Map::new(), Lines::of(place))
     }
 
     /// Reads a TOML document. A syntax error is a problem with its line; the parser stops at the first one.
-    #[must_use]
     pub fn parse(path: &Path, text: &str, problems: &Problems) -> Self {
         Source::new(path.into(), text, 0, problems).read(text)
     }
 
     /// Reads the TOML file at `path`. A file that cannot be read is a problem.
-    #[must_use]
     pub fn read(path: &Path, problems: &Problems) -> Self {
         match read_text(path, problems) {
             Some(text) => Self::parse(path, &text, problems),

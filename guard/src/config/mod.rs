@@ -122,7 +122,6 @@ const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
 
 impl Config {
     /// Names of the gateway's clusters that the guard sends requests to.
-    #[must_use]
     pub fn clusters(&self) -> BTreeSet<&str> {
         let mut clusters = BTreeSet::new();
         for issuer in &self.issuers {

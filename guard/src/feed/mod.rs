@@ -95,7 +95,6 @@ pub struct Feed {
 
 impl Feed {
     /// Creates a reader without entries that shares nothing.
-    #[must_use]
     pub fn new(config: FeedConfig) -> Self {
         let sharing = Sharing::new(prefix(&config));
         Self {
@@ -128,36 +127,30 @@ impl Feed {
         }
     }
 
-    #[must_use]
     pub const fn revocations(&self) -> &Revocations {
         &self.revocations
     }
 
-    #[must_use]
     pub const fn endpoint(&self) -> &Endpoint {
         &self.config.endpoint
     }
 
     /// Last time when the reader was at the end of the feed; `None` if it never was.
-    #[must_use]
     pub const fn completed_at(&self) -> Option<u64> {
         self.completed_at
     }
 
     /// Number of entries that were skipped because their kind is unknown.
-    #[must_use]
     pub const fn skipped(&self) -> u64 {
         self.skipped
     }
 
     /// True until the reader reaches the end of the feed.
-    #[must_use]
     pub const fn is_catching_up(&self) -> bool {
         !self.caught_up
     }
 
     /// True if another VM polls, so that this VM must read the shared pages.
-    #[must_use]
     pub fn follows(&self) -> bool {
         self.caught_up && self.sharing.role == Role::Follower
     }
@@ -170,7 +163,6 @@ impl Feed {
     /// True if the entries suffice for decisions: the reader was at the end of the feed within the last
     /// `max_staleness` seconds. If the reader received a page within that time, `PROGRESS_FACTOR` times that age
     /// suffices, because reading many entries takes time.
-    #[must_use]
     pub fn is_fresh(&self, max_staleness: u64, now: u64) -> bool {
         let within =
             |time: Option<u64>, age| time.is_some_and(|time| now <= time.saturating_add(age));

@@ -106,7 +106,6 @@ pub enum Fate {
 
 impl Effect {
     /// The outcome in the access log: `allowed`, `anonymous`, `metadata`, or the name of the denial.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match (&self.denial, &self.fate, &self.token) {
             (Some(denial), ..) => denial.name(),

@@ -31,7 +31,6 @@ impl FetchKind {
     }
 
     /// Longest body that is read, in bytes.
-    #[must_use]
     pub const fn longest_answer(self) -> usize {
         match self {
             Self::Metadata => MAX_METADATA_BYTES,
@@ -65,7 +64,6 @@ pub struct Form {
 }
 
 impl Fetch {
-    #[must_use]
     pub const fn method(&self) -> &'static str {
         match self.form {
             Some(_) => "POST",
@@ -74,7 +72,6 @@ impl Fetch {
     }
 
     /// Headers of the request, except those that the endpoint determines.
-    #[must_use]
     pub fn headers(&self) -> Vec<(&'static str, &str)> {
         let mut headers = vec![("accept", "application/json")];
         if let Some(form) = &self.form {
@@ -84,19 +81,16 @@ impl Fetch {
         headers
     }
 
-    #[must_use]
     pub fn body(&self) -> Option<&str> {
         self.form.as_ref().map(|form| form.body.expose())
     }
 
     /// Key under which the log counts failures: one for each endpoint, not one for each token.
-    #[must_use]
     pub const fn log_source(&self) -> (usize, FetchKind) {
         (self.issuer, self.kind.without_number())
     }
 
     /// What the requests that need this fetch wait for. Requests that wait for keys wait for the metadata too.
-    #[must_use]
     pub const fn source(&self) -> (usize, FetchKind) {
         match self.kind {
             FetchKind::Metadata => (self.issuer, FetchKind::Keys),

@@ -55,7 +55,6 @@ fn seconds(time: u64) -> u32 {
 
 impl Revocations {
     /// Creates a table for at most `capacity` entries. An entry is kept until `skew` seconds after its `exp`.
-    #[must_use]
     pub fn new(capacity: usize, skew: u64) -> Self {
         Self {
             capacity: capacity.max(1),
@@ -73,32 +72,27 @@ impl Revocations {
         }
     }
 
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.grants.len() + self.tokens.len() + self.many.len()
     }
 
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Rises with every change that may revoke a token. It never falls, not even when the feed is read again. A
     /// token that was looked up at this generation need not be looked up again.
-    #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
     /// Tokens with an `exp` up to this time are refused, because the table was full; `None` if no entry was
     /// folded.
-    #[must_use]
     pub fn folded_until(&self) -> Option<u64> {
         (self.folded_until > 0).then_some(self.folded_until.into())
     }
 
     /// Number of entries that were dropped to make room.
-    #[must_use]
     pub const fn folded(&self) -> u64 {
         self.folded
     }
@@ -268,7 +262,6 @@ impl Revocations {
 
     /// Returns why a token of the issuer `iss` is refused, if it is. `since` is the generation at which the
     /// token was last looked up and not refused; 0 if it was never looked up.
-    #[must_use]
     pub fn refusal(&self, token: &TokenReference, iss: &str, since: u64) -> Option<Refusal> {
         let grant = token.grant_id.as_deref();
         let is_revoked = grant.is_some_and(|id| self.grants.get(&page::grant(id)).is_some())

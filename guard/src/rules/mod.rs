@@ -126,7 +126,6 @@ impl Rule {
 }
 
 impl Rules {
-    #[must_use]
     pub fn new(list: Vec<Rule>, case: PathCase) -> Self {
         let has_upper = |rule: &Rule| rule.pattern.text().bytes().any(|b| b.is_ascii_uppercase());
         Self {
@@ -137,7 +136,6 @@ impl Rules {
     }
 
     /// The required values of all rules that these claims have.
-    #[must_use]
     pub fn values_in(&self, claims: &Map<String, Value>) -> Vec<Rc<RequiredClaim>> {
         let mut met = Vec::new();
         for rule in &self.list {

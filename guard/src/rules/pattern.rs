@@ -12,7 +12,6 @@ pub enum PathPattern {
 }
 
 impl PathPattern {
-    #[must_use]
     pub const fn key(&self) -> &'static str {
         match self {
             Self::Exact(_) => "path",

@@ -31,7 +31,6 @@ pub struct VerifyingKey {
 impl VerifyingKey {
     /// Reads a key of 32 bytes (RFC 8032 §5.1.5). `None` if the bytes are not a point, not its only valid
     /// encoding, or a point of small order, for which anyone can make valid signatures.
-    #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let encoded: [u8; 32] = bytes.try_into().ok()?;
         let a = CompressedEdwardsY(encoded).decompress()?;
@@ -47,7 +46,6 @@ impl VerifyingKey {
 
     /// True if `signature`, 64 bytes R and S, is this key's signature over `message`: `R = [S]B - [k]A`, with S
     /// below the group's order and R not of small order.
-    #[must_use]
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         let Some((r, s)) = signature.split_first_chunk::<32>() else {
             return false;

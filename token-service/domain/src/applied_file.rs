@@ -31,7 +31,6 @@ const PART: usize = 512 * 1024;
 
 impl AppliedFile {
     /// The name of the tag of the entry with this text, if the file contained the entry.
-    #[must_use]
     pub fn name_of(&self, entry: &Tag) -> Option<&Tag> {
         let found = self.entries.binary_search_by_key(&entry, |(text, _)| text);
         let (_, name) = self.entries.get(found.ok()?)?;
@@ -51,7 +50,6 @@ impl AppliedFile {
     }
 
     /// Reads [`AppliedFile::parts`]; `None` if they are damaged.
-    #[must_use]
     pub fn from_parts(parts: &[Vec<u8>]) -> Option<Self> {
         let (header, parts) = parts.split_first()?;
         let (digest, settled) = header.split_first_chunk::<32>()?;
@@ -75,7 +73,6 @@ impl AppliedFile {
     }
 
     /// The digest in the first of [`AppliedFile::parts`].
-    #[must_use]
     pub fn digest_in(header: &[u8]) -> Option<Digest> {
         let digest = header.first_chunk::<32>()?;
         Some(Digest::from_bytes(*digest))

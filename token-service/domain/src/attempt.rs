@@ -86,14 +86,12 @@ pub enum Admission {
 
 impl Counted {
     /// An attempt that was admitted at `at`, in an earlier request.
-    #[must_use]
     pub const fn at(paced: PacedKey, at: Timestamp) -> Self {
         let last_at = at;
         Self { paced, at, last_at }
     }
 
     /// The key's `failures` without this attempt; `None` if none remain.
-    #[must_use]
     pub fn take_back(&self, failures: Failures) -> Option<Failures> {
         let count = failures.count.checked_sub(1).filter(|count| *count > 0)?;
         let each = self.paced.pace.each();
@@ -138,7 +136,6 @@ impl Pace {
     }
 
     /// How long the next attempt has to wait at `now` after the failures `before`; zero if it may be made now.
-    #[must_use]
     pub fn wait(&self, before: Option<Failures>, now: Timestamp) -> Duration {
         let Some(failures) = before else {
             return Duration::ZERO;
@@ -149,7 +146,6 @@ impl Pace {
 
     /// Adds one failure. The count stops rising where the delay does, so that the time to forget all failures is
     /// bounded.
-    #[must_use]
     pub fn count(&self, before: Option<Failures>, now: Timestamp) -> Failures {
         let remembered = self.remembered(before, now);
         let count = if remembered > self.free && self.delay(remembered) == self.longest {

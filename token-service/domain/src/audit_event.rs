@@ -89,12 +89,10 @@ impl AuditAction {
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The name in JSON, in metrics and on the command line.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.into_str()
     }
 
-    #[must_use]
     pub const fn kind(self) -> AuditKind {
         match self {
             Self::GrantRevoked
@@ -135,7 +133,6 @@ impl AuditAction {
     }
 
     /// True if anybody can cause the event without a secret, as often as they like.
-    #[must_use]
     pub const fn is_refusal(self) -> bool {
         matches!(
             self,
@@ -166,7 +163,6 @@ impl AuditKind {
     pub const ALL: [Self; 4] = [Self::Operation, Self::Refusal, Self::SignIn, Self::Token];
 
     /// The number in rows of the store.
-    #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }

@@ -81,7 +81,6 @@ pub enum CodeMismatch {
 
 impl CodeMismatch {
     /// The value for the log and metrics.
-    #[must_use]
     pub const fn reason(&self) -> &'static str {
         self.into_str()
     }
@@ -118,7 +117,6 @@ impl CodeRecord {
     }
 
     /// The grant of a valid code.
-    #[must_use]
     pub fn into_grant(self, grant_id: GrantId, first: RefreshStep) -> Grant {
         Grant {
             grant_id,
@@ -192,7 +190,6 @@ impl CodeRecord {
 
 /// The time until a token for this client and user is valid; `None` if a token is valid now. If a client or user was
 /// disabled and enabled again, the revocation covers tokens that are issued for some seconds yet (protocol.md §3).
-#[must_use]
 pub fn wait_for_tokens(client: &Client, user: &User, now: Timestamp) -> Option<Duration> {
     let wait = client.tokens_from.max(user.tokens_from).since(now);
     (!wait.is_zero()).then_some(wait)

@@ -24,20 +24,17 @@ const TOO_MANY_AT_ONCE: usize = 8;
 pub struct Cap(usize);
 
 impl Cap {
-    #[must_use]
     pub const fn most(self) -> usize {
         self.0
     }
 
     /// How many entries to read to decide which entries end.
-    #[must_use]
     pub const fn looked_at(self) -> usize {
         self.0 + TOO_MANY_AT_ONCE
     }
 
     /// The entries of `held` that must end before a new entry starts, least first. Entries begin with their time of
     /// expiry, unless something else decides before.
-    #[must_use]
     pub fn to_end<T: Ord>(self, mut held: Vec<T>) -> Vec<T> {
         held.sort_unstable();
         let too_many = (held.len() + 1).saturating_sub(self.0);

@@ -51,7 +51,6 @@ impl Certificate {
     ///
     /// Uses aws-lc-rs with a key that is parsed once, because jwt-simple takes 170 us per RS256 verification: more
     /// than the CPU time of a whole JWT bearer request (96 us).
-    #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = self.parsed.0.get_or_init(|| {
             ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &self.public_key_der).ok()
@@ -74,7 +73,6 @@ pub enum CertificateState {
 
 impl CertificateState {
     /// The state of a certificate that is valid already.
-    #[must_use]
     pub fn by_expiry(not_after: Timestamp, now: Timestamp) -> Self {
         if not_after < now {
             Self::Expired
@@ -86,7 +84,6 @@ impl CertificateState {
     }
 
     /// The value in lists.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.into_str()
     }
@@ -200,12 +197,10 @@ impl Certificate {
     }
 
     /// The `x5t` of this certificate in assertions: base64url without padding, 27 characters.
-    #[must_use]
     pub fn x5t(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.sha1_thumbprint)
     }
 
-    #[must_use]
     pub fn state(&self, now: Timestamp) -> CertificateState {
         if now < self.not_before {
             CertificateState::NotYetValid
@@ -215,7 +210,6 @@ impl Certificate {
     }
 
     /// True within the validity period, both ends included (RFC 5280 §4.1.2.5).
-    #[must_use]
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         (self.not_before..=self.not_after).contains(&now)
     }

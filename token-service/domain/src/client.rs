@@ -22,14 +22,12 @@ pub struct ClientId(String);
 
 impl ClientId {
     /// Parses a Client ID; `None` if the text is empty, too long or has other characters.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let legal =
             (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         legal.then(|| Self(text.to_owned()))
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -62,7 +60,6 @@ impl fmt::Display for ClientId {
 pub struct ClientVersion(u64);
 
 impl ClientVersion {
-    #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -129,7 +126,6 @@ pub enum IntegrationType {
 }
 
 impl IntegrationType {
-    #[must_use]
     pub const fn kind(&self) -> IntegrationKind {
         match self {
             Self::WebServer { .. } => IntegrationKind::WebServer,
@@ -141,7 +137,6 @@ impl IntegrationType {
     }
 
     /// The `type` in registrations.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         self.kind().name()
     }
@@ -168,7 +163,6 @@ impl IntegrationKind {
     pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// The `type` in registrations.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.into_str()
     }
@@ -184,7 +178,6 @@ pub const GENERATED_PREFIX: &str = "tscs_";
 pub struct ClientSecret(Digest);
 
 impl ClientSecret {
-    #[must_use]
     pub fn of(secret: &str) -> Self {
         Self(Digest::of(secret.as_bytes()))
     }
@@ -197,18 +190,15 @@ impl ClientSecret {
         Ok((text, secret))
     }
 
-    #[must_use]
     pub const fn from_digest(digest: Digest) -> Self {
         Self(digest)
     }
 
-    #[must_use]
     pub const fn digest(&self) -> &Digest {
         &self.0
     }
 
     /// True if `presented` is this secret. Compares in constant time.
-    #[must_use]
     pub fn matches(&self, presented: &str) -> bool {
         self.0 == Digest::of(presented.as_bytes())
     }
@@ -217,7 +207,6 @@ impl ClientSecret {
 impl Client {
     /// A client with only a Client ID and a type; all other fields are empty. The bound user of a user-bound client is
     /// set to the Client ID, because no user has this name (RFC 9700 §4.15).
-    #[must_use]
     pub fn new(client_id: ClientId, kind: IntegrationKind) -> Self {
         let integration = match kind {
             IntegrationKind::WebServer => IntegrationType::WebServer {
@@ -255,7 +244,6 @@ impl Client {
 
     /// The redirect URI `sent`, if it is registered: as a redirect URI (RFC 9700 §2.1), or for a legacy client by a template
     /// (protocol.md §4.5).
-    #[must_use]
     pub fn registered_redirect_uri(&self, sent: &str) -> Option<RedirectUri> {
         if let IntegrationType::Legacy {
             redirect_templates, ..
@@ -271,13 +259,11 @@ impl Client {
     }
 
     /// True if a code from this version of the client is still valid.
-    #[must_use]
     pub fn still_has(&self, version: ClientVersion) -> bool {
         self.enabled && self.version == version
     }
 
     /// The redirect URIs; empty for types without redirect URIs.
-    #[must_use]
     pub fn redirect_uris(&self) -> &[RedirectUriPattern] {
         match &self.integration {
             IntegrationType::WebServer { redirect_uris, .. }
@@ -289,7 +275,6 @@ impl Client {
     }
 
     /// The user as whom the client acts; `None` for types that are not bound to a user.
-    #[must_use]
     pub const fn bound_user(&self) -> Option<&Username> {
         match &self.integration {
             IntegrationType::UserBound { bound_user, .. } => Some(bound_user),
@@ -327,7 +312,6 @@ impl Client {
     }
 
     /// The certificates; empty for types without certificates.
-    #[must_use]
     pub fn certificates(&self) -> &[Certificate] {
         match &self.integration {
             IntegrationType::NonInteractive { certificates, .. } => certificates,
@@ -336,7 +320,6 @@ impl Client {
     }
 
     /// The secrets; empty for public clients.
-    #[must_use]
     pub fn secrets(&self) -> &[ClientSecret] {
         match &self.integration {
             IntegrationType::WebServer { secrets, .. }

@@ -14,18 +14,15 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    #[must_use]
     pub const fn from_seconds(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    #[must_use]
     pub const fn seconds(self) -> u64 {
         self.0
     }
 
     /// The timestamp in RFC 3339 form, in UTC.
-    #[must_use]
     pub fn rfc3339(self) -> String {
         humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.0)).to_string()
     }
@@ -36,7 +33,6 @@ impl Timestamp {
     }
 
     /// Time since `earlier`; zero if `earlier` is in the future.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_secs(self.0.saturating_sub(earlier.0))
     }
@@ -65,7 +61,6 @@ pub trait Clock: Send + Sync + fmt::Debug {
 pub struct ManualClock(std::sync::atomic::AtomicU64);
 
 impl ManualClock {
-    #[must_use]
     pub const fn new(now: Timestamp) -> Self {
         Self(std::sync::atomic::AtomicU64::new(now.0))
     }

@@ -18,7 +18,6 @@ pub struct Credentials {
 
 impl Credentials {
     /// The credentials of `user` with the second factor `own`; `None` for a disabled user.
-    #[must_use]
     pub fn of(user: User, own: Option<SecondFactor>) -> Option<Self> {
         user.enabled.then(|| Self {
             username: user.username,

@@ -15,29 +15,24 @@ use subtle::ConstantTimeEq as _;
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    #[must_use]
     pub fn of(secret: &[u8]) -> Self {
         Self(Sha256::digest(secret).into())
     }
 
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
     /// Parses base64url without padding, 43 characters (the form of a PKCE challenge, RFC 7636 §4.2).
-    #[must_use]
     pub fn from_base64url(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
 
     /// The digest as base64url without padding, 43 characters.
-    #[must_use]
     pub fn to_base64url(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -54,7 +54,6 @@ pub enum EndedGrants {
 }
 
 /// What ends when the client becomes `after`; `None` if the client is removed.
-#[must_use]
 pub fn client(id: &ClientId, before: &Before<Client>, after: Option<&Client>) -> Ended {
     let ends = match after {
         Some(after) => before.may_be(|before| before.enabled) && !after.enabled,
@@ -72,7 +71,6 @@ pub fn client(id: &ClientId, before: &Before<Client>, after: Option<&Client>) ->
 }
 
 /// The client that the store writes for `client`, and what the change ends. `next` was never used as a version.
-#[must_use]
 pub fn put_client(
     client: &Client,
     before: &Before<Client>,
@@ -93,7 +91,6 @@ pub fn put_client(
 }
 
 /// The user that the store writes for `user`, and what the change ends. `next` was never used as a version.
-#[must_use]
 pub fn put_user(
     user: &User,
     before: &Before<User>,
@@ -114,7 +111,6 @@ pub fn put_user(
 }
 
 /// What ends when the user becomes `after`; `None` if the user is removed.
-#[must_use]
 pub fn user(username: &Username, before: &Before<User>, after: Option<&User>) -> Ended {
     let everything = Ended {
         version: true,

@@ -21,7 +21,6 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    #[must_use]
     pub fn new(
         clients: impl IntoIterator<Item = Client>,
         users: impl IntoIterator<Item = User>,
@@ -62,25 +61,21 @@ impl Excerpt {
     }
 
     /// The store's position in the sequence of changes; `None` if the excerpt is not from a store.
-    #[must_use]
     pub const fn version(&self) -> Option<u64> {
         self.version
     }
 
     /// The client with this id, of any type, enabled or not.
-    #[must_use]
     pub fn client(&self, client_id: &ClientId) -> Option<&Arc<Client>> {
         self.clients.get(client_id)
     }
 
     /// The user with this name in any letter case (D-43), enabled or not.
-    #[must_use]
     pub fn user(&self, username: &Username) -> Option<&Arc<User>> {
         self.users.get(&*username.folded())
     }
 
     /// The user with exactly this spelling of the name, enabled or not.
-    #[must_use]
     pub fn user_spelt(&self, username: &Username) -> Option<&Arc<User>> {
         self.user(username)
             .filter(|user| user.username == *username)
@@ -92,13 +87,11 @@ impl Excerpt {
     }
 
     /// All hosts of the legacy flow, sorted by name.
-    #[must_use]
     pub fn legacy_instances(&self) -> &[LegacyInstance] {
         &self.legacy_instances
     }
 
     /// What the store remembers of applied files for these names.
-    #[must_use]
     pub fn remembered(&self) -> &[Remembered] {
         &self.remembered
     }

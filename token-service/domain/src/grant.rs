@@ -69,7 +69,6 @@ pub struct Grant {
 
 impl Grant {
     /// True if the user is enabled, has the credentials of the sign-in, and is still linked to the account.
-    #[must_use]
     pub fn rests_on(&self, user: &User) -> bool {
         user.still_links(&self.account, self.credentials_version)
     }
@@ -86,7 +85,6 @@ impl Grant {
 
     /// True if no token of this grant can still be valid, and its code has expired, so that the grant may be removed: its
     /// refresh token has expired or was revoked, and the time of [`Self::access_over_at`] has passed.
-    #[must_use]
     pub fn is_over(&self, now: Timestamp, access_token_lifetime: Duration) -> bool {
         let refresh_is_over = self.revoked_at.is_some() || self.current.refresh_expires_at < now;
         refresh_is_over && self.access_over_at(access_token_lifetime) < now
@@ -94,7 +92,6 @@ impl Grant {
 
     /// Until when an access token or the code of this grant may be valid. Without the grant, the code would count as
     /// unused.
-    #[must_use]
     pub fn access_over_at(&self, access_token_lifetime: Duration) -> Timestamp {
         let code_is_over = self.code_expires_at + CLOCK_DIFFERENCE;
         code_is_over.max(self.current.issued_at + access_token_lifetime)

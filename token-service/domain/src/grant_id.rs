@@ -26,14 +26,12 @@ impl GrantId {
     }
 
     /// Parses an id; `None` if the text is not an id.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         bytes.try_into().ok().map(Self::from_bytes)
     }
 
     /// When the grant was created; `None` for bytes that are not a UUIDv7 (RFC 9562 §5.7).
-    #[must_use]
     pub fn made_at(&self) -> Option<Timestamp> {
         if self.0.get_version() != Some(uuid::Version::SortRand) {
             return None;
@@ -43,12 +41,10 @@ impl GrantId {
     }
 
     /// The 16 bytes, big endian, so that byte order is time order.
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
 
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }

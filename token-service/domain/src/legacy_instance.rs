@@ -14,20 +14,17 @@ pub struct LegacyInstance {
 
 impl LegacyInstance {
     /// True if a `Host` header names this instance. Ignores the port.
-    #[must_use]
     pub fn is_at(&self, host: &str) -> bool {
         same_host(&self.hostname, host)
     }
 
     /// True if a `Host` header names the authorization server of this instance. Ignores the port.
-    #[must_use]
     pub fn has_auth_server_at(&self, host: &str) -> bool {
         same_host(&self.auth_server_hostname, host)
     }
 }
 
 /// True if `text` is a host in the normal form that `Host` headers are compared in.
-#[must_use]
 pub fn is_host(text: &str) -> bool {
     let url = Url::parse(&format!("https://{text}/"));
     url.is_ok_and(|url| {

@@ -70,7 +70,6 @@ impl<'a> RedirectTemplate<'a> {
     }
 
     /// The redirect URI `sent`, if the template matches it.
-    #[must_use]
     pub fn matches(&self, sent: &str) -> Option<RedirectUri> {
         if !sent.bytes().all(|byte| byte.is_ascii_graphic()) || sent.contains(['#', '*', '\\']) {
             return None;

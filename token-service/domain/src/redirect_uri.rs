@@ -83,21 +83,18 @@ impl RedirectUri {
     }
 
     /// The text as the client sent it.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// True if any app on the user's device may receive requests to this URI: a loopback address or a private-use
     /// scheme (RFC 8252 §8.6).
-    #[must_use]
     pub fn is_native(&self) -> bool {
         !self.0.starts_with("https://")
     }
 
     /// The URI with `parameters` appended to its query. Spaces are written as `%20`, which form decoding and plain
     /// percent-decoding read alike. The registered text stays unchanged.
-    #[must_use]
     pub fn with_parameters<'a>(
         &self,
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -118,7 +115,6 @@ impl RedirectUri {
     /// The source expression with which a `form-action` directive allows a redirect to this URI: the origin of an
     /// http(s) URI, otherwise the scheme (CSP3 §2.3.1). The grammar has no IPv6 addresses, and browsers ignore a source
     /// with an IPv6 address. Therefore these URIs get a source with any host and the same port.
-    #[must_use]
     pub fn form_action_source(&self) -> String {
         match Url::parse(&self.0) {
             Ok(url) if matches!(url.host(), Some(Host::Ipv6(_))) => match url.port() {
@@ -219,7 +215,6 @@ impl RedirectUriPattern {
 
     /// The redirect URI `sent` if this pattern allows it. The texts must be equal, except for the port of a loopback
     /// pattern (RFC 8252 §7.3, RFC 9700 §2.1).
-    #[must_use]
     pub fn matches(&self, sent: &str) -> Option<RedirectUri> {
         let allowed = match self {
             Self::Exact(registered) => registered == sent,
@@ -233,7 +228,6 @@ impl RedirectUriPattern {
 
     /// The web origin of a single-page app at this URI, which calls the token endpoint. `None` for URIs other than
     /// https and loopback http with a fixed port (D-12, D-20).
-    #[must_use]
     pub fn web_origin(&self) -> Option<String> {
         let Self::Exact(text) = self else { return None };
         let origin = Url::parse(text).ok()?.origin();
@@ -241,13 +235,11 @@ impl RedirectUriPattern {
     }
 
     /// True if the pattern allows any port.
-    #[must_use]
     pub const fn is_any_port(&self) -> bool {
         matches!(self, Self::LoopbackAnyPort { .. })
     }
 
     /// True if a single-page app at this URI may have the origin `origin`.
-    #[must_use]
     pub fn allows_origin(&self, origin: &str) -> bool {
         match self {
             Self::Exact(_) => self.web_origin().as_deref() == Some(origin),
@@ -258,7 +250,6 @@ impl RedirectUriPattern {
     }
 
     /// The origin without port of a single-page app that may have any port; `None` for other patterns.
-    #[must_use]
     pub fn any_port_origin(&self) -> Option<&str> {
         match self {
             Self::Exact(_) => None,
@@ -268,7 +259,6 @@ impl RedirectUriPattern {
 }
 
 /// An origin without its port, comparable with [`RedirectUriPattern::any_port_origin`].
-#[must_use]
 pub fn without_port(origin: &str) -> &str {
     match origin.rsplit_once(':') {
         Some((rest, port)) if is_port(port) => rest,

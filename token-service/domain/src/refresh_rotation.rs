@@ -79,7 +79,6 @@ pub enum RotationRefusal {
 
 impl RotationRefusal {
     /// The value for the log and metrics.
-    #[must_use]
     pub const fn reason(&self) -> &'static str {
         self.into_str()
     }

@@ -39,7 +39,6 @@ pub struct RegistryChange {
 
 impl RegistryChange {
     /// The objects that the change adds, replaces or removes, and the objects whose remembered files it changes.
-    #[must_use]
     pub fn touches(&self) -> BTreeSet<ObjectName> {
         let mut touched = BTreeSet::new();
         let mut touch = |kind, name: &str| touched.insert(ObjectName::new(kind, name));
@@ -111,7 +110,6 @@ impl Premises {
     /// - For a client: no user has the client's name (RFC 9700 §4.15), and the bound user exists.
     /// - For a user: no client has the user's name, and no other user has it in another letter case (D-43).
     /// - For the removal of a user: no client is bound to the user.
-    #[must_use]
     pub fn of(change: &RegistryChange) -> Self {
         let touched = change.touches().into_iter();
         let mut premises = Self {
@@ -135,7 +133,6 @@ impl Premises {
     }
 
     /// True if one of `changes`, which happened after planning, affects a premise.
-    #[must_use]
     pub fn are_overtaken_by(&self, changes: &RegistryChanges) -> bool {
         match changes {
             RegistryChanges::Forgotten => true,

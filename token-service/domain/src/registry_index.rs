@@ -68,7 +68,6 @@ pub struct Named {
 
 /// The value of [`NamedKind::SingleSignOn`] for an e-mail address: case does not matter (protocol.md §4.5). `None` if no
 /// user can have this address.
-#[must_use]
 pub fn email_value(email: &str) -> Option<String> {
     let value = email.to_lowercase();
     is_indexable(&value).then_some(value)
@@ -81,7 +80,6 @@ fn expiry_value(certificate: &Certificate) -> String {
 }
 
 /// The certificate that value and name of [`NamedKind::Certificate`] describe.
-#[must_use]
 pub fn expiry_of(value: &str, name: &str) -> Option<CertificateExpiry> {
     let (not_after, alias) = value.split_once(' ')?;
     Some(CertificateExpiry {
@@ -93,7 +91,6 @@ pub fn expiry_of(value: &str, name: &str) -> Option<CertificateExpiry> {
 
 /// The values that answer whether pages of `origin` may call the token endpoint: they may if the index contains one of
 /// the values. Agrees with [`RedirectUriPattern::allows_origin`](crate::RedirectUriPattern::allows_origin).
-#[must_use]
 pub fn origin_values(origin: &str) -> Vec<Counted> {
     let found = [
         (CountedKind::AppOrigin, origin),
@@ -122,7 +119,6 @@ pub struct IndexDifference {
 }
 
 impl IndexDifference {
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             counts: BTreeMap::new(),
@@ -131,7 +127,6 @@ impl IndexDifference {
     }
 
     /// True if no change was added. Changes that cancel each other out count as changes.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty() && self.names.is_empty()
     }

@@ -22,7 +22,6 @@ pub struct RegistrySummary {
 
 impl RegistrySummary {
     /// The instance whose host is in the `Host` header `host`. Ignores the port.
-    #[must_use]
     pub fn legacy_instance(&self, host: &str) -> Option<&LegacyInstance> {
         self.legacy_instances
             .iter()

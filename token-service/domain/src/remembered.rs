@@ -24,7 +24,6 @@ pub enum ObjectKind {
 
 impl ObjectKind {
     /// The name for messages.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.into_str()
     }
@@ -39,14 +38,12 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    #[must_use]
     pub fn new(kind: ObjectKind, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { kind, name }
     }
 
     /// The key of the object's row in a store. Keys of different objects differ.
-    #[must_use]
     pub fn key(&self) -> String {
         let prefix = match self.kind {
             ObjectKind::Client => 'c',
@@ -57,7 +54,6 @@ impl ObjectName {
     }
 
     /// Parses a row key.
-    #[must_use]
     pub fn from_key(key: &str) -> Option<Self> {
         let (prefix, name) = key.split_once(':')?;
         let kind = match prefix {

@@ -26,12 +26,10 @@ impl FeedId {
         random::bytes(random).map(Self)
     }
 
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -95,7 +93,6 @@ pub enum Owner {
 
 impl Owner {
     /// `None` if neither is named.
-    #[must_use]
     pub fn of(client_id: Option<ClientId>, username: Option<Username>) -> Option<Self> {
         Some(match (client_id, username) {
             (Some(client_id), None) => Self::Client(client_id),
@@ -109,7 +106,6 @@ impl Owner {
     }
 
     /// The feed entry for the access tokens of the current flows.
-    #[must_use]
     pub fn revoked(&self) -> Revoked {
         match self.clone() {
             Self::Client(client_id) => Revoked::Client(client_id),
@@ -126,7 +122,6 @@ impl Owner {
 }
 
 impl Revoked {
-    #[must_use]
     pub fn account(username: &Username, account: &LinkedAccount) -> Self {
         Self::Account {
             username: username.clone(),
@@ -143,7 +138,6 @@ impl Revoked {
     }
 
     /// True if the entry revokes tokens by their `iat`.
-    #[must_use]
     pub const fn is_up_to_a_time(&self) -> bool {
         match self {
             Self::Grant(_) | Self::Token(_) | Self::LegacyToken(_) => false,
@@ -156,7 +150,6 @@ impl Revoked {
     }
 
     /// Kind and id as bytes: the key of an index. Only equal values have equal keys.
-    #[must_use]
     pub fn key(&self) -> Vec<u8> {
         let (kind, id) = match self {
             Self::Grant(id) => (b'g', id.as_bytes().as_slice()),
@@ -200,7 +193,6 @@ pub struct Extent {
 
 impl Extent {
     /// The extent of a revocation at `at`, if the longest-lived access token lives for `longest_token`.
-    #[must_use]
     pub fn of(at: Timestamp, longest_token: Duration) -> Self {
         Self {
             at,
@@ -210,7 +202,6 @@ impl Extent {
 
     /// The extent to write for `revoked`, if the existing entry has the extent `existing`. `None` if the existing entry
     /// already covers this extent.
-    #[must_use]
     pub fn after(self, existing: Option<Self>, revoked: &Revoked) -> Option<Self> {
         let Some(existing) = existing else {
             return Some(self);
@@ -257,7 +248,6 @@ pub enum TokenSubject {
 
 impl TokenReference {
     /// The entries that revoke the token regardless of its `iat`.
-    #[must_use]
     pub fn ended_by(&self) -> [Revoked; 2] {
         let itself = match self.subject {
             TokenSubject::User { .. } => Revoked::Token(self.token_id),
@@ -267,7 +257,6 @@ impl TokenReference {
     }
 
     /// The entries that revoke the token if its `iat` is not after the entry's time.
-    #[must_use]
     pub fn ended_up_to_a_time_by(&self) -> Vec<Revoked> {
         let mut all = vec![
             Revoked::Client(self.client_id.clone()),

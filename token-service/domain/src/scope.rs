@@ -14,7 +14,6 @@ pub struct Scope(String);
 impl Scope {
     /// Parses scope tokens separated by single spaces; `None` if the text is empty or contains an invalid character
     /// (RFC 6749 §3.3: `%x21 / %x23-5B / %x5D-7E`).
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::of(text.to_owned())
     }
@@ -37,7 +36,6 @@ impl Scope {
     }
 
     /// True if `other` contains every token.
-    #[must_use]
     pub fn is_subset_of(&self, other: &Self) -> bool {
         // Both are in alphabetical order, so each search goes on where the previous one ended.
         let mut others = other.tokens();
@@ -46,14 +44,12 @@ impl Scope {
     }
 
     /// The tokens that `other` contains too.
-    #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let mut common: Vec<&str> = self.tokens().collect();
         common.retain(|token| other.tokens().any(|other| other == *token));
         Self(common.join(" "))
     }
 
-    #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut excess: Vec<&str> = self.tokens().collect();
         excess.retain(|token| other.tokens().all(|other| other != *token));
@@ -66,12 +62,10 @@ impl Scope {
         self.0.split(' ').filter(|token| !token.is_empty())
     }
 
-    #[must_use]
     pub const fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

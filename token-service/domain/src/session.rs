@@ -36,7 +36,6 @@ pub struct Session {
 
 impl Session {
     /// True if both sessions owe the second factor to passwords from one origin.
-    #[must_use]
     pub fn shares_origin_with(&self, other: &Self) -> bool {
         let key = |session: &Self| session.origin.as_ref().map(|origin| origin.key);
         key(self) == key(other)
@@ -76,7 +75,6 @@ impl UnfinishedSignIns {
     /// Bounds the row of a user whose password somebody else uses over and over.
     pub const LISTED: usize = 5;
 
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.newest.is_empty() && self.earlier == 0
     }

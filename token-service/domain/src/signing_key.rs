@@ -25,7 +25,6 @@ pub struct SealedSigningKey {
 
 impl SealedSigningKey {
     /// Sorts keys in the order in which they sign. Times are whole seconds, so two keys may have the same time.
-    #[must_use]
     pub fn oldest_first(mut keys: Vec<Self>) -> Vec<Self> {
         keys.sort_by(|one, other| one.age().cmp(&other.age()));
         keys
@@ -36,7 +35,6 @@ impl SealedSigningKey {
     }
 
     /// Of the keys that may sign, the one with the greatest turn signs.
-    #[must_use]
     pub fn turn(&self) -> (Timestamp, u32, &str) {
         (self.signs_from, self.number, &self.kid)
     }

@@ -25,24 +25,20 @@ impl TokenId {
         random::bytes(random).map(Self)
     }
 
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
     /// Parses a `jti`; `None` if the text is not a `jti`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
 
     /// The `jti` that a legacy access token with this id contains.
-    #[must_use]
     pub fn legacy(&self) -> String {
         let mut jti = self.to_string();
         jti.truncate(LEGACY_JTI_LENGTH);
@@ -51,7 +47,6 @@ impl TokenId {
 
     /// Parses the `jti` of a legacy access token, and sets the missing bits to zero. `None` if the text is not such a
     /// `jti`.
-    #[must_use]
     pub fn parse_legacy(text: &str) -> Option<Self> {
         if text.len() != LEGACY_JTI_LENGTH {
             return None;

@@ -22,7 +22,6 @@ pub struct Username(String);
 
 impl Username {
     /// Parses and normalizes a username; `None` if the text is empty, too long or has control characters.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let text = match is_nfc_quick(text.chars()) {
@@ -38,13 +37,11 @@ impl Username {
         Self(text.to_owned())
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The name after simple case folding, by which people are found (D-43). Borrowed if it is the name itself.
-    #[must_use]
     pub fn folded(&self) -> Cow<'_, str> {
         let mapper = CaseMapper::new();
         let fold = |c: char| {
@@ -62,14 +59,12 @@ impl Username {
     }
 
     /// True if `other` is the same name in another letter case.
-    #[must_use]
     pub fn differs_in_case_alone(&self, other: &Self) -> bool {
         self != other && self.folded() == other.folded()
     }
 
     /// True if the name contains a character that people do not see, such as a zero-width space: Unicode's
     /// `Default_Ignorable_Code_Point`. Such names cannot be registered.
-    #[must_use]
     pub fn has_invisible_characters(&self) -> bool {
         let invisible = CodePointSetData::new::<DefaultIgnorableCodePoint>();
         !self.0.is_ascii() && self.0.chars().any(|c| invisible.contains(c))
@@ -114,7 +109,6 @@ pub struct LinkedAccount {
 }
 
 /// Length of a text in JSON without the quotes, in bytes; escapes count.
-#[must_use]
 pub fn json_length(text: &str) -> usize {
     serde_json::to_string(text).map_or(usize::MAX, |json| json.len().saturating_sub(2))
 }
@@ -126,12 +120,10 @@ pub fn json_length(text: &str) -> usize {
 pub struct CredentialsVersion(u64);
 
 impl CredentialsVersion {
-    #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
@@ -170,7 +162,6 @@ pub struct User {
 
 impl User {
     /// An enabled user without password, second factor and linked accounts.
-    #[must_use]
     pub const fn new(username: Username) -> Self {
         Self {
             username,
@@ -199,13 +190,11 @@ impl User {
     }
 
     /// True if a sign-in with credentials of this version is still valid.
-    #[must_use]
     pub fn still_has(&self, credentials: CredentialsVersion) -> bool {
         self.enabled && self.credentials_version == credentials
     }
 
     /// True if what the user authorized for `account`, with credentials of this version, is still valid.
-    #[must_use]
     pub fn still_links(&self, account: &LinkedAccount, credentials: CredentialsVersion) -> bool {
         self.still_has(credentials) && self.accounts.contains(account)
     }

@@ -27,7 +27,6 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    #[must_use]
     pub const fn mint(&self) -> Mint<'_> {
         Mint::new(self.settings, self.keys)
     }

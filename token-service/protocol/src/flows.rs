@@ -12,7 +12,6 @@ pub const FLOWS: &[&dyn Flow] = &[
 ];
 
 /// The flow that begins at this path; the first flow for all other paths.
-#[must_use]
 pub fn begun_at(path: &str) -> &'static dyn Flow {
     let mut all = FLOWS.iter().copied();
     all.find(|flow| flow.begins_at() == path)
@@ -20,7 +19,6 @@ pub fn begun_at(path: &str) -> &'static dyn Flow {
 }
 
 /// All values of `iss` in access tokens of this service.
-#[must_use]
 pub fn issuers(settings: &Settings, instances: &[LegacyInstance]) -> Vec<String> {
     let all = FLOWS.iter().copied();
     all.flat_map(|flow| flow.issuers(settings, instances))
@@ -28,7 +26,6 @@ pub fn issuers(settings: &Settings, instances: &[LegacyInstance]) -> Vec<String>
 }
 
 /// The flow whose access tokens have this `iss`.
-#[must_use]
 pub fn of_issuer(context: &Context<'_>, issuer: &str) -> Option<&'static dyn Flow> {
     FLOWS.iter().copied().find(|flow| {
         let issuers = flow.issuers(context.settings, &context.summary.legacy_instances);
@@ -37,7 +34,6 @@ pub fn of_issuer(context: &Context<'_>, issuer: &str) -> Option<&'static dyn Flo
 }
 
 /// Reads a refresh token that is not a JWT, and finds its flow. `None` if this service did not issue the token.
-#[must_use]
 pub fn opaque_refresh_token<'a>(
     context: &Context<'a>,
     token: &str,
@@ -49,7 +45,6 @@ pub fn opaque_refresh_token<'a>(
 }
 
 /// Why access tokens of a flow have no room for a name.
-#[must_use]
 pub fn misfit(name: TokenName<'_>, settings: &Settings) -> Option<String> {
     FLOWS.iter().find_map(|flow| flow.misfit(name, settings))
 }

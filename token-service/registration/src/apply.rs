@@ -34,7 +34,6 @@ pub struct Plan {
 pub struct Listed(HashSet<ObjectName>);
 
 impl Listed {
-    #[must_use]
     pub fn of(registrations: &Registrations) -> Self {
         let mut listed = Self::default();
         listed.add(registrations.clients.iter().map(|client| &client.object));
@@ -42,7 +41,6 @@ impl Listed {
         listed
     }
 
-    #[must_use]
     pub fn contains(&self, object: &ObjectName) -> bool {
         self.0.contains(object)
     }
@@ -56,7 +54,6 @@ impl Listed {
 impl Plan {
     /// An empty plan on `stored`. The store applies it only if nothing that it [rests on](domain::Premises) has changed
     /// since.
-    #[must_use]
     pub fn on(stored: &Excerpt) -> Self {
         Self {
             change: RegistryChange {
@@ -68,7 +65,6 @@ impl Plan {
     }
 
     /// True if there is nothing to change, to report or to remember.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.differences.is_empty()
             && self.change.remember.is_empty()

@@ -37,14 +37,12 @@ impl RegistrationsFile {
         Self(Pieces::read(path, LISTS, problems))
     }
 
-    #[must_use]
     pub fn text(&self) -> &str {
         self.0.text()
     }
 
     /// The numbers of the entries: first users, then clients, each in the order of the file. The first number is that
     /// of the text before all entries.
-    #[must_use]
     pub fn entries(&self) -> Vec<usize> {
         let mut entries: Vec<usize> = self.0.numbers().collect();
         let list = |entry: &usize| {
@@ -56,12 +54,10 @@ impl RegistrationsFile {
     }
 
     /// The text of an entry; `None` for the text before all entries.
-    #[must_use]
     pub fn entry(&self, entry: usize) -> Option<&str> {
         self.0.list(entry).map(|_| self.0.piece(entry))
     }
 
-    #[must_use]
     pub fn line(&self, line: usize) -> Place {
         self.0.line(line)
     }

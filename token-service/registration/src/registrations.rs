@@ -139,7 +139,6 @@ pub struct Draft<T> {
 impl<T> Draft<T> {
     /// The objects that [`Self::check`] and a plan look up: everything that the document lists, clients and users with
     /// the same names, and bound users.
-    #[must_use]
     pub fn names(&self) -> Vec<ObjectName> {
         let listed = self.reading.names.iter();
         let mut names: BTreeSet<ObjectName> = listed
@@ -158,7 +157,6 @@ impl<T> Draft<T> {
         })
     }
 
-    #[must_use]
     pub fn into_problems(self) -> InvalidDocument {
         InvalidDocument {
             problems: self.problems.into_sorted(),
@@ -200,7 +198,6 @@ impl<T> Draft<T> {
 
 /// What a plan looks up to change the object `name`: the object, and the client or user that must not have the same name
 /// (RFC 9700 §4.15).
-#[must_use]
 pub fn looked_up(kind: ObjectKind, name: &str) -> Vec<ObjectName> {
     match kind {
         ObjectKind::Client | ObjectKind::User => {

@@ -20,7 +20,6 @@ pub enum StandardOutput {
 
 impl StandardOutput {
     /// The format by configuration and kind of output.
-    #[must_use]
     pub const fn of(enabled: bool, log_format: LogFormat, is_terminal: bool) -> Self {
         match (enabled, log_format, is_terminal) {
             (false, _, _) => Self::Nothing,

@@ -90,7 +90,6 @@ impl ConfigFile {
 }
 
 /// Runs the command of the process's arguments.
-#[must_use]
 pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => Ok(serve::run(&arguments)),

@@ -39,7 +39,6 @@ impl Config {
     }
 
     /// The format of the log, even if the configuration has problems: they are reported in this format.
-    #[must_use]
     pub fn log_format_of(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -51,7 +50,6 @@ impl Config {
     }
 
     /// The registrations file that `file` or the variables of `environment` name, even if the configuration has problems.
-    #[must_use]
     pub fn registrations_of(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

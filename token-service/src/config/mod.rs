@@ -81,7 +81,6 @@ pub enum LogFormat {
 impl Config {
     /// Settings that are allowed but unwise, each as a text for the operator. `in_container`: orchestrators give secrets
     /// to the service through its group, which has no other members there.
-    #[must_use]
     pub fn warnings(&self, in_container: bool) -> Vec<String> {
         let mut warnings = Vec::new();
         for (key, path) in [

@@ -123,12 +123,10 @@ impl Application {
         })
     }
 
-    #[must_use]
     pub const fn public_address(&self) -> SocketAddr {
         self.public_address
     }
 
-    #[must_use]
     pub const fn internal_address(&self) -> SocketAddr {
         self.internal_address
     }

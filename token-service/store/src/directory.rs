@@ -89,7 +89,6 @@ impl Directory {
 
     /// What all registrations say together. Call this once per request, because a later call may return a newer
     /// summary.
-    #[must_use]
     pub fn summary(&self) -> Arc<RegistrySummary> {
         self.summary.load_full()
     }
@@ -286,7 +285,6 @@ impl Directory {
     /// True if tokens may be issued: no cached object was older than [`REGISTRATIONS_MAX_AGE`] at `now`. The revocation
     /// of a client or user covers tokens issued up to that time after the revocation, and no later tokens. The caller
     /// must read the clock after this call.
-    #[must_use]
     pub fn are_recent(&self, now: Instant) -> bool {
         self.confirmed.age(now) <= REGISTRATIONS_MAX_AGE
     }

@@ -43,7 +43,6 @@ const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 /// The latest `iat` of tokens that may still be issued from the registrations before a change at `now`. The change
 /// revokes tokens up to this `iat`. A client or user who is enabled again gets valid tokens from the next second on, and none
 /// before: see [`wait_for_tokens`](domain::wait_for_tokens).
-#[must_use]
 pub fn issued_until(now: Timestamp) -> Timestamp {
     now + REGISTRATIONS_MAX_AGE + CLOCK_DIFFERENCE
 }
@@ -69,13 +68,11 @@ pub enum StoreError {
 }
 
 /// Counts how often a row was skipped because it cannot be read.
-#[must_use]
 pub fn unreadable_rows() -> prometheus_client::metrics::counter::Counter {
     row::unreadable_rows()
 }
 
 /// Counts sessions, legacy codes and grants that were ended because the user had reached a [`Cap`](domain::cap::Cap).
-#[must_use]
 pub fn ended_for_room() -> EndedForRoom {
     room::ended_for_room()
 }

@@ -41,7 +41,6 @@ struct Overtaking {
 }
 
 impl Watched {
-    #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,

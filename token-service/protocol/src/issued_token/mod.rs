@@ -14,7 +14,6 @@ use domain::{Grant, TokenId};
 use store::StoreError;
 
 /// Reads a token. `None` if this service did not sign the token. Does not check times.
-#[must_use]
 pub fn read(context: &Context<'_>, token: &str) -> Option<IssuedToken> {
     let settings = context.settings;
     if let Some(claims) = context.keys.verify(token, REFRESH_TOKEN_TYPE) {

@@ -69,7 +69,6 @@ impl<'a> Claims<'a> {
 }
 
 /// `iss` of an instance's tokens.
-#[must_use]
 pub(super) fn issuer(hostname: &str) -> String {
     format!("https://{hostname}")
 }

@@ -57,7 +57,6 @@ impl From<StoreError> for LogonRefusal {
 }
 
 impl LogonRefusal {
-    #[must_use]
     pub const fn message(&self) -> &'static str {
         match self {
             Self::RedirectUri => {
@@ -91,7 +90,6 @@ pub enum LogonError {
 }
 
 impl LogonError {
-    #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
             Self::Disabled => "SO_IS_DISABLED",
@@ -223,7 +221,6 @@ impl CodeRequest for LogonRequest {
 }
 
 /// Key of a code in the store. The key includes the instance, so no other endpoint can find the code.
-#[must_use]
 pub fn code_digest(code: &str, hostname: &str) -> Digest {
     Digest::of(format!("legacy\0{hostname}\0{code}").as_bytes())
 }

@@ -103,7 +103,6 @@ impl Flow for Legacy {
 
 /// The error text for a host that does not serve `path`. Each instance has one host for status and logon, and one for
 /// tokens (protocol.md §4.4 to §4.7).
-#[must_use]
 pub fn wrong_host(path: &str, host: &str, summary: &RegistrySummary) -> String {
     let right = if path == TOKEN {
         let instance = summary.legacy_instance(host);

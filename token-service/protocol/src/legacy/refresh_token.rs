@@ -24,7 +24,6 @@ pub(super) struct LegacyRefreshToken {
 }
 
 impl LegacyRefreshToken {
-    #[must_use]
     pub(super) const fn first(grant_id: GrantId) -> Self {
         Self { grant_id, step: 0 }
     }
@@ -39,7 +38,6 @@ impl LegacyRefreshToken {
     }
 
     /// The token as text, for this instance.
-    #[must_use]
     pub(super) fn text(self, hostname: &str, key: &EncryptionKey) -> String {
         let tag = self.tag(hostname, key);
         URL_SAFE_NO_PAD.encode(
@@ -53,7 +51,6 @@ impl LegacyRefreshToken {
     }
 
     /// Key of the token in the store.
-    #[must_use]
     pub(super) fn id(self, hostname: &str, key: &EncryptionKey) -> TokenId {
         let digest = Digest::of(self.text(hostname, key).as_bytes());
         let mut id = [0; 16];
@@ -64,7 +61,6 @@ impl LegacyRefreshToken {
     }
 
     /// Reads a token; `None` if this service did not make the token for this instance.
-    #[must_use]
     pub(super) fn parse(text: &str, hostname: &str, key: &EncryptionKey) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (grant_id, rest) = bytes.split_first_chunk::<16>()?;

@@ -15,7 +15,6 @@ pub struct NamedAccount<'a> {
 }
 
 impl NamedAccount<'_> {
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.user_id.is_none() && self.user_site.is_none()
     }
@@ -40,7 +39,6 @@ pub enum AccountError {
 
 impl AccountError {
     /// The value of `error` for the client (D-6).
-    #[must_use]
     pub const fn code(self) -> ErrorCode {
         match self {
             Self::NoneLinked | Self::NotLinked | Self::TrailingSlash => ErrorCode::InvalidGrant,
@@ -49,7 +47,6 @@ impl AccountError {
     }
 
     /// Tells the integrator what to change.
-    #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
             Self::NoneLinked => "The user has no linked account",

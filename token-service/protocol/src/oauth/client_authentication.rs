@@ -32,7 +32,6 @@ pub enum PresentedClient {
 
 impl PresentedClient {
     /// The client, authenticated or not.
-    #[must_use]
     pub const fn client(&self) -> &Arc<Client> {
         match self {
             Self::Authenticated(client, _) | Self::Named(client) => client,
@@ -47,7 +46,6 @@ impl PresentedClient {
         }
     }
 
-    #[must_use]
     pub const fn is_authenticated(&self) -> bool {
         matches!(self, Self::Authenticated(..))
     }
@@ -179,7 +177,6 @@ impl<'a> Claim<'a> {
 
 /// The Client ID that a refused request claims, for the log and the audit log, so that an operator sees which client's
 /// secret is being guessed. At most [`LONGEST_CLAIM`] characters; unprintable characters are escaped.
-#[must_use]
 pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
     let in_header = authorization.iter().find_map(|header| {
         let credentials = decode_basic(header)?;

@@ -20,7 +20,6 @@ pub struct EndpointRequest<'a> {
 
 impl<'a> EndpointRequest<'a> {
     /// The Client ID that the request claims, authenticated or not, for the log.
-    #[must_use]
     pub fn claimed_client(&self) -> Option<String> {
         client_authentication::claimed(&self.authorization, self.body)
     }

@@ -103,7 +103,6 @@ pub enum TokenError {
 
 impl TokenError {
     /// The value of `error` for the client.
-    #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::ContentType
@@ -192,7 +191,6 @@ impl TokenError {
 
     /// Tells the integrator what to change: ASCII without quotes and backslashes (RFC 6749 §5.2). Repeats only parts of
     /// the request that are not secret, through [`printable`](super::message::printable).
-    #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Parameters(ParameterError::Repeated(name)) => return repeated(name).into(),

@@ -24,13 +24,11 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// The value of `error`.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 
     /// The HTTP status (D-4).
-    #[must_use]
     pub const fn status(self) -> u16 {
         match self {
             Self::InvalidClient => 401,

@@ -6,7 +6,6 @@ use domain::Scope;
 const MAX_REPEATED_CHARACTERS: usize = 200;
 
 /// Text from a request for a description: at most 200 characters; characters that RFC 6749 §5.2 forbids become `?`.
-#[must_use]
 pub fn printable(text: &str) -> String {
     let legal =
         |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
@@ -22,13 +21,11 @@ pub fn printable(text: &str) -> String {
 }
 
 /// The description of a parameter that occurs more than once.
-#[must_use]
 pub fn repeated(name: &str) -> String {
     format!("The parameter {} is repeated", printable(name))
 }
 
 /// The description of a requested scope that exceeds the registration of the client by `excess` (D-9).
-#[must_use]
 pub fn unregistered_scope(excess: &Scope) -> String {
     let excess = printable(excess.as_str());
     format!("scope exceeds what the client is registered for: {excess}")

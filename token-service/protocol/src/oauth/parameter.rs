@@ -36,7 +36,6 @@ impl Parameter {
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The name, as clients send it.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.into_str()
     }

@@ -110,19 +110,16 @@ impl<'a> Parameters<'a> {
     }
 
     /// The value of `name`, never empty. `None` if `name` is omitted.
-    #[must_use]
     pub fn get(&self, name: impl AsRef<str>) -> Option<&str> {
         self.0.get(name.as_ref()).map(AsRef::as_ref)
     }
 
     /// True if the request has a value for `name`.
-    #[must_use]
     pub fn contains(&self, name: impl AsRef<str>) -> bool {
         self.0.contains_key(name.as_ref())
     }
 
     /// A copy that does not borrow from the query or body.
-    #[must_use]
     pub fn into_owned(self) -> Parameters<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         let pairs = self.0.into_iter();

@@ -22,7 +22,6 @@ pub enum ChallengeError {
 
 impl ChallengeError {
     /// Tells the integrator what to change.
-    #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
             Self::Required => {
@@ -64,7 +63,6 @@ pub fn challenge(
 
 /// The challenge that belongs to a verifier: its SHA-256. `None` unless the verifier has 43 to 128 unreserved characters
 /// (RFC 7636 §4.1; protocol.md §4.2 rule 4).
-#[must_use]
 pub fn challenge_of(verifier: &str) -> Option<Digest> {
     let unreserved =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');

@@ -28,7 +28,6 @@ pub struct Refusal {
 
 impl Refusal {
     /// The refusal of a malformed request.
-    #[must_use]
     pub const fn invalid_request(reason: &'static str, description: &'static str) -> Self {
         Self {
             code: ErrorCode::InvalidRequest,

@@ -50,7 +50,6 @@ pub enum Issuance {
 }
 
 impl Issuance {
-    #[must_use]
     pub const fn action(self) -> AuditAction {
         match self {
             Self::First => AuditAction::TokensIssued,
@@ -61,7 +60,6 @@ impl Issuance {
 }
 
 impl Authorization {
-    #[must_use]
     pub fn of(grant: &Grant, issuance: Issuance) -> Self {
         Self {
             client_id: grant.client_id.clone(),
@@ -74,7 +72,6 @@ impl Authorization {
 
 impl TokenResponse {
     /// A response with these tokens; `lifetime` is the lifetime of the access token.
-    #[must_use]
     pub const fn new(
         access_token: String,
         lifetime: Duration,

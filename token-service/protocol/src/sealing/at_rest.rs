@@ -147,7 +147,6 @@ impl SealingKeys {
     }
 
     /// Id of the key that opens the sealed bytes.
-    #[must_use]
     pub fn opener(&self, context: &str, sealed: &[u8]) -> Option<KeyId> {
         let mut all = self.all();
         let key = all.find(|key| key.opens(context, sealed).is_some());
@@ -155,13 +154,11 @@ impl SealingKeys {
     }
 
     /// True if the current key sealed the bytes.
-    #[must_use]
     pub fn is_up_to_date(&self, sealed: &[u8]) -> bool {
         split(sealed).is_some_and(|(id, _)| id == self.current.id)
     }
 
     /// Id of the key that the sealed bytes name, if that key is not available.
-    #[must_use]
     pub fn missing(&self, sealed: &[u8]) -> Option<KeyId> {
         let (id, _) = split(sealed)?;
         self.ids().all(|known| known != id).then_some(id)

@@ -39,14 +39,12 @@ impl EncryptionKey {
         })
     }
 
-    #[must_use]
     pub const fn sealing(&self) -> &SealingKeys {
         &self.sealing
     }
 
     /// A tag for `parts` (HMAC-SHA-256, 32 bytes), which nobody can forge without the root. The input includes the
     /// length of each part, so parts cannot be shifted. The first part names the purpose.
-    #[must_use]
     pub fn tag(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.tagging);
         for part in parts {

@@ -62,7 +62,6 @@ struct Entry {
 
 impl Devices {
     /// Reads the value of a cookie and skips malformed entries.
-    #[must_use]
     pub fn parse(text: &str) -> Self {
         let entries = text.split(SEPARATOR).filter_map(Entry::parse).take(MOST);
         Self {
@@ -115,7 +114,6 @@ impl Devices {
 pub struct DeviceCookie(String);
 
 impl DeviceCookie {
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

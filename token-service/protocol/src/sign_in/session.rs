@@ -31,13 +31,11 @@ impl SessionId {
     }
 
     /// Reads an id; `None` if it is malformed.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Digest::from_base64url(text).map(|_| Self(text.to_owned()))
     }
 
     /// The value of the cookie.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

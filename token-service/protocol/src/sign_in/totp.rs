@@ -12,7 +12,6 @@ use domain::clock::Timestamp;
 pub struct Unusable;
 
 /// Sealing context for the raw bytes of a user's secret.
-#[must_use]
 pub fn sealing_context(username: &Username) -> String {
     format!("totp:{username}")
 }
@@ -40,7 +39,6 @@ pub fn step_of(secret: &[u8], code: &str, now: Timestamp) -> Result<Option<u64>,
 
 /// The `otpauth://totp/...` URL from which an authenticator app reads the secret, with the name of the service as
 /// issuer. `None` if `secret` is unusable.
-#[must_use]
 pub fn url(secret: &[u8], username: &Username, service: &str) -> Option<String> {
     // A colon separates the two names, so neither may contain a colon.
     let service = service.replace(':', " ");

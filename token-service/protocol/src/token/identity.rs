@@ -22,13 +22,11 @@ const CACHED: usize = 4096;
 const FRESH_PART: u32 = 60;
 
 /// Time for which an identity token is reused: one minute if access tokens are valid for one hour.
-#[must_use]
 pub(super) fn fresh_for(settings: &Settings) -> Duration {
     Duration::from_secs((settings.lifetimes.access_token / FRESH_PART).as_secs())
 }
 
 /// Lifetime of an identity token. An identity token never expires before an access token that contains it.
-#[must_use]
 pub(super) fn lifetime(settings: &Settings) -> Duration {
     settings.lifetimes.access_token + fresh_for(settings)
 }

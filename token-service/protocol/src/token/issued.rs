@@ -33,7 +33,6 @@ pub struct IssuedToken {
 
 impl IssuedToken {
     /// An access token of the current flows. `None` if the ids in the claims are malformed.
-    #[must_use]
     pub fn access(claims: AccessTokenClaims) -> Option<Self> {
         Some(Self {
             token_use: TokenUse::Access,
@@ -57,7 +56,6 @@ impl IssuedToken {
     }
 
     /// A refresh token of the current flows. `None` if the ids in the claims are malformed.
-    #[must_use]
     pub fn refresh(claims: RefreshTokenClaims) -> Option<Self> {
         Some(Self {
             token_use: TokenUse::Refresh,

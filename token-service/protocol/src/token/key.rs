@@ -83,12 +83,10 @@ impl SigningKey {
 
     /// The key identifier: the first 16 characters (96 bits) of the key's RFC 7638 thumbprint, short because
     /// every token carries it.
-    #[must_use]
     pub fn kid(&self) -> &str {
         &self.public.kid
     }
 
-    #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         match self.pair {
             KeyPair::Ed25519(_) => Algorithm::EdDsa,
@@ -98,7 +96,6 @@ impl SigningKey {
     }
 
     /// The public key as in the JWK set.
-    #[must_use]
     pub const fn jwk(&self) -> &Jwk {
         &self.public
     }
@@ -124,7 +121,6 @@ impl SigningKey {
     }
 
     /// True if `signature` is a signature of `message` by this key.
-    #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.pair {
             // Ed25519 gives a message one signature (RFC 8032 §5.1.6), and signing takes less than half the time of

@@ -118,24 +118,20 @@ impl KeyRing {
     }
 
     /// The sealed keys from the store, oldest first.
-    #[must_use]
     pub fn sealed(&self) -> &[SealedSigningKey] {
         &self.sealed
     }
 
-    #[must_use]
     pub const fn signing(&self) -> &Arc<SigningKey> {
         &self.signing
     }
 
     /// The current Ed25519 signing key, if any. Tokens of the legacy flow have no room for longer signatures.
-    #[must_use]
     pub fn ed25519(&self) -> Option<&SigningKey> {
         self.ed25519.as_deref()
     }
 
     /// The JWK set as JSON, which `/auth/jwks` returns.
-    #[must_use]
     pub fn published(&self) -> &str {
         &self.published
     }
@@ -143,7 +139,6 @@ impl KeyRing {
     /// The claims of a token of type `typ` that one of these keys signed; `None` for other tokens.
     ///
     /// The caller must check issuer, audience and times.
-    #[must_use]
     pub fn verify(&self, token: &str, typ: &str) -> Option<Map<String, Value>> {
         let read = || -> Result<Option<Map<String, Value>>, JwsError> {
             let jws = CompactJws::parse(token)?;
@@ -275,7 +270,6 @@ fn open(
 }
 
 /// Sealing context for the private part of a signing key.
-#[must_use]
 pub fn signing_key_context(kid: &str) -> String {
     format!("signing-key:{kid}")
 }

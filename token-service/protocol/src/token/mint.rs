@@ -59,7 +59,6 @@ pub struct Mint<'a> {
 }
 
 impl<'a> Mint<'a> {
-    #[must_use]
     pub const fn new(settings: &'a Settings, keys: &'a KeyRing) -> Self {
         Self { settings, keys }
     }

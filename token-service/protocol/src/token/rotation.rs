@@ -27,7 +27,6 @@ pub struct Policy {
 }
 
 impl Policy {
-    #[must_use]
     pub fn of(settings: &Settings, instances: &[LegacyInstance]) -> Self {
         let lifetimes = &settings.lifetimes;
         Self {
@@ -97,7 +96,6 @@ pub struct Signers<'a> {
 impl<'a> Signers<'a> {
     /// Chooses the newest of `keys` that has the configured algorithm and is past its announcement. Until a newly
     /// configured algorithm has such a key, the newest key of any algorithm continues to sign.
-    #[must_use]
     pub fn at(keys: &'a [SealedSigningKey], policy: &Policy, now: Timestamp) -> Self {
         let newest = |wanted: Option<Algorithm>| {
             keys.iter()
@@ -111,7 +109,6 @@ impl<'a> Signers<'a> {
         }
     }
 
-    #[must_use]
     pub fn state(&self, key: &SealedSigningKey, now: Timestamp) -> KeyState {
         let signs = [self.current, self.legacy]
             .into_iter()
@@ -126,7 +123,6 @@ impl<'a> Signers<'a> {
 }
 
 /// The steps that are due for `keys` at `now`; usually none.
-#[must_use]
 pub fn due(keys: &[SealedSigningKey], policy: &Policy, now: Timestamp) -> Vec<Step> {
     let signers = Signers::at(keys, policy, now);
     let mut steps = Vec::new();
@@ -171,7 +167,6 @@ pub fn due(keys: &[SealedSigningKey], policy: &Policy, now: Timestamp) -> Vec<St
 /// The steps of a rotation on demand. If `announced`, the new key signs after the usual announcement. Otherwise the new
 /// key signs at once, for the case that the old key leaked; gateways fetch the new key when they receive its first
 /// token.
-#[must_use]
 pub fn on_demand(
     keys: &[SealedSigningKey],
     policy: &Policy,

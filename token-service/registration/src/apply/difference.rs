@@ -85,7 +85,6 @@ pub enum DifferenceKind {
 }
 
 impl Difference {
-    #[must_use]
     pub fn fields(&self) -> Vec<&'static str> {
         match &self.kind {
             DifferenceKind::Changed(changes) => changes.iter().map(|one| one.field).collect(),
@@ -94,7 +93,6 @@ impl Difference {
     }
 
     /// The text, followed by a line with the old and the new value of each field. Secrets have no such line.
-    #[must_use]
     pub fn with_values(&self) -> String {
         let mut text = self.to_string();
         if let DifferenceKind::Changed(changes) = &self.kind {

@@ -246,12 +246,10 @@ impl Field {
     }
 
     /// True if the field has a single value that may be absent.
-    #[must_use]
     pub fn is_optional(&self) -> bool {
         self.rule == Rule::Optional
     }
 
-    #[must_use]
     pub fn can_change(&self) -> bool {
         !matches!(self.rule, Rule::Name | Rule::Type)
     }
@@ -271,7 +269,6 @@ impl Field {
     }
 
     /// The keys of the field in a view.
-    #[must_use]
     pub fn viewed(&self) -> Vec<Shown> {
         let own = || Shown {
             key: Key {

@@ -148,7 +148,6 @@ impl Field {
 
 /// The object in the form of a registration, without the fields that views show in another form. Patches are applied to
 /// this form.
-#[must_use]
 pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
     let stored = stored(object);
     let fields = T::DESCRIPTION.fields.iter();
@@ -158,7 +157,6 @@ pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
 }
 
 /// The object in the form of views, without secrets and hashes.
-#[must_use]
 pub fn view<T: Registered>(object: &T, moment: &Moment<'_>) -> Map<String, Value> {
     let mut view = registration(object);
     for field in T::DESCRIPTION.fields {

@@ -20,7 +20,6 @@ use registration::objects::ACCOUNT;
 pub struct View<T>(Object, #[serde(skip)] PhantomData<fn() -> T>);
 
 impl<T> View<T> {
-    #[must_use]
     pub const fn new(object: Object) -> Self {
         Self(object, PhantomData)
     }

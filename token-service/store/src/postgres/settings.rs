@@ -53,7 +53,6 @@ impl PostgresUrl {
     }
 
     /// Hosts with ports, and the database: the part of the URL that operators need, without secrets.
-    #[must_use]
     pub fn place(&self) -> String {
         let ports = self.0.get_ports();
         let addresses = self.0.get_hostaddrs();
@@ -83,7 +82,6 @@ impl PostgresUrl {
     }
 
     /// True if the connection to another machine is not encrypted, or may be unencrypted (`sslmode=prefer`).
-    #[must_use]
     pub fn is_plain_to_another_machine(&self) -> bool {
         self.0.get_ssl_mode() != SslMode::Require && !is_this_machine(&self.0)
     }

@@ -26,13 +26,11 @@ pub enum Claim {
 
 impl Claim {
     /// The name in the JSON object.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.into_str()
     }
 
     /// The expected form of the value.
-    #[must_use]
     pub const fn form(self) -> &'static str {
         match self {
             Self::Issuer | Self::Subject | Self::UserId | Self::UserSite => "a string",

@@ -69,7 +69,6 @@ pub enum AssertionError {
 
 impl AssertionError {
     /// Tells the integrator what to change.
-    #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Malformed(error) => return malformed(error),

@@ -36,7 +36,6 @@ pub struct Assertion {
 
 impl Assertion {
     /// The linked account that the assertion names, if any.
-    #[must_use]
     pub fn named_account(&self) -> NamedAccount<'_> {
         NamedAccount {
             user_id: self.user_id.as_deref(),
@@ -97,7 +96,6 @@ pub struct Check {
 
 /// Runs all checks of [`verify`] with the same functions. A failed check does not hide later checks, but a malformed
 /// assertion has no further checks.
-#[must_use]
 pub fn explain(
     assertion: &str,
     client_id: &ClientId,

@@ -19,19 +19,16 @@ impl Destination {
         }
     }
 
-    #[must_use]
     pub const fn redirect_uri(&self) -> &RedirectUri {
         &self.redirect_uri
     }
 
     /// The redirect URI with `code` (RFC 6749 §4.1.2; `iss`: RFC 9207 §2, D-13).
-    #[must_use]
     pub fn with_code(&self, code: &str, issuer: &str) -> String {
         self.with(&[("code", code)], issuer)
     }
 
     /// The redirect URI with `error` (RFC 6749 §4.1.2.1; `iss`: RFC 9207 §2, D-13).
-    #[must_use]
     pub fn with_error(&self, error: &RedirectError, issuer: &str) -> String {
         self.with(
             &[

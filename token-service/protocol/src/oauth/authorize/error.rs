@@ -44,7 +44,6 @@ pub enum UnsafeRequest {
 
 impl UnsafeRequest {
     /// Tells the application's developers what to change (D-5).
-    #[must_use]
     pub const fn remedy(&self) -> &'static str {
         match self {
             Self::Unreadable(ParameterError::NotUtf8) => "The query must be percent-encoded UTF-8.",

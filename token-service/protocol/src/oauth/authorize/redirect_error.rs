@@ -38,7 +38,6 @@ pub enum RedirectError {
 
 impl RedirectError {
     /// The value of `error` (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
-    #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
             Self::ParameterRepeated(_)
@@ -57,7 +56,6 @@ impl RedirectError {
 
     /// Tells the integrator what to change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1). Repeats only
     /// names of parameters and scopes from the request.
-    #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::ParameterRepeated(name) => return repeated(name).into(),

@@ -22,7 +22,6 @@ pub struct SignedIn {
 
 impl SignedIn {
     /// The sign-in of a live session. `None` if the second factor is missing.
-    #[must_use]
     pub fn of(LiveSession { session, user }: LiveSession) -> Option<Self> {
         match session.stage {
             SessionStage::SignedIn => Some(Self { user, session }),
@@ -30,17 +29,14 @@ impl SignedIn {
         }
     }
 
-    #[must_use]
     pub fn user(&self) -> &User {
         &self.user
     }
 
-    #[must_use]
     pub const fn session(&self) -> &Session {
         &self.session
     }
 
-    #[must_use]
     pub fn account(&self, user_id: &str, site: &str) -> Option<&LinkedAccount> {
         self.user
             .accounts
@@ -79,7 +75,6 @@ pub enum Step {
 }
 
 /// Decides the next step from the browser's live session, if any.
-#[must_use]
 pub fn next_step(prompt: Prompt, live: Option<LiveSession>, confirmation: Confirmation) -> Step {
     let live = live.filter(|_| prompt != Prompt::Login);
     let owed = live

@@ -70,7 +70,6 @@ pub async fn exchange(
 }
 
 /// True if assertions of a client with this organization may name `user` (D-19).
-#[must_use]
 pub fn is_subject(user: &User, organization: Option<&str>) -> bool {
     organization.is_none() || user.organization.as_deref() == organization
 }

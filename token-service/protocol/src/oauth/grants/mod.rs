@@ -39,7 +39,6 @@ impl GrantType {
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The value of `grant_type`.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.into_str()
     }

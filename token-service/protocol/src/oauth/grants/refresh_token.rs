@@ -49,7 +49,6 @@ pub async fn refresh(
 }
 
 /// True if the client's integration type uses refresh tokens (protocol.md §4.2).
-#[must_use]
 pub const fn may_refresh(client: &Client) -> bool {
     matches!(
         client.integration,
