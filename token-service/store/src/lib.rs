@@ -31,7 +31,8 @@ pub use self::room::EndedForRoom;
 pub use self::sealed_values::SealedValues;
 
 use domain::clock::Timestamp;
-use domain::{Extent, Revoked, UnfinishedSignIns};
+use domain::digest::Digest;
+use domain::{ClientId, Extent, Revoked, UnfinishedSignIns};
 
 /// Maximum age of a registration in memory. The service issues no token from older registrations. The service asks the
 /// store twice a second for changes; the rest of the time is for reading them.
@@ -96,6 +97,11 @@ pub enum BackupError {
     Unsupported(&'static str),
     #[error("the copy failed: {0}")]
     Failed(String),
+}
+
+/// The key of an assertion id. No Client ID contains the separator, so different pairs have different digests.
+fn jti_digest(client_id: &ClientId, jti: &str) -> Digest {
+    Digest::of(format!("{client_id}\0{jti}").as_bytes())
 }
 
 /// The outcome of claiming a value that may be used once.

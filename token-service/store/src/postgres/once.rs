@@ -4,9 +4,8 @@ use async_trait::async_trait;
 
 use super::PostgresStore;
 use super::value::{number, seconds};
-use crate::{Claim, OnceStore, StoreError};
+use crate::{Claim, OnceStore, StoreError, jti_digest};
 use domain::clock::Timestamp;
-use domain::digest::Digest;
 use domain::{ClientId, Username};
 
 #[async_trait]
@@ -69,9 +68,4 @@ const fn claim(rows: u64) -> Claim {
     } else {
         Claim::AlreadyClaimed
     }
-}
-
-/// No Client ID contains the separator, so different pairs have different digests.
-fn jti_digest(client_id: &ClientId, jti: &str) -> Digest {
-    Digest::of(format!("{client_id}\0{jti}").as_bytes())
 }

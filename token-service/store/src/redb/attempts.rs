@@ -5,7 +5,7 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::fault::Fault;
-use super::tables::{Expiring, Tables, decode, encode};
+use super::tables::{Expiring, Tables, encode, found};
 use crate::{AttemptStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -55,10 +55,7 @@ impl AttemptStore for RedbStore {
 }
 
 fn get(tables: &mut Tables<'_>, key: &Digest) -> Result<Option<Failures>, Fault> {
-    match tables.failures.open()?.get(key.as_bytes())? {
-        Some(row) => decode(row.value()).map(Some),
-        None => Ok(None),
-    }
+    found(tables.failures.open()?.get(key.as_bytes())?)
 }
 
 fn put(

@@ -4,13 +4,14 @@ use async_trait::async_trait;
 use redb::ReadableTable as _;
 
 use super::RedbStore;
+use super::credentials;
 use super::fault::{Fault, readable};
-use super::tables::{CLIENT_SECRETS, Tables, decode_json};
+use super::tables::{CLIENT_SECRETS, Tables};
 use crate::{ClientSecretStore, StoreError};
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Client, ClientId, SecretTimes, SecretUse};
+use domain::{ClientId, SecretTimes, SecretUse};
 
 #[async_trait]
 impl ClientSecretStore for RedbStore {
@@ -46,11 +47,7 @@ impl ClientSecretStore for RedbStore {
                 at,
             } in &uses
             {
-                let client: Result<Option<Client>, Fault> =
-                    match tables.clients.open()?.get(client_id.as_str())? {
-                        Some(row) => decode_json(row.value()).map(Some),
-                        None => Ok(None),
-                    };
+                let client = credentials::client(tables, client_id);
                 let client = readable("client", client)?.flatten();
                 if !client.is_some_and(|client| client.secrets().contains(secret)) {
                     continue;

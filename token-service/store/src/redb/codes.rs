@@ -7,7 +7,7 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::fault::{Fault, readable};
-use super::tables::{Expiring, Tables, decode, encode};
+use super::tables::{Expiring, Tables, encode, found};
 use super::{credentials, grants};
 use crate::self_contained_code::refusal;
 use crate::stored_code::StoredCode;
@@ -62,10 +62,8 @@ impl CodeStore for RedbStore {
             }
             make_room(tables, &record)?;
             let row = encode(&StoredCode::Unused(Cow::Borrowed(&record)))?;
-            tables
-                .codes
-                .open()?
-                .insert(code.as_bytes(), row.as_slice())?;
+            let codes = tables.codes.open()?;
+            codes.insert(code.as_bytes(), row.as_slice())?;
             let note = note_of(&record, code.as_bytes());
             tables.unused_codes.open()?.insert(note, ())?;
             tables.expire(Expiring::Code, code.as_bytes(), record.expires_at)?;
@@ -150,10 +148,7 @@ fn make_room(tables: &mut Tables<'_>, record: &CodeRecord) -> Result<(), Fault> 
 }
 
 fn get(tables: &mut Tables<'_>, code: &[u8; 32]) -> Result<Option<StoredCode<'static>>, Fault> {
-    match tables.codes.open()?.get(code)? {
-        Some(row) => decode(row.value()).map(Some),
-        None => Ok(None),
-    }
+    found(tables.codes.open()?.get(code)?)
 }
 
 /// Deletes a code that nobody redeemed before its expiry at `at`. A used code gets an entry for the end of its retention:

@@ -3,24 +3,18 @@
 use redb::ReadableTable as _;
 
 use super::fault::Fault;
-use super::tables::{CREDENTIALS_KEY, Tables, decode_json};
+use super::tables::{CREDENTIALS_KEY, Tables, found_json};
 use domain::{Client, ClientId, CredentialsVersion, User, Username};
 
 pub(super) fn client(
     tables: &mut Tables<'_>,
     client_id: &ClientId,
 ) -> Result<Option<Client>, Fault> {
-    match tables.clients.open()?.get(client_id.as_str())? {
-        Some(row) => decode_json(row.value()).map(Some),
-        None => Ok(None),
-    }
+    found_json(tables.clients.open()?.get(client_id.as_str())?)
 }
 
 pub(super) fn user(tables: &mut Tables<'_>, username: &Username) -> Result<Option<User>, Fault> {
-    match tables.users.open()?.get(username.as_str())? {
-        Some(row) => decode_json(row.value()).map(Some),
-        None => Ok(None),
-    }
+    found_json(tables.users.open()?.get(username.as_str())?)
 }
 
 /// True if the user still has credentials of this version.

@@ -11,7 +11,7 @@ use redb::{ReadTransaction, ReadableTable};
 use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
-use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_OF_USERS, Tables, decode, encode};
+use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_OF_USERS, Tables, decode, encode, found};
 use super::{audit, credentials, registry_index};
 use crate::{GrantStore, StoreError, room};
 use domain::cap;
@@ -55,12 +55,7 @@ impl GrantStore for RedbStore {
     }
 
     async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError> {
-        self.read(
-            |transaction| match transaction.open_table(GRANTS)?.get(grant_id.as_bytes())? {
-                Some(row) => decode(row.value()).map(Some),
-                None => Ok(None),
-            },
-        )
+        self.read(|transaction| found(transaction.open_table(GRANTS)?.get(grant_id.as_bytes())?))
     }
 
     async fn grants(
@@ -190,14 +185,10 @@ pub(super) fn insert(
     make_room(tables, grant, now, access_token_lifetime)?;
     let id = grant.grant_id.as_bytes();
     put(tables, grant)?;
-    tables
-        .grants_of_users
-        .open()?
-        .insert(key_of_user(grant, false), ())?;
-    tables
-        .grants_by_client
-        .open()?
-        .insert((grant.client_id.as_str(), id), ())?;
+    let of_users = tables.grants_of_users.open()?;
+    of_users.insert(key_of_user(grant, false), ())?;
+    let by_client = tables.grants_by_client.open()?;
+    by_client.insert((grant.client_id.as_str(), id), ())?;
     Ok(())
 }
 
@@ -242,18 +233,13 @@ pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault
     tables.grants.open()?.remove(id)?;
     let key = key_of_user(grant, grant.revoked_at.is_some());
     tables.grants_of_users.open()?.remove(key)?;
-    tables
-        .grants_by_client
-        .open()?
-        .remove((grant.client_id.as_str(), id))?;
+    let by_client = tables.grants_by_client.open()?;
+    by_client.remove((grant.client_id.as_str(), id))?;
     Ok(())
 }
 
 pub(super) fn get(tables: &mut Tables<'_>, id: GrantId) -> Result<Option<Grant>, Fault> {
-    match tables.grants.open()?.get(id.as_bytes())? {
-        Some(row) => decode(row.value()).map(Some),
-        None => Ok(None),
-    }
+    found(tables.grants.open()?.get(id.as_bytes())?)
 }
 
 pub(super) fn exists(tables: &mut Tables<'_>, id: GrantId) -> Result<bool, Fault> {
@@ -262,10 +248,8 @@ pub(super) fn exists(tables: &mut Tables<'_>, id: GrantId) -> Result<bool, Fault
 
 fn put(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     let row = encode(grant)?;
-    tables
-        .grants
-        .open()?
-        .insert(grant.grant_id.as_bytes(), row.as_slice())?;
+    let grants = tables.grants.open()?;
+    grants.insert(grant.grant_id.as_bytes(), row.as_slice())?;
     Ok(())
 }
 
@@ -362,20 +346,19 @@ fn is_legacy(tables: &mut Tables<'_>, grant_id: GrantId) -> Result<bool, Fault> 
 }
 
 fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, Fault> {
-    ids(tables
-        .grants_by_client
-        .open()?
-        .range((client_id, &FIRST)..=(client_id, &LAST))?)
+    let found = tables.grants_by_client.open()?;
+    let found = found.range((client_id, &FIRST)..=(client_id, &LAST))?;
+    found
+        .map(|entry| Ok(GrantId::from_bytes(*entry?.0.value().1)))
+        .collect()
 }
 
 fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<GrantId>, Fault> {
     let mut live = Vec::new();
-    for entry in tables
-        .grants_of_users
-        .open()?
-        .range((username, "", false, &FIRST)..(following(username).as_str(), "", false, &FIRST))?
-    {
-        let (key, ()) = entry.map(|(key, value)| (key, value.value()))?;
+    let next = following(username);
+    let of_user = (username, "", false, &FIRST)..(next.as_str(), "", false, &FIRST);
+    for entry in tables.grants_of_users.open()?.range(of_user)? {
+        let key = entry?.0;
         let (_, _, is_revoked, id) = key.value();
         if !is_revoked {
             live.push(GrantId::from_bytes(*id));
@@ -409,14 +392,3 @@ fn following(text: &str) -> String {
 
 const FIRST: [u8; 16] = [0; 16];
 const LAST: [u8; 16] = [0xff; 16];
-
-fn ids(
-    range: redb::Range<'_, (&'static str, &'static [u8; 16]), ()>,
-) -> Result<Vec<GrantId>, Fault> {
-    range
-        .map(|entry| {
-            let (key, ()) = entry.map(|(key, value)| (key, value.value()))?;
-            Ok(GrantId::from_bytes(*key.value().1))
-        })
-        .collect()
-}

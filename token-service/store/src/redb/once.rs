@@ -5,9 +5,8 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::tables::ASSERTION_IDS;
-use crate::{Claim, OnceStore, StoreError};
+use crate::{Claim, OnceStore, StoreError, jti_digest};
 use domain::clock::Timestamp;
-use domain::digest::Digest;
 use domain::{ClientId, Username};
 
 #[async_trait]
@@ -59,9 +58,4 @@ impl OnceStore for RedbStore {
         })
         .await
     }
-}
-
-/// No Client ID contains the separator, so different pairs have different digests.
-fn jti_digest(client_id: &ClientId, jti: &str) -> Digest {
-    Digest::of(format!("{client_id}\0{jti}").as_bytes())
 }

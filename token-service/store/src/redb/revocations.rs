@@ -13,7 +13,7 @@ use super::audit;
 use super::fault::Fault;
 use super::tables::{
     FEED_HIGH_KEY, FEED_LOW_KEY, LAST_REVOCATION_KEY, META, REVOCATIONS, REVOKED,
-    TOKEN_LIFETIME_KEY, TOKEN_LIFETIME_UNTIL_KEY, Tables, decode, encode,
+    TOKEN_LIFETIME_KEY, TOKEN_LIFETIME_UNTIL_KEY, Tables, decode, encode, found,
 };
 use crate::token_lifetime::TokenLifetime;
 use crate::{RevocationStore, StoreError};
@@ -135,10 +135,7 @@ pub(super) fn announce(
     let latest = tables.revoked.open()?.get(key.as_slice())?;
     let latest = latest.map(|row| row.value().1);
     let before: Option<Revocation> = match latest {
-        Some(sequence) => match tables.revocations.open()?.get(sequence)? {
-            Some(row) => Some(decode(row.value())?),
-            None => None,
-        },
+        Some(sequence) => found(tables.revocations.open()?.get(sequence)?)?,
         None => None,
     };
     let existing = before.as_ref().map(|before| Extent {
@@ -165,10 +162,8 @@ pub(super) fn announce(
         revocations.remove(before.sequence)?;
     }
     revocations.insert(sequence, row.as_slice())?;
-    tables
-        .revoked
-        .open()?
-        .insert(key.as_slice(), (extent.at.seconds(), sequence))?;
+    let table = tables.revoked.open()?;
+    table.insert(key.as_slice(), (extent.at.seconds(), sequence))?;
     Ok(true)
 }
 

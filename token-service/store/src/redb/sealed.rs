@@ -9,7 +9,9 @@ use super::credentials;
 use super::fault::readable;
 use super::registry::behind;
 use super::registry_index;
-use super::tables::{ROOT_KEY, SEALED, SECOND_FACTORS, decode, decode_json, encode, encode_json};
+use super::tables::{
+    ROOT_KEY, SEALED, SECOND_FACTORS, decode, encode, encode_json, found, found_json,
+};
 use crate::{SealedStore, StoreError};
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{Remembered, SealedSigningKey, SealedValue, SecondFactor, User, Username};
@@ -63,9 +65,8 @@ impl SealedStore for RedbStore {
                 }
                 SealedValue::SigningKey(kid) => {
                     let table = tables.signing_keys.open()?;
-                    let found = table.get(kid.as_str())?;
-                    let found = found.map(|row| decode_json::<SealedSigningKey>(row.value()));
-                    let Some(mut key) = found.transpose()? else {
+                    let Some::<SealedSigningKey>(mut key) = found_json(table.get(kid.as_str())?)?
+                    else {
                         return Ok(false);
                     };
                     if Some(key.sealed_pkcs8.as_slice()) != before {
@@ -89,9 +90,8 @@ impl SealedStore for RedbStore {
                     let object = ObjectName::new(ObjectKind::User, username.as_str());
                     let key = object.key();
                     let table = tables.remembered.open()?;
-                    let found = table.get(key.as_str())?;
-                    let found = found.map(|row| decode_json::<Remembered>(row.value()));
-                    if let (Some(mut remembered), Some(before)) = (found.transpose()?, before)
+                    let found: Option<Remembered> = found_json(table.get(key.as_str())?)?;
+                    if let (Some(mut remembered), Some(before)) = (found, before)
                         && remembered.reseal(before, &after)
                     {
                         table.insert(key.as_str(), encode_json(&remembered)?.as_slice())?;
@@ -101,9 +101,8 @@ impl SealedStore for RedbStore {
                 }
                 SealedValue::OwnTotpSecret(username) => {
                     let table = tables.second_factors.open()?;
-                    let found = table.get(username.as_str())?;
-                    let found = found.map(|row| decode::<SecondFactor>(row.value()));
-                    let Some(mut second_factor) = found.transpose()? else {
+                    let found: Option<SecondFactor> = found(table.get(username.as_str())?)?;
+                    let Some(mut second_factor) = found else {
                         return Ok(false);
                     };
                     if Some(second_factor.totp_secret_sealed.as_slice()) != before {

@@ -8,7 +8,7 @@ use redb::ReadableTable as _;
 use super::RedbStore;
 use super::fault::Fault;
 use super::revocations::announce;
-use super::tables::{SECOND_FACTORS, Tables, USERS, decode, decode_json, encode};
+use super::tables::{SECOND_FACTORS, Tables, USERS, decode_json, encode, found};
 use super::{audit, credentials, grants, names, registry_index, sessions};
 use crate::{Claim, CredentialStore, StoreError};
 use domain::clock::Timestamp;
@@ -26,23 +26,15 @@ impl CredentialStore for RedbStore {
             let Some(user) = transaction.open_table(USERS)?.get(key)? else {
                 return Ok(None);
             };
-            let own = match transaction.open_table(SECOND_FACTORS)?.get(key)? {
-                Some(row) => Some(decode(row.value())?),
-                None => None,
-            };
+            let own = found(transaction.open_table(SECOND_FACTORS)?.get(key)?)?;
             Ok(Credentials::of(decode_json(user.value())?, own))
         })
     }
 
     async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError> {
         self.read(|transaction| {
-            match transaction
-                .open_table(SECOND_FACTORS)?
-                .get(username.as_str())?
-            {
-                Some(row) => decode(row.value()).map(Some),
-                None => Ok(None),
-            }
+            let table = transaction.open_table(SECOND_FACTORS)?;
+            found(table.get(username.as_str())?)
         })
     }
 
@@ -88,11 +80,10 @@ impl CredentialStore for RedbStore {
     ) -> Result<Claim, StoreError> {
         self.write(move |tables, _| {
             let username = username.as_str();
-            let mut second_factor: SecondFactor =
-                match tables.second_factors.open()?.get(username)? {
-                    Some(row) => decode(row.value())?,
-                    None => return Ok(Claim::AlreadyClaimed),
-                };
+            let found = found(tables.second_factors.open()?.get(username)?)?;
+            let Some::<SecondFactor>(mut second_factor) = found else {
+                return Ok(Claim::AlreadyClaimed);
+            };
             if !second_factor.use_up(&code) {
                 return Ok(Claim::AlreadyClaimed);
             }
@@ -110,9 +101,7 @@ pub(super) fn remove(tables: &mut Tables<'_>, username: &str) -> Result<(), Faul
 
 fn put(tables: &mut Tables<'_>, username: &str, second_factor: &SecondFactor) -> Result<(), Fault> {
     let row = encode(second_factor)?;
-    tables
-        .second_factors
-        .open()?
-        .insert(username, row.as_slice())?;
+    let table = tables.second_factors.open()?;
+    table.insert(username, row.as_slice())?;
     Ok(())
 }

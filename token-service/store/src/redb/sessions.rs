@@ -6,7 +6,7 @@ use redb::ReadableTable as _;
 use super::RedbStore;
 use super::credentials;
 use super::fault::{Fault, readable};
-use super::tables::{Expiring, SESSIONS, Tables, decode, encode};
+use super::tables::{Expiring, SESSIONS, Tables, encode, found};
 use crate::{SessionBegin, SessionStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
@@ -32,10 +32,8 @@ impl SessionStore for RedbStore {
             }
             make_room(tables, &session)?;
             tables.sessions.open()?.insert(id, row.as_slice())?;
-            tables
-                .sessions_by_user
-                .open()?
-                .insert((session.username.as_str(), id), ())?;
+            let by_user = tables.sessions_by_user.open()?;
+            by_user.insert((session.username.as_str(), id), ())?;
             tables.expire(Expiring::Session, id, session.expires_at)?;
             Ok(SessionBegin::Begun(unfinished))
         })
@@ -43,12 +41,8 @@ impl SessionStore for RedbStore {
     }
 
     async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError> {
-        let session: Option<Session> = self.read(|transaction| {
-            match transaction.open_table(SESSIONS)?.get(id.as_bytes())? {
-                Some(row) => decode(row.value()).map(Some),
-                None => Ok(None),
-            }
-        })?;
+        let session: Option<Session> =
+            self.read(|transaction| found(transaction.open_table(SESSIONS)?.get(id.as_bytes())?))?;
         Ok(session.filter(|session| now < session.expires_at))
     }
 
@@ -60,13 +54,10 @@ impl SessionStore for RedbStore {
     ) -> Result<(), StoreError> {
         self.write(move |tables, _| {
             let id = id.as_bytes();
-            let before: Session = match tables.sessions.open()?.get(id)? {
-                Some(row) => decode(row.value())?,
-                None => return Ok(()),
-            };
-            if before.expires_at <= now {
+            let before: Option<Session> = found(tables.sessions.open()?.get(id)?)?;
+            let Some(before) = before.filter(|before| now < before.expires_at) else {
                 return Ok(());
-            }
+            };
             tables.keep(Expiring::Session, id, before.expires_at)?;
             let row = encode(&Session {
                 expires_at,
@@ -93,10 +84,8 @@ fn unfinished(
 ) -> Result<UnfinishedSignIns, Fault> {
     let username = session.username.as_str();
     let table = tables.unfinished_sign_ins.open()?;
-    let before = match table.get(username)? {
-        Some(row) => readable("unfinished sign-ins", decode(row.value()))?.unwrap_or_default(),
-        None => UnfinishedSignIns::default(),
-    };
+    let before = readable("unfinished sign-ins", found(table.get(username)?))?;
+    let before: UnfinishedSignIns = before.flatten().unwrap_or_default();
     let after = before.with(id, session, replaces);
     match session.stage {
         SessionStage::SecondFactorOwed => {
@@ -120,11 +109,10 @@ fn make_room(tables: &mut Tables<'_>, new: &Session) -> Result<(), Fault> {
     }
     let mut held = Vec::new();
     for id in ids {
-        let Some(row) = tables.sessions.open()?.get(&id)? else {
-            continue;
-        };
-        let session = readable::<Session>("session", decode(row.value()))?;
-        let of_stage = session.filter(|session| session.stage == new.stage);
+        let session = readable("session", found(tables.sessions.open()?.get(&id)?))?;
+        let of_stage = session
+            .flatten()
+            .filter(|session: &Session| session.stage == new.stage);
         held.extend(of_stage.map(|held| (!held.shares_origin_with(new), held.expires_at, id)));
     }
     let over = cap::SESSIONS.to_end(held);
@@ -133,18 +121,13 @@ fn make_room(tables: &mut Tables<'_>, new: &Session) -> Result<(), Fault> {
 }
 
 pub(super) fn end(tables: &mut Tables<'_>, id: &[u8; 32]) -> Result<(), Fault> {
-    let session: Option<Session> = match tables.sessions.open()?.get(id)? {
-        Some(row) => readable("session", decode(row.value()))?,
-        None => return Ok(()),
-    };
+    let session = readable("session", found(tables.sessions.open()?.get(id)?))?;
     tables.sessions.open()?.remove(id)?;
-    let Some(session) = session else {
+    let Some::<Session>(session) = session.flatten() else {
         return Ok(());
     };
-    tables
-        .sessions_by_user
-        .open()?
-        .remove((session.username.as_str(), id))?;
+    let by_user = tables.sessions_by_user.open()?;
+    by_user.remove((session.username.as_str(), id))?;
     tables.keep(Expiring::Session, id, session.expires_at)
 }
 

@@ -7,7 +7,7 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::audit;
-use super::tables::{SIGNING_KEYS, all_json, decode_json, encode_json};
+use super::tables::{SIGNING_KEYS, all_json, decode_json, encode_json, found_json};
 use crate::{SigningKeyStore, StoreError};
 use domain::clock::Timestamp;
 use domain::{AuditEvent, SealedSigningKey};
@@ -16,10 +16,8 @@ use domain::{AuditEvent, SealedSigningKey};
 impl SigningKeyStore for RedbStore {
     async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError> {
         self.read(|transaction| {
-            Ok(SealedSigningKey::oldest_first(all_json(
-                transaction,
-                SIGNING_KEYS,
-            )?))
+            let keys = all_json(transaction, SIGNING_KEYS)?;
+            Ok(SealedSigningKey::oldest_first(keys))
         })
     }
 
@@ -54,11 +52,7 @@ impl SigningKeyStore for RedbStore {
     ) -> Result<(), StoreError> {
         self.write(move |tables, _| {
             let table = tables.signing_keys.open()?;
-            let Some(mut key) = table
-                .get(kid.as_str())?
-                .map(|row| decode_json::<SealedSigningKey>(row.value()))
-                .transpose()?
-            else {
+            let Some::<SealedSigningKey>(mut key) = found_json(table.get(kid.as_str())?)? else {
                 return Ok(());
             };
             key.retired_at = retired_at;

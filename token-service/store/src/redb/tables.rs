@@ -1,6 +1,9 @@
 //! The tables of the file.
 
-use redb::{Key, ReadTransaction, ReadableTable, Table, TableDefinition, Value, WriteTransaction};
+use redb::{
+    AccessGuard, Key, ReadTransaction, ReadableTable, Table, TableDefinition, Value,
+    WriteTransaction,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -271,9 +274,8 @@ impl Tables<'_> {
         key: &[u8; 32],
         at: Timestamp,
     ) -> Result<(), Fault> {
-        self.expiry
-            .open()?
-            .insert((at.seconds(), kind as u8, key), ())?;
+        let expiry = self.expiry.open()?;
+        expiry.insert((at.seconds(), kind as u8, key), ())?;
         Ok(())
     }
 
@@ -284,9 +286,8 @@ impl Tables<'_> {
         key: &[u8; 32],
         at: Timestamp,
     ) -> Result<(), Fault> {
-        self.expiry
-            .open()?
-            .remove((at.seconds(), kind as u8, key))?;
+        let expiry = self.expiry.open()?;
+        expiry.remove((at.seconds(), kind as u8, key))?;
         Ok(())
     }
 }
@@ -307,9 +308,7 @@ pub(super) fn row<T: DeserializeOwned>(
     what: &'static str,
     name: &str,
 ) -> Result<Option<T>, Fault> {
-    let row = table.get(name)?;
-    let row = row.map(|row| readable(what, decode_json(row.value())));
-    Ok(row.transpose()?.flatten())
+    Ok(readable(what, found_json(table.get(name)?))?.flatten())
 }
 
 /// All rows of a table, sorted by key.
@@ -330,6 +329,20 @@ pub(super) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, Fault> {
 
 pub(super) fn decode<T: Row>(row: &[u8]) -> Result<T, Fault> {
     Ok(row::decode(row)?)
+}
+
+/// The content of a compact row, if the table has the row.
+pub(super) fn found<T: Row>(
+    row: Option<AccessGuard<'_, &'static [u8]>>,
+) -> Result<Option<T>, Fault> {
+    row.map(|row| decode(row.value())).transpose()
+}
+
+/// The content of a JSON row, if the table has the row.
+pub(super) fn found_json<T: DeserializeOwned>(
+    row: Option<AccessGuard<'_, &'static [u8]>>,
+) -> Result<Option<T>, Fault> {
+    row.map(|row| decode_json(row.value())).transpose()
 }
 
 pub(super) fn encode_json(row: &impl Serialize) -> Result<Vec<u8>, Fault> {
