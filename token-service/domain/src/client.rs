@@ -1,7 +1,5 @@
 //! Clients and their integration types (protocol.md §1).
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 use zeroize::Zeroizing;
@@ -14,6 +12,7 @@ use super::user::Username;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::random::{self, Random, RandomError};
+use crate::text::text;
 
 /// The Client ID: 1 to 128 printable ASCII characters without space (a subset of RFC 6749 §A.1).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,10 +26,6 @@ impl ClientId {
             (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         legal.then(|| Self(text.to_owned()))
     }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl TryFrom<String> for ClientId {
@@ -41,17 +36,7 @@ impl TryFrom<String> for ClientId {
     }
 }
 
-impl From<ClientId> for String {
-    fn from(client_id: ClientId) -> Self {
-        client_id.0
-    }
-}
-
-impl fmt::Display for ClientId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
+text!(ClientId);
 
 /// The version of a client, on which its codes depend. Registering and disabling the client give it a new number. No number
 /// is used twice, not even for a client that is removed and registered again.
@@ -70,7 +55,6 @@ pub struct Client {
     pub client_id: ClientId,
     /// The name on the sign-in page.
     pub name: String,
-    /// The integration type and the fields of this type.
     #[serde(flatten)]
     pub integration: IntegrationType,
     /// All scopes that the client may request.

@@ -33,6 +33,7 @@ pub mod session;
 pub mod signing_key;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod text;
 pub mod token_id;
 pub mod user;
 

@@ -3,10 +3,10 @@
 //! A redirect URI keeps its original text and is compared as text (RFC 9700 §2.1), because a URL parser can normalize
 //! two different texts to the same URL.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
+
+use crate::text::text;
 
 /// The client type that the pattern is registered for. Each type has its own rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,16 +20,13 @@ pub enum RedirectUriUse {
 /// Why a redirect URI cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectUriError {
-    /// Not an absolute URI of printable ASCII.
     #[error("not an absolute URI")]
     NotAbsolute,
     /// The URI has a fragment (RFC 6749 §3.1.2).
     #[error("a redirect URI has no fragment")]
     Fragment,
-    /// The URI contains a user name or password.
     #[error("a redirect URI has no user name or password")]
     Credentials,
-    /// Only the port of a loopback URI may be a wildcard.
     #[error("only the port of http://127.0.0.1:*/path or http://[::1]:*/path may be a wildcard")]
     Wildcard,
     /// A web server knows its port, so a wildcard port is refused (D-12).
@@ -37,10 +34,8 @@ pub enum RedirectUriError {
         "a wildcard port is for installed clients; a web_server client registers each redirect URI in full"
     )]
     WildcardOfWebServer,
-    /// Plain http to a host that is not loopback.
     #[error("http is for 127.0.0.1 and [::1] only; use https")]
     PlainHttp,
-    /// The client type does not allow private-use schemes.
     #[error("a web_server client redirects to https, or to http on 127.0.0.1 or [::1]")]
     PrivateUseScheme,
     /// `scheme://..` contains a host. Private-use schemes have no host (RFC 8252 §7.1).
@@ -57,12 +52,14 @@ pub enum RedirectUriError {
 }
 
 /// A registered redirect URI.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 pub enum RedirectUriPattern {
     /// Matches only the same text.
+    #[strum(to_string = "{0}")]
     Exact(String),
     /// A loopback URI with any port.
+    #[strum(to_string = "{origin}:*{path}")]
     LoopbackAnyPort {
         /// `http://127.0.0.1` or `http://[::1]`.
         origin: String,
@@ -80,11 +77,6 @@ impl RedirectUri {
     /// A redirect URI that a legacy template matched.
     pub(crate) const fn matched_by_template(text: String) -> Self {
         Self(text)
-    }
-
-    /// The text as the client sent it.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 
     /// True if any app on the user's device may receive requests to this URI: a loopback address or a private-use
@@ -128,11 +120,7 @@ impl RedirectUri {
     }
 }
 
-impl fmt::Display for RedirectUri {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
+text!(RedirectUri);
 
 /// The loopback origins of RFC 8252 §7.3. `localhost` is not allowed, because it may resolve to another address (§8.3).
 const LOOPBACK_ORIGINS: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
@@ -234,11 +222,6 @@ impl RedirectUriPattern {
         origin.is_tuple().then(|| origin.ascii_serialization())
     }
 
-    /// True if the pattern allows any port.
-    pub const fn is_any_port(&self) -> bool {
-        matches!(self, Self::LoopbackAnyPort { .. })
-    }
-
     /// True if a single-page app at this URI may have the origin `origin`.
     pub fn allows_origin(&self, origin: &str) -> bool {
         match self {
@@ -263,15 +246,6 @@ pub fn without_port(origin: &str) -> &str {
     match origin.rsplit_once(':') {
         Some((rest, port)) if is_port(port) => rest,
         _ => origin,
-    }
-}
-
-impl fmt::Display for RedirectUriPattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact(text) => formatter.write_str(text),
-            Self::LoopbackAnyPort { origin, path } => write!(formatter, "{origin}:*{path}"),
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Scopes (RFC 6749 §3.3).
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+
+use crate::text::text;
 
 /// A set of scope tokens. Written as the tokens in alphabetical order, separated by spaces.
 ///
@@ -62,10 +62,6 @@ impl Scope {
         self.0.split(' ').filter(|token| !token.is_empty())
     }
 
-    pub const fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -82,11 +78,7 @@ impl TryFrom<String> for Scope {
     }
 }
 
-impl fmt::Display for Scope {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
+text!(Scope);
 
 #[cfg(test)]
 mod tests {

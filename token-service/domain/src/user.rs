@@ -11,6 +11,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
+use crate::text::text;
 
 /// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control
 /// characters and without leading or trailing white space (D-33). Normalized because keyboards and libraries compose
@@ -37,10 +38,6 @@ impl Username {
         Self(text.to_owned())
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The name after simple case folding, by which people are found (D-43). Borrowed if it is the name itself.
     pub fn folded(&self) -> Cow<'_, str> {
         let mapper = CaseMapper::new();
@@ -56,11 +53,6 @@ impl Username {
         } else {
             Cow::Owned(self.0.chars().map(fold).collect())
         }
-    }
-
-    /// True if `other` is the same name in another letter case.
-    pub fn differs_in_case_alone(&self, other: &Self) -> bool {
-        self != other && self.folded() == other.folded()
     }
 
     /// True if the name contains a character that people do not see, such as a zero-width space: Unicode's
@@ -79,21 +71,11 @@ impl TryFrom<String> for Username {
     }
 }
 
-impl From<Username> for String {
-    fn from(username: Username) -> Self {
-        username.0
-    }
-}
+text!(Username);
 
 impl Borrow<str> for Username {
     fn borrow(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for Username {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 
