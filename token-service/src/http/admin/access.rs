@@ -1,6 +1,5 @@
 //! Access to the administration: checks admin tokens and their roles.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::ops::Deref;
 
@@ -18,15 +17,15 @@ use crate::service::Service;
 use crate::visible::bounded;
 use domain::AuditAction;
 
-/// An administrator with a token of the role `full`. Handlers with this argument require such a token.
-#[derive(Debug)]
-pub(super) struct Administrator(Administration);
+/// An administrator with a token of any role, or only of the role `full`. Handlers with this argument require such a
+/// token.
+pub(super) struct Access<const FULL: bool>(Administration);
 
-/// An administrator with a token of any role, for handlers that change nothing.
-#[derive(Debug)]
-pub(super) struct Reader(Administration);
+pub(super) type Administrator = Access<true>;
+/// For handlers that change nothing.
+pub(super) type Reader = Access<false>;
 
-impl Deref for Administrator {
+impl<const FULL: bool> Deref for Access<FULL> {
     type Target = Administration;
 
     fn deref(&self) -> &Administration {
@@ -34,15 +33,8 @@ impl Deref for Administrator {
     }
 }
 
-impl Deref for Reader {
-    type Target = Administration;
-
-    fn deref(&self) -> &Administration {
-        &self.0
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.texts().1)]
 pub(super) enum AccessRefusal {
     /// The admin token is absent or wrong.
     Unknown,
@@ -63,12 +55,6 @@ impl AccessRefusal {
                 "This admin token has the role read-only; send one with the role full",
             ),
         }
-    }
-}
-
-impl fmt::Display for AccessRefusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.texts().1)
     }
 }
 
@@ -95,21 +81,12 @@ impl ResponseError for AccessRefusal {
     }
 }
 
-impl FromRequest for Administrator {
+impl<const FULL: bool> FromRequest for Access<FULL> {
     type Error = AccessRefusal;
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        ready(admitted(request, |role| role == Role::Full).map(Self))
-    }
-}
-
-impl FromRequest for Reader {
-    type Error = AccessRefusal;
-    type Future = Ready<Result<Self, Self::Error>>;
-
-    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        ready(admitted(request, |_| true).map(Self))
+        ready(admitted(request, |role| !FULL || role == Role::Full).map(Self))
     }
 }
 

@@ -43,7 +43,6 @@ use domain::{AuditEvent, Client, User};
 pub type Object = Map<String, Value>;
 
 /// The running service and the administrator who uses it.
-#[derive(Debug)]
 pub struct Administration {
     pub service: Arc<Service>,
     pub origin: Origin,
@@ -91,7 +90,7 @@ const OPENAPI: &str = "/openapi.json";
     ),
     security(("admin_token" = [])),
     servers((url = "/", description = "The internal listener that serves this description")),
-    modifiers(&AdminToken, &Objects, &Complete),
+    modifiers(&Complete),
     components(schemas(Page<ClientView>, Page<UserView>)),
     paths(
         clients::add_secret,
@@ -123,23 +122,15 @@ const OPENAPI: &str = "/openapi.json";
 )]
 struct Description;
 
-struct AdminToken;
+/// Adds what the handlers' attributes omit: the token, the common operations of clients and users, unique operation ids,
+/// refusals of access, and the meaning of each status.
+struct Complete;
 
-impl Modify for AdminToken {
+impl Modify for Complete {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
-        openapi
-            .components
-            .get_or_insert_default()
-            .add_security_scheme("admin_token", SecurityScheme::Http(scheme));
-    }
-}
-
-/// Adds the common operations of clients and users.
-struct Objects;
-
-impl Modify for Objects {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("admin_token", SecurityScheme::Http(scheme));
         objects::describe::<Client>(
             openapi,
             [
@@ -162,14 +153,6 @@ impl Modify for Objects {
                 "Removes a user; everything issued to them is revoked, at the edge too.",
             ],
         );
-    }
-}
-
-/// Adds what the handlers' attributes omit: unique operation ids, refusals of access, and the meaning of each status.
-struct Complete;
-
-impl Modify for Complete {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         for item in openapi.paths.paths.values_mut() {
             let operations = [
                 &mut item.get,

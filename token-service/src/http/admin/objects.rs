@@ -52,7 +52,6 @@ pub trait Administered: Registered {
     ) -> impl Future<Output = Result<Vec<Self>, StoreError>>;
 }
 
-/// The paths of all objects and of one.
 fn paths<T: Registered>() -> [String; 2] {
     let all = format!("/{}", T::DESCRIPTION.list);
     let one = format!("{all}/{{{}}}", T::DESCRIPTION.name_key);
@@ -364,65 +363,65 @@ pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str;
         .schema(Some(of_type(Type::String)))
         .build();
     let query = PageQuery::into_params(|| Some(ParameterIn::Query));
-    let view = || Some(reference::<View<T>>());
-    let patch = of_type(Type::Object);
-    let operation =
-        |name: &str, summary: &str, success, body: Option<RefOr<Schema>>, failures: &[&str]| {
-            let operation = OperationBuilder::new()
-                .operation_id(Some(name))
-                .summary(Some(summary))
-                .tag(T::DESCRIPTION.list)
-                .request_body(body.map(request_body));
-            let (status, answer) = success;
-            let operation = operation.response(status, response(answer));
-            failures.iter().fold(operation, |operation, status| {
-                operation.response(*status, failed())
-            })
-        };
-    let created = ("201", Some(reference::<T::Created>()));
+    let view = || ("200", Some(reference::<View<T>>()));
+    let made = ("201", Some(reference::<T::Created>()));
     let given = Some(reference::<Given<T>>());
-    let operations = [
+    let patch = Some(of_type(Type::Object));
+    let operations: [(_, _, _, _, _, &[&str]); 5] = [
         (
-            &all,
+            "list",
             HttpMethod::Get,
-            operation("list", list, ("200", Some(page)), None, &[]).parameters(Some(query)),
+            list,
+            ("200", Some(page)),
+            None,
+            &[],
         ),
         (
-            &all,
+            "create",
             HttpMethod::Post,
-            operation("create", create, created, given, &["400", "409"]),
+            create,
+            made,
+            given,
+            &["400", "409"],
         ),
+        ("show", HttpMethod::Get, show, view(), None, &["404"]),
         (
-            &one,
-            HttpMethod::Get,
-            operation("show", show, ("200", view()), None, &["404"]).parameter(name.clone()),
-        ),
-        (
-            &one,
+            "update",
             HttpMethod::Patch,
-            operation(
-                "update",
-                update,
-                ("200", view()),
-                Some(patch),
-                &["400", "404", "409"],
-            )
-            .parameter(name.clone()),
+            update,
+            view(),
+            patch,
+            &["400", "404", "409"],
         ),
         (
-            &one,
+            "delete",
             HttpMethod::Delete,
-            operation("delete", delete, ("204", None), None, &["404", "409"]).parameter(name),
+            delete,
+            ("204", None),
+            None,
+            &["404", "409"],
         ),
     ];
-    for (path, method, operation) in operations {
-        openapi
-            .paths
-            .add_path_operation(path, vec![method], operation);
+    for (id, method, summary, (status, answer), body, failures) in operations {
+        let operation = OperationBuilder::new()
+            .operation_id(Some(id))
+            .summary(Some(summary))
+            .tag(T::DESCRIPTION.list)
+            .request_body(body.map(request_body))
+            .response(status, response(answer));
+        let operation = failures.iter().fold(operation, |operation, status| {
+            operation.response(*status, failed())
+        });
+        let (path, operation) = match id {
+            "list" => (&all, operation.parameters(Some(query.clone()))),
+            "create" => (&all, operation),
+            _ => (&one, operation.parameter(name.clone())),
+        };
+        let paths = &mut openapi.paths;
+        paths.add_path_operation(path, vec![method], operation);
     }
 }
 
-/// A response with an error.
 pub(super) fn failed() -> ResponseBuilder {
     response(Some(reference::<ErrorBody>()))
 }

@@ -1,5 +1,7 @@
 //! Tokens that this service issued.
 
+use std::time::Duration;
+
 use claims::token::REFRESH_TOKEN_TYPE;
 use claims::{CompactJws, RefreshTokenClaims};
 use serde_json::{Map, Value};
@@ -7,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{CheckView, failed, judged, passed};
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
-use domain::{Grant, RefreshRotation, Rotation, RotationRefusal};
+use domain::{ClientId, Grant, RefreshRotation, Rotation, RotationRefusal, TokenId};
 use protocol::Context;
 use protocol::flow::{Current, Flow, OpaqueRefreshToken};
 use protocol::flows;
@@ -149,21 +151,10 @@ async fn refresh_token(
         Some(_) => failed("client", "is of a type that does not refresh"),
         None => failed("client", "is unknown or disabled"),
     });
-    let lifetimes = &context.settings.lifetimes;
-    let rotation = RefreshRotation {
-        grant_id: reference.grant_id,
-        refresh_id: reference.token_id,
-        client_id: reference.client_id,
-        scope: None,
-        // These ids are never used, because nothing is written.
-        next_refresh_id: reference.token_id,
-        next_access_id: reference.token_id,
-        now: context.now,
-        lifetime: lifetimes.refresh_token,
-        grace: lifetimes.refresh_reuse_grace,
-    };
+    let grace = context.settings.lifetimes.refresh_reuse_grace;
+    let (id, client_id) = (reference.token_id, reference.client_id);
     let grant = context.store.grant(reference.grant_id).await?;
-    next_use(context, grant, &rotation, expiry, &mut checks).await?;
+    next_use(context, grant, (id, client_id, grace), expiry, &mut checks).await?;
     Ok(checks)
 }
 
@@ -195,20 +186,9 @@ pub(super) async fn opaque_refresh_token(
             ),
         },
     );
-    let rotation = RefreshRotation {
-        grant_id: token.grant_id,
-        refresh_id: token.refresh_id,
-        client_id,
-        scope: None,
-        // These ids are never used, because nothing is written.
-        next_refresh_id: token.refresh_id,
-        next_access_id: token.refresh_id,
-        now: context.now,
-        lifetime: context.settings.lifetimes.refresh_token,
-        grace: token.reuse_grace,
-    };
     let expiry = expiry(grant.current.refresh_expires_at, context.now);
-    next_use(context, Some(grant), &rotation, Some(expiry), &mut checks).await?;
+    let used = (token.refresh_id, client_id, token.reuse_grace);
+    next_use(context, Some(grant), used, Some(expiry), &mut checks).await?;
     Ok(checks)
 }
 
@@ -216,12 +196,12 @@ fn forgotten() -> CheckView {
     failed("grant", "is unknown: it ended and is forgotten")
 }
 
-/// Checks the grant of a refresh token and the token's position in the grant. Disabling a client or user and unlinking
+/// Checks the grant of a refresh token with this id, client and grace, and the token's position in the grant. Disabling a client or user and unlinking
 /// an account also revoke the grants. If one of these is the cause, the revoked grant is not reported.
 async fn next_use(
     context: &Context<'_>,
     grant: Option<Grant>,
-    rotation: &RefreshRotation,
+    (refresh_id, client_id, grace): (TokenId, ClientId, Duration),
     expiry: Option<CheckView>,
     checks: &mut Vec<CheckView>,
 ) -> Result<(), StoreError> {
@@ -248,7 +228,19 @@ async fn next_use(
     let client = context
         .directory
         .client_of_any_flow(grant.client_id.as_str());
-    match grant.rotate(rotation, client.await?.as_deref(), Some(&user)) {
+    let rotation = RefreshRotation {
+        grant_id: grant.grant_id,
+        refresh_id,
+        client_id,
+        scope: None,
+        // These ids are never used, because nothing is written.
+        next_refresh_id: refresh_id,
+        next_access_id: refresh_id,
+        now: context.now,
+        lifetime: context.settings.lifetimes.refresh_token,
+        grace,
+    };
+    match grant.rotate(&rotation, client.await?.as_deref(), Some(&user)) {
         RotationDecision::Refuse(RotationRefusal::Expired) => {
             checks.push(failed("exp", "has passed without a refresh"));
         }

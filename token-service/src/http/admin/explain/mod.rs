@@ -57,6 +57,18 @@ pub struct CheckView {
     pub reason: String,
 }
 
+impl Explanation {
+    fn new(kind: &str, header: Value, claims: Value, checks: Vec<CheckView>) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            header,
+            claims,
+            accepted: checks.iter().all(|check| check.passed),
+            checks,
+        }
+    }
+}
+
 fn passed(check: &str, reason: impl Into<String>) -> CheckView {
     CheckView {
         check: check.to_owned(),
@@ -108,30 +120,27 @@ impl Administration {
         let context = self.service.context(&moment);
         if let Some((flow, token)) = flows::opaque_refresh_token(&context, token) {
             let checks = opaque_refresh_token(&context, flow, token).await?;
-            return Ok(Explanation {
-                kind: token.kind.to_owned(),
-                header: Value::Null,
-                claims: Value::Null,
-                accepted: checks.iter().all(|check| check.passed),
+            return Ok(Explanation::new(
+                token.kind,
+                Value::Null,
+                Value::Null,
                 checks,
-            });
+            ));
         }
+        let header = header_as_sent(token);
+        let broken = |kind, header, reason: String| {
+            let checks = vec![failed("structure", reason)];
+            Ok(Explanation::new(kind, header, Value::Null, checks))
+        };
         let jws = match CompactJws::parse(token) {
             Ok(jws) => jws,
             Err(error) => {
                 let reason = format!(
                     "{error}; a JWT has three parts of base64url without padding, joined by dots, with a strict JSON header"
                 );
-                return Ok(Explanation {
-                    kind: "unknown".to_owned(),
-                    header: header_as_sent(token),
-                    claims: Value::Null,
-                    checks: vec![failed("structure", reason)],
-                    accepted: false,
-                });
+                return broken("unknown", header, reason);
             }
         };
-        let header = header_as_sent(token);
         let typ = jws.header.typ.as_deref();
         let kind = match typ {
             Some(ACCESS_TOKEN_TYPE) => "access token",
@@ -140,15 +149,7 @@ impl Administration {
         };
         let claims = match jws.claims() {
             Ok(claims) => claims,
-            Err(error) => {
-                return Ok(Explanation {
-                    kind: kind.to_owned(),
-                    header,
-                    claims: Value::Null,
-                    checks: vec![failed("structure", error.to_string())],
-                    accepted: false,
-                });
-            }
+            Err(error) => return broken(kind, header, error.to_string()),
         };
         let checks = match typ {
             Some(typ @ (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE)) => {
@@ -156,13 +157,12 @@ impl Administration {
             }
             _ => user_assertion(&context, token, &claims).await?,
         };
-        Ok(Explanation {
-            kind: kind.to_owned(),
+        Ok(Explanation::new(
+            kind,
             header,
-            claims: Value::Object(claims),
-            accepted: checks.iter().all(|check| check.passed),
+            Value::Object(claims),
             checks,
-        })
+        ))
     }
 }
 
