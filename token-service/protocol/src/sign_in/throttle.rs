@@ -68,7 +68,6 @@ const NETWORK_48: Pace = Pace {
     forget_one_after: Duration::from_secs(1),
 };
 
-/// What is guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess<'a> {
     /// A password for this username. The username may be unregistered.
@@ -78,7 +77,6 @@ pub(super) enum Guess<'a> {
 }
 
 impl Guess<'_> {
-    /// The keys of an attempt.
     fn keys(
         self,
         address: Option<IpAddr>,
@@ -105,12 +103,11 @@ impl Guess<'_> {
                 last: None,
             };
         }
-        let networks = Networks::of(address);
-        let shared = networks.paced(key);
+        let shared = self::paced(address, key);
         match self {
             Self::Password(_) => Keys {
                 shared,
-                own: paced("network", &networks.widest, pace),
+                own: paced("network", &widest_network(address), pace),
                 last: Some(paced("anywhere", &[], PASSWORD_FROM_ANYWHERE)),
             },
             Self::SecondFactor(_) => Keys {
@@ -217,72 +214,44 @@ pub(super) async fn forgive_password(
         .await
 }
 
-/// The networks of an address that count. For IPv4: the address. For IPv6: the /64 network, because a client can choose
-/// any address within it, and the wider networks, because one party may own all of a /56 or /48.
-struct Networks {
-    paced: Vec<(Vec<u8>, Pace)>,
-    /// The network that counts as one origin of password guesses.
-    widest: Vec<u8>,
+/// The networks of an address that count, the narrowest first. For IPv4: the address. For IPv6: the /64 network, because a
+/// client can choose any address within it, and the wider networks, because one party may own all of a /56 or /48.
+fn networks(address: Option<IpAddr>) -> Vec<(Vec<u8>, Pace)> {
+    match address.map(|address| address.to_canonical()) {
+        Some(IpAddr::V4(address)) => vec![(address.octets().to_vec(), ADDRESS)],
+        Some(IpAddr::V6(address)) => {
+            // Their lengths distinguish them: 8, 7 and 6 bytes.
+            let network = |bytes| address.octets().into_iter().take(bytes).collect();
+            vec![
+                (network(8), ADDRESS),
+                (network(7), NETWORK_56),
+                (network(6), NETWORK_48),
+            ]
+        }
+        None => vec![(Vec::new(), ADDRESS)],
+    }
 }
 
-impl Networks {
-    fn of(address: Option<IpAddr>) -> Self {
-        match address.map(|address| address.to_canonical()) {
-            Some(IpAddr::V4(address)) => {
-                let address = address.octets().to_vec();
-                Self {
-                    paced: vec![(address.clone(), ADDRESS)],
-                    widest: address,
-                }
-            }
-            Some(IpAddr::V6(address)) => {
-                // Their lengths distinguish them: 8, 7 and 6 bytes.
-                let network = |bytes| {
-                    address
-                        .octets()
-                        .into_iter()
-                        .take(bytes)
-                        .collect::<Vec<u8>>()
-                };
-                Self {
-                    paced: vec![
-                        (network(8), ADDRESS),
-                        (network(7), NETWORK_56),
-                        (network(6), NETWORK_48),
-                    ],
-                    widest: network(6),
-                }
-            }
-            None => Self {
-                paced: vec![(Vec::new(), ADDRESS)],
-                widest: Vec::new(),
-            },
-        }
-    }
-
-    fn paced(&self, key: &EncryptionKey) -> Vec<PacedKey> {
-        let paced = self.paced.iter().map(|(network, pace)| PacedKey {
-            key: network_tag(network, key),
-            pace: *pace,
+fn paced(address: Option<IpAddr>, key: &EncryptionKey) -> Vec<PacedKey> {
+    let paced = networks(address)
+        .into_iter()
+        .map(|(network, pace)| PacedKey {
+            key: network_tag(&network, key),
+            pace,
         });
-        paced.collect()
-    }
+    paced.collect()
 }
 
 /// The widest network that one party may own and that counts as one origin. For IPv4: the address.
 pub(super) fn widest_network(address: Option<IpAddr>) -> Vec<u8> {
-    Networks::of(address).widest
+    let widest = networks(address).pop();
+    widest.map(|(network, _)| network).unwrap_or_default()
 }
 
-/// Keyed digest of the network of an address. For IPv6 this is the /64 network, because a client can choose any address
-/// within it.
+/// Keyed digest of the narrowest network of an address that counts.
 pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
-    let network = match address.map(|address| address.to_canonical()) {
-        Some(IpAddr::V4(address)) => address.octets().to_vec(),
-        Some(IpAddr::V6(address)) => address.octets().into_iter().take(8).collect(),
-        None => Vec::new(),
-    };
-    network_tag(&network, key)
+    let narrowest = networks(address).into_iter().next();
+    network_tag(&narrowest.unwrap_or((Vec::new(), ADDRESS)).0, key)
 }
 
 /// The network of an address in words, as [`PasswordOrigin`](domain::PasswordOrigin) has it.
@@ -314,8 +283,7 @@ mod tests {
     }
 
     fn networks(text: &str) -> Vec<Digest> {
-        let networks = Networks::of(Some(text.parse().unwrap()));
-        let paced = networks.paced(&key());
+        let paced = paced(Some(text.parse().unwrap()), &key());
         paced.into_iter().map(|paced| paced.key).collect()
     }
 
