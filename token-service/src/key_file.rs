@@ -15,18 +15,14 @@ pub const KEY_LENGTH: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// The file is missing, and a new key could not open the store.
     #[error(
         "the key file {path} is missing, and the store holds what it sealed: restore it from a backup"
     )]
     Missing { path: PathBuf },
-    /// The file cannot be read or created.
     #[error("the key file {path}: {error}")]
     File { path: PathBuf, error: io::Error },
-    /// Other users of the machine can read or change the file.
     #[error("the key file {path} is open to others (mode {mode:o}): `chmod 600 {path}`")]
     Exposed { path: PathBuf, mode: u32 },
-    /// The file does not contain a key.
     #[error(
         "the key file {path} does not hold a key: 32 bytes as 43 characters of base64url are expected"
     )]
@@ -38,7 +34,6 @@ pub enum KeyFileError {
         line: usize,
         expected: &'static str,
     },
-    /// The file has too few or too many lines.
     #[error("the key file {path} has {found} keys or tokens: expected 1 to {most}")]
     Count {
         path: PathBuf,
@@ -58,12 +53,9 @@ pub type Key = Zeroizing<[u8; KEY_LENGTH]>;
 /// # Errors
 /// A [`KeyFileError`]: the file is missing, contains no key, or is open to others.
 pub fn load(path: &Path) -> Result<Key, KeyFileError> {
-    match read(path)? {
-        Some(key) => Ok(key),
-        None => Err(KeyFileError::Missing {
-            path: path.to_owned(),
-        }),
-    }
+    read(path)?.ok_or_else(|| KeyFileError::Missing {
+        path: path.to_owned(),
+    })
 }
 
 /// Reads the keys in the file at `path`, one per line, without empty lines and comments (`#`): at least one key, at
@@ -148,12 +140,10 @@ fn read(path: &Path) -> Result<Option<Key>, KeyFileError> {
         Err(error) => return Err(file_error(path, error)),
     };
     check_permissions(path)?;
-    match parse(&text) {
-        Some(key) => Ok(Some(key)),
-        None => Err(KeyFileError::Malformed {
-            path: path.to_owned(),
-        }),
-    }
+    let key = parse(&text).ok_or_else(|| KeyFileError::Malformed {
+        path: path.to_owned(),
+    });
+    key.map(Some)
 }
 
 /// The file gets its name after its content is on disk, and this function returns after the name is on disk. Otherwise
@@ -180,53 +170,38 @@ pub(crate) fn parse(text: &[u8]) -> Option<Key> {
 }
 
 /// The group may read the file, because orchestrators give secrets to non-root processes in this way.
-#[cfg(unix)]
 fn check_permissions(path: &Path) -> Result<(), KeyFileError> {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    let metadata = std::fs::metadata(path).map_err(|error| file_error(path, error))?;
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o037 == 0 {
-        Ok(())
-    } else {
-        Err(KeyFileError::Exposed {
+    match mode(path).map_err(|error| file_error(path, error))? {
+        Some(mode) if mode & 0o037 != 0 => Err(KeyFileError::Exposed {
             path: path.to_owned(),
             mode,
-        })
+        }),
+        _ => Ok(()),
     }
+}
+
+/// The permissions of the file at `path`; `None` on systems without them.
+fn mode(path: &Path) -> io::Result<Option<u32>> {
+    let metadata = std::fs::metadata(path)?;
+    #[cfg(unix)]
+    let mode = Some(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777);
+    #[cfg(not(unix))]
+    let mode = {
+        drop(metadata);
+        None
+    };
+    Ok(mode)
 }
 
 /// The mode of the file at `path` if all users of the machine may read the file, or users other than the owner may
 /// change it.
 pub fn exposed_mode(path: &Path) -> Option<u32> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-
-        let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
-        (mode & 0o026 != 0).then_some(mode)
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        None
-    }
+    mode(path).ok()?.filter(|mode| mode & 0o026 != 0)
 }
 
 /// The mode of the file at `path` if its group may read it.
 pub fn group_readable_mode(path: &Path) -> Option<u32> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-
-        let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
-        (mode & 0o040 != 0).then_some(mode)
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        None
-    }
+    mode(path).ok()?.filter(|mode| mode & 0o040 != 0)
 }
 
 /// True if the process runs in a container, as the container's runtime tells it: by the files of Docker and Podman, the
@@ -238,11 +213,6 @@ pub fn is_in_container() -> bool {
         || ["KUBERNETES_SERVICE_HOST", "container"]
             .iter()
             .any(|variable| std::env::var_os(variable).is_some())
-}
-
-#[cfg(not(unix))]
-fn check_permissions(_: &Path) -> Result<(), KeyFileError> {
-    Ok(())
 }
 
 #[cfg(test)]
