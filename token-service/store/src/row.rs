@@ -68,8 +68,8 @@ pub(crate) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, RowError> {
     versioned::<T>(row)
 }
 
-/// Encodes several entries in one compact row.
-pub(crate) fn encode_all<T: Row>(rows: &[T]) -> Result<Vec<u8>, RowError> {
+/// Encodes several entries, in the form of `T`, in one compact row.
+pub(crate) fn encode_all<T: Row>(rows: &[impl Serialize]) -> Result<Vec<u8>, RowError> {
     versioned::<T>(&rows)
 }
 

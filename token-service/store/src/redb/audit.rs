@@ -75,16 +75,11 @@ pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
     for kind in AuditKind::ALL {
         let numbered = (0..).zip(events);
         let of_kind = numbered.filter(|(_, event)| event.action.kind() == kind);
-        let of_kind: Vec<AuditRecord> = of_kind
-            .map(|(sequence, event)| AuditRecord {
-                sequence,
-                event: event.clone(),
-            })
-            .collect();
+        let of_kind: Vec<(u64, &AuditEvent)> = of_kind.collect();
         for together in of_kind.chunks(ENTRIES_IN_A_ROW) {
             rows.push(Row {
                 kind: kind.number(),
-                position: together.first().map_or(0, |first| first.sequence),
+                position: together.first().map_or(0, |(sequence, _)| *sequence),
                 entries: together.len() as u64,
                 bytes: encode(together, &mut compressor)?,
             });
@@ -97,17 +92,15 @@ fn compressor() -> Result<Compressor<'static>, Fault> {
     Compressor::new(COMPRESSION).map_err(|error| Fault::Row(error.to_string()))
 }
 
-/// Encodes entries of one row. Their sequences are relative to the first.
-fn encode(records: &[AuditRecord], compressor: &mut Compressor<'_>) -> Result<Vec<u8>, Fault> {
-    let first = records.first().map_or(0, |first| first.sequence);
-    let relative: Vec<AuditRecord> = records
-        .iter()
-        .map(|record| AuditRecord {
-            sequence: record.sequence - first,
-            event: record.event.clone(),
-        })
-        .collect();
-    let compressed = compressor.compress(&row::encode_all(&relative)?);
+/// Encodes entries of one row as [`AuditRecord`]s. Their sequences are relative to the first.
+fn encode(
+    entries: &[(u64, &AuditEvent)],
+    compressor: &mut Compressor<'_>,
+) -> Result<Vec<u8>, Fault> {
+    let first = entries.first().map_or(0, |(sequence, _)| *sequence);
+    let entries = entries.iter();
+    let relative: Vec<_> = entries.map(|(at, event)| (at - first, event)).collect();
+    let compressed = compressor.compress(&row::encode_all::<AuditRecord>(&relative)?);
     compressed.map_err(|error| Fault::Row(error.to_string()))
 }
 
@@ -294,11 +287,12 @@ fn remove_oldest(
             break;
         }
         table.remove(key)?;
-        let rest = entries.get(gone..).unwrap_or_default();
-        if let Some(first) = rest.first() {
-            let bytes = encode(rest, &mut compressor()?)?;
+        let rest = entries.iter().skip(gone);
+        let rest: Vec<_> = rest.map(|entry| (entry.sequence, &entry.event)).collect();
+        if let Some((first, _)) = rest.first() {
+            let bytes = encode(&rest, &mut compressor()?)?;
             let row = (number + gone as u64, rest.len() as u64, bytes.as_slice());
-            table.insert((kind, first.sequence), row)?;
+            table.insert((kind, *first), row)?;
         }
         removed += gone;
     }
