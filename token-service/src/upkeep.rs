@@ -1,5 +1,6 @@
 //! Background tasks: rotate keys, follow other replicas, write the audit log, remove expired rows.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,35 +123,34 @@ async fn warn_once_of_certificates(service: &Service) -> Result<(), StoreError> 
 }
 
 async fn maintain_keys(service: &Service) {
-    let mut ticks = every(MAINTAIN_KEYS_EVERY);
-    let mut failing = false;
-    loop {
-        ticks.tick().await;
-        match service.maintain_keys().await {
-            Ok(()) => failing = false,
-            // Log once per failure, not once per second.
-            Err(error) if !failing => {
-                failing = true;
-                tracing::error!(%error, "the signing keys cannot be maintained");
-            }
-            Err(_) => {}
-        }
-    }
+    let failed = "the signing keys cannot be maintained";
+    repeat(MAINTAIN_KEYS_EVERY, failed, async || {
+        service.maintain_keys().await
+    })
+    .await;
 }
 
 async fn follow_registrations(service: &Service) {
-    let mut ticks = every(FOLLOW_REGISTRATIONS_EVERY);
+    let failed = "changes of registrations cannot be read; those in memory stay as they were";
+    let follow = async || service.follow_registrations().await;
+    repeat(FOLLOW_REGISTRATIONS_EVERY, failed, follow).await;
+}
+
+/// Runs `task` again and again. Logs once per failure, not once per attempt.
+async fn repeat<E: Display>(
+    period: Duration,
+    failed: &str,
+    mut task: impl AsyncFnMut() -> Result<(), E>,
+) {
+    let mut ticks = every(period);
     let mut failing = false;
     loop {
         ticks.tick().await;
-        match service.follow_registrations().await {
-            Ok(()) => failing = false,
-            Err(error) if !failing => {
-                failing = true;
-                tracing::error!(%error, "changes of registrations cannot be read; those in memory stay as they were");
-            }
-            Err(_) => {}
+        let outcome = task().await;
+        if let (Err(error), false) = (&outcome, failing) {
+            tracing::error!(%error, "{failed}");
         }
+        failing = outcome.is_err();
     }
 }
 
