@@ -7,7 +7,6 @@
 mod entries;
 mod tail;
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,10 +43,8 @@ pub struct Reader {
 /// Reason why the feed returns no page.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
-    /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The page cannot be written as JSON.
     #[error("a page of the revocation feed cannot be written: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -64,14 +61,6 @@ pub struct RevocationFeed {
     /// Notified when a request is held.
     arrived: Notify,
     ended: AtomicBool,
-}
-
-impl fmt::Debug for RevocationFeed {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("RevocationFeed")
-            .finish_non_exhaustive()
-    }
 }
 
 /// Result of looking in memory for a reader.

@@ -28,14 +28,6 @@ pub struct RevocationLimit {
     told: Limiter,
 }
 
-impl std::fmt::Debug for RevocationLimit {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("RevocationLimit")
-            .finish_non_exhaustive()
-    }
-}
-
 impl RevocationLimit {
     pub fn new(limits: &Limits) -> Self {
         let quota =

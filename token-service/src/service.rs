@@ -25,7 +25,6 @@ use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
 use store::{Directory, Store, StoreError};
 
 /// The running service, shared by all requests.
-#[derive(Debug)]
 pub struct Service {
     pub config: Config,
     pub store: Arc<dyn Store>,

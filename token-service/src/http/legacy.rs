@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::client_call::ClientCall;
 use super::report::{self, TokenRequest};
-use super::{error, host, tokens};
+use super::{error, origin, tokens};
 use crate::service::Service;
 use protocol::legacy::{self, status, token_endpoint};
 use protocol::oauth::refusal::EndpointError as _;
@@ -28,7 +28,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 async fn show_status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let summary = service.directory().summary();
-    match status::answer(&summary, host::of(&request)) {
+    match status::answer(&summary, origin::host(&request)) {
         Err(hint) => error::no_such_path(&hint),
         Ok(status) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
@@ -37,7 +37,7 @@ async fn show_status(request: HttpRequest, service: Data<Service>) -> HttpRespon
 }
 
 async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
-    let host = host::of(&http);
+    let host = origin::host(&http);
     let summary = call.service.directory().summary();
     let Some(first) = summary.legacy_auth_servers(host).next() else {
         return error::no_such_path(&legacy::wrong_host(legacy::TOKEN, host, &summary));

@@ -7,7 +7,6 @@ mod cors;
 mod discovery;
 mod error;
 pub(crate) mod health;
-mod host;
 mod internal_host;
 mod introspection;
 mod legacy;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{self, HeaderMap};
 use actix_web::web::Data;
 use actix_web::{HttpMessage as _, HttpRequest};
 use ipnet::IpNet;
@@ -77,6 +77,14 @@ pub(super) fn given_id(
     let legal =
         (1..=MAX_REQUEST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
     legal.then(|| id.to_owned())
+}
+
+/// The `Host` header as sent, or the authority of the request line; empty when there is neither.
+pub(super) fn host(http: &HttpRequest) -> &str {
+    let sent = http.headers().get(header::HOST);
+    sent.and_then(|host| host.to_str().ok())
+        .or_else(|| http.uri().authority().map(|authority| authority.as_str()))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The connection of commands to the running service.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,19 +85,11 @@ pub(in crate::command) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("no token service answers at {url}: {error}")]
 pub(in crate::command) struct Unreachable {
     url: String,
     error: ureq::Error,
-}
-
-impl std::error::Error for Unreachable {}
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, error } = self;
-        write!(formatter, "no token service answers at {url}: {error}")
-    }
 }
 
 /// An open connection to the service.

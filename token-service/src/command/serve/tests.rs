@@ -181,7 +181,7 @@ async fn a_lost_encryption_key_is_not_replaced() {
     let key_file = config.encryption_key_file.clone();
     drop(prepare(config.clone()).await.unwrap());
     std::fs::remove_file(&key_file).unwrap();
-    let error = prepare(config).await.unwrap_err();
+    let error = prepare(config).await.err().unwrap();
     assert!(
         matches!(
             error.downcast_ref(),
@@ -350,7 +350,7 @@ async fn a_store_of_an_unreleased_version_is_refused_with_its_reason() {
     drop(meta);
     transaction.commit().unwrap();
     drop(database);
-    let error = prepare(config).await.unwrap_err();
+    let error = prepare(config).await.err().unwrap();
     assert_eq!(exit_code(&error), ExitCode::FAILURE);
     assert_eq!(
         format!("{error:#}"),

@@ -12,7 +12,7 @@ use super::failure::PageFailure;
 use super::form::Carried;
 use super::response;
 use crate::audit_log::Entry;
-use crate::http::host;
+use crate::http::origin;
 use crate::service::Service;
 use domain::{AuditAction, Client, LinkedAccount, RedirectUri};
 use protocol::flow::{BeginError, Flow};
@@ -63,7 +63,7 @@ impl Journey {
     ) -> Result<Self, PageFailure> {
         let flow = flows::begun_at(path);
         let context = browser.context();
-        let host = host::of(&browser.http);
+        let host = origin::host(&browser.http);
         let begun = flow.begin(&context, query.as_bytes(), host);
         let request = begun.await.map_err(|error| match error {
             BeginError::Unsafe(reason) => PageFailure::Request(reason),

@@ -121,26 +121,16 @@ pub(super) enum Problem {
 
 impl Problem {
     pub(super) const fn status(self) -> StatusCode {
-        match self {
-            Self::PasswordRefused
-            | Self::PasswordWrong
-            | Self::PasswordMissing
-            | Self::CodeWrong
-            | Self::CodeUsed
-            | Self::RecoveryCodeWrong => StatusCode::FORBIDDEN,
-            Self::Wait(_) => StatusCode::TOO_MANY_REQUESTS,
+        match self.wait() {
+            Some(_) => StatusCode::TOO_MANY_REQUESTS,
+            None => StatusCode::FORBIDDEN,
         }
     }
 
     pub(super) const fn wait(self) -> Option<Duration> {
         match self {
             Self::Wait(wait) => Some(wait),
-            Self::PasswordRefused
-            | Self::PasswordWrong
-            | Self::PasswordMissing
-            | Self::CodeWrong
-            | Self::CodeUsed
-            | Self::RecoveryCodeWrong => None,
+            _ => None,
         }
     }
 

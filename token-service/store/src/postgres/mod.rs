@@ -180,15 +180,14 @@ impl Store for PostgresStore {
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
         self.knows_tables()?;
         self.note_lifetime(Some(now)).await?;
-        let cursor = *self
-            .sweep_cursor
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (swept, cursor) = self.remove_expired(cursor, now, limit).await?;
-        *self
-            .sweep_cursor
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = cursor;
+        let cursor = || {
+            self.sweep_cursor
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let before = *cursor();
+        let (swept, after) = self.remove_expired(before, now, limit).await?;
+        *cursor() = after;
         Ok(swept)
     }
 
