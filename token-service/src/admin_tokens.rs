@@ -40,7 +40,6 @@ impl Role {
 /// The holder of a token, according to the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The name, if the token has one.
     pub name: Option<String>,
     pub role: Role,
 }
@@ -196,7 +195,6 @@ fn read(path: &Path) -> Result<(Vec<AdminToken>, Vec<String>), KeyFileError> {
     Ok((tokens, problems))
 }
 
-/// Reads a line.
 fn token(line: &str) -> Option<(Key, Holder)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let (token, name, role) = match *fields {

@@ -40,7 +40,6 @@ pub const fn most_entries(kind: AuditKind) -> u64 {
     }
 }
 
-/// The input of the audit log.
 #[derive(Debug)]
 pub struct AuditLog {
     keep_for: Duration,

@@ -33,7 +33,6 @@ pub enum EncryptionKeyError {
     Random(#[from] RandomError),
     #[error(transparent)]
     Sealing(#[from] SealingError),
-    /// The store was sealed with a key that is not in the file.
     #[error(
         "none of the keys in encryption_key_file ({found}) opens this store{}: add the key of this store to the file",
         .needed.map(|id| format!(", which is sealed with the key {id}")).unwrap_or_default()
@@ -159,7 +158,6 @@ pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, Encry
     Ok(resealed)
 }
 
-/// The sealing context of a value.
 fn context(value: &SealedValue) -> String {
     match value {
         SealedValue::Root => ROOT_CONTEXT.to_owned(),

@@ -36,7 +36,6 @@ struct Answer {
 /// Names and values of `N` labels.
 type Labels<const N: usize, V = &'static str> = [(&'static str, V); N];
 
-/// Metrics of the revocation feed.
 #[derive(Debug, Clone, Default)]
 pub struct FeedMetrics {
     /// Number of held requests.
@@ -76,7 +75,6 @@ fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &
     metric
 }
 
-/// Registers a new metric in seconds.
 fn new_seconds<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register_with_unit(name, help, Unit::Seconds, metric.clone());

@@ -117,7 +117,6 @@ fn bound_users(plan: &Plan, listed: &Listed, stored: &Excerpt) -> HashMap<Userna
 pub enum OwnFiles {
     /// Only the configuration, with legacy instances.
     Configuration,
-    /// The configuration and a registrations file.
     ConfigurationAndRegistrations,
 }
 

@@ -36,7 +36,6 @@ pub enum AuditAction {
     TokensIssued,
     /// The service issued tokens for a refresh token.
     TokensRefreshed,
-    /// The service refused a token request.
     TokenRequestRefused,
     /// A used refresh token was used again after its grace period. The grant is revoked (D-3).
     RefreshTokenReused,

@@ -228,7 +228,6 @@ impl PresentedCode {
 /// The code is used if its grant exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfContainedCode {
-    /// The id that the grant gets.
     pub grant_id: GrantId,
     pub record: CodeRecord,
 }

@@ -111,10 +111,8 @@ impl fmt::Debug for ParsedKey {
 /// Why a certificate cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// Not 1 to [`MAX_ALIAS_LENGTH`] printable characters.
     #[error("an alias has 1 to {MAX_ALIAS_LENGTH} characters, none of them a control character")]
     Alias,
-    /// No PEM block with the label `CERTIFICATE`.
     #[error("no PEM block \"CERTIFICATE\" in it")]
     NotPem,
     /// The input contains a private key. Private keys must stay with the integrator.
@@ -125,7 +123,6 @@ pub enum CertificateError {
     /// Several certificates. Choosing one would be a guess.
     #[error("holds more than one certificate; register each under its own alias")]
     Several,
-    /// The block is not an X.509 certificate.
     #[error("is not an X.509 certificate")]
     NotX509,
     /// Assertions are signed with RS256 (protocol.md §2.3).
@@ -133,10 +130,8 @@ pub enum CertificateError {
     NotRsa,
     #[error("its RSA key has {0} bits; 2048 to 4096 are accepted")]
     KeySize(usize),
-    /// The cryptographic library does not accept the key.
     #[error("its RSA key is not usable")]
     UnusableKey,
-    /// The validity ends before it starts.
     #[error("it ends before it begins")]
     Validity,
 }

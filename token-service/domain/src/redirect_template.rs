@@ -13,19 +13,15 @@ pub struct RedirectTemplate<'a> {
 /// Why a template cannot be registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// Not printable ASCII, or contains a fragment.
     #[error("must be printable ASCII without spaces and fragment")]
     Characters,
-    /// Not an http or https URL with a host.
     #[error("must be an https URL, or an http one on loopback")]
     Url,
-    /// Plain http to a host that is not loopback.
     #[error("plain http is for loopback alone")]
     InsecureHttp,
     /// A wildcard that is neither a loopback port nor a whole path segment.
     #[error("a * may be the port of a loopback address, or one whole segment of the path")]
     Wildcard,
-    /// The authority contains a user name or password.
     #[error("must have neither user name nor password")]
     UserInfo,
 }

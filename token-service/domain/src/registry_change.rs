@@ -22,7 +22,6 @@ pub struct RegistryChange {
     pub remove_users: Vec<Username>,
     /// Legacy instances to add or replace, by hostname.
     pub put_legacy_instances: Vec<LegacyInstance>,
-    /// Hostnames of legacy instances to remove.
     pub remove_legacy_instances: Vec<String>,
     /// What to remember of applied files. Replaces what was remembered of the same objects (D-27).
     pub remember: Vec<Remembered>,
@@ -156,7 +155,6 @@ fn compared(object: &ObjectName) -> ObjectName {
     )
 }
 
-/// The outcome of changing the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegistryOutcome {
     Changed,

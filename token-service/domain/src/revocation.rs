@@ -41,7 +41,6 @@ impl fmt::Display for FeedId {
     }
 }
 
-/// The state of the feed at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedState {
     pub feed: FeedId,
@@ -81,9 +80,7 @@ pub enum Revoked {
 /// Whose grants and tokens an administrator revokes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
-    /// All users of this client.
     Client(ClientId),
-    /// This user at all clients.
     User(Username),
     UserAtClient {
         username: Username,

@@ -9,7 +9,6 @@ pub enum SealedValue {
     Root,
     /// The private part of the signing key with this `kid`.
     SigningKey(String),
-    /// The registered TOTP secret of this user.
     RegisteredTotpSecret(Username),
     /// The TOTP secret that this user set up.
     OwnTotpSecret(Username),

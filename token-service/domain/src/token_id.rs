@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::{self, Random, RandomError};
 
-/// Length of a `jti` in characters.
 const JTI_LENGTH: usize = 22;
 
 /// Length of the `jti` of a legacy access token in characters: 66 random bits. It only has to be unique among the

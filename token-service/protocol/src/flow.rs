@@ -77,7 +77,6 @@ impl From<StoreError> for BeginError {
     }
 }
 
-/// A refresh token that is not a JWT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpaqueRefreshToken<'a> {
     /// Name for people.

@@ -10,7 +10,6 @@ use process::output;
 /// Format of entries on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StandardOutput {
-    /// No output.
     Nothing,
     /// One JSON object per line, for log collectors.
     Json,

@@ -176,7 +176,6 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
     config
 }
 
-/// The path at `key`, or its default.
 fn path(root: &mut Section<'_>, key: &'static str, default: &Path, file: Option<&Path>) -> PathBuf {
     match root.path(key) {
         Some(path) => absolute(path),

@@ -103,7 +103,6 @@ pub(super) fn other_methods(allow: &'static str) -> Route {
     })
 }
 
-/// The response to a request whose method is not in `allow`.
 pub(super) fn method_not_allowed(request: &HttpRequest, allow: &str) -> HttpResponse {
     let is_told =
         |method: &&str| ![Method::HEAD.as_str(), Method::OPTIONS.as_str()].contains(method);

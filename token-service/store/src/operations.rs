@@ -387,7 +387,6 @@ pub trait SessionStore: Send + Sync {
         replaces: Option<Digest>,
     ) -> Result<SessionBegin, StoreError>;
 
-    /// The session with this id, if it has not expired.
     async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
 
     /// Moves the expiry of a session to `expires_at`. An expired session stays expired.

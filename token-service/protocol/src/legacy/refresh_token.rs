@@ -50,7 +50,6 @@ impl LegacyRefreshToken {
         )
     }
 
-    /// Key of the token in the store.
     pub(super) fn id(self, hostname: &str, key: &EncryptionKey) -> TokenId {
         let digest = Digest::of(self.text(hostname, key).as_bytes());
         let mut id = [0; 16];

@@ -8,7 +8,6 @@ use domain::LinkedAccount;
 /// The `user_id` and `user_site` of a request or an assertion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NamedAccount<'a> {
-    /// `user_id`.
     pub user_id: Option<&'a str>,
     /// `user_site`, compared as text.
     pub user_site: Option<&'a str>,

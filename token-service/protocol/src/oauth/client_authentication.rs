@@ -23,7 +23,6 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A client, authenticated or only identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PresentedClient {
-    /// The client authenticated with this secret.
     Authenticated(Arc<Client>, ClientSecret),
     /// The client sent only its `client_id`. This is all that a public client has; a confidential client must send its
     /// secret.
@@ -31,7 +30,6 @@ pub enum PresentedClient {
 }
 
 impl PresentedClient {
-    /// The client, authenticated or not.
     pub const fn client(&self) -> &Arc<Client> {
         match self {
             Self::Authenticated(client, _) | Self::Named(client) => client,
@@ -112,7 +110,6 @@ pub async fn authenticate(
 enum Claim<'a> {
     /// Only a `client_id` in the body.
     Named(&'a str),
-    /// Basic authentication.
     Basic {
         client_id: Zeroizing<String>,
         secret: Zeroizing<String>,

@@ -68,7 +68,6 @@ pub enum TokenError {
     Code(CodeMismatch),
     /// The code was used before. The tokens from its first use are now revoked.
     CodeReplayed(GrantId),
-    /// Not a refresh token of this service.
     #[strum(serialize = "malformed_refresh_token")]
     RefreshToken,
     Refresh(RotationRefusal),

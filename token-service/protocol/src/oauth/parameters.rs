@@ -25,10 +25,8 @@ pub type Repeated<'a> = BTreeSet<Cow<'a, str>>;
 /// Reason why a query or form is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// Not UTF-8, before or after percent-decoding.
     #[error("the parameters are not UTF-8")]
     NotUtf8,
-    /// A `%` without two hexadecimal digits after it.
     #[error("a percent sign is not followed by two hexadecimal digits")]
     PercentEncoding,
     /// RFC 6749 §3.1, §3.2: "Request and response parameters MUST NOT be included more than once."

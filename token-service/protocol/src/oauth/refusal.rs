@@ -22,7 +22,6 @@ pub struct Refusal {
     /// The internal error, for the log; `None` if `reason` is sufficient.
     pub cause: Option<String>,
     pub action: AuditAction,
-    /// The grant that the refusal revoked.
     pub revoked_grant: Option<GrantId>,
 }
 

@@ -12,11 +12,9 @@ use crate::Context;
 /// The parts of a request for the log, without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The client, if known.
     pub client_id: Option<String>,
     /// The claimed Client ID of a request without a known client.
     pub claimed_client: Option<String>,
-    /// The grant type, if known.
     pub grant_type: Option<GrantType>,
 }
 

@@ -6,7 +6,6 @@ pub enum SealingError {
     /// The bytes were sealed with another key or for another context, or were changed.
     #[error("sealed with another encryption key, or damaged")]
     Refused,
-    /// The cryptographic library failed.
     #[error("sealing failed")]
     Failed,
 }

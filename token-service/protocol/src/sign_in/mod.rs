@@ -43,13 +43,10 @@ pub enum SignInError {
     /// Too many passwords wait to be checked, or hashing failed.
     #[error(transparent)]
     Password(#[from] password::PasswordError),
-    /// The user's TOTP secret cannot be opened.
     #[error("the TOTP secret of {0} cannot be opened: {1}")]
     SecretSealed(Username, SealingError),
-    /// The user's TOTP secret is too short.
     #[error("the TOTP secret of {0} is unusable")]
     SecretUnusable(Username),
-    /// A new TOTP secret cannot be sealed or shown.
     #[error("a second factor cannot be set up for {0}")]
     SetUp(Username),
 }

@@ -13,7 +13,6 @@ use domain::{
 };
 use store::{SessionBegin, StoreError};
 
-/// Time limit for the second factor.
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
 
 /// A use extends a session only if its expiry moves by more than this part (a tenth) of its idle lifetime.

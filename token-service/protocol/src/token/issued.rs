@@ -19,15 +19,10 @@ pub struct IssuedToken {
     pub token_use: TokenUse,
     /// All ids by which the token may have been revoked.
     pub reference: TokenReference,
-    /// `aud`.
     pub audience: String,
-    /// `sub`.
     pub subject: String,
-    /// `scope`, if the token has one.
     pub scope: Option<String>,
-    /// `jti`.
     pub jti: String,
-    /// `exp`.
     pub expires_at: Timestamp,
 }
 

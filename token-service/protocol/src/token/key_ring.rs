@@ -19,7 +19,6 @@ use store::{Store, StoreError};
 pub enum KeyRingError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The keys in the store were sealed with another encryption key.
     #[error(
         "the signing key {kid} cannot be opened: {error}; is this the encryption key of this store?"
     )]
@@ -29,7 +28,6 @@ pub enum KeyRingError {
         signs: bool,
         error: SealingError,
     },
-    /// A key could not be generated or read.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The store returns no key of the configured algorithm although the service just added a key.

@@ -65,7 +65,6 @@ pub enum Step {
     Add {
         algorithm: Algorithm,
         signs_from: Timestamp,
-        /// [`SealedSigningKey::number`].
         number: u32,
         /// Creation time of the newest known key of the algorithm. If the store has a later key, another replica was
         /// faster, and the step does nothing.

@@ -214,7 +214,6 @@ fn help(field: &Field, change: bool) -> String {
     }
 }
 
-/// The value of a field from the arguments.
 fn value(field: &Field, flag: Flag, change: bool, matches: &ArgMatches) -> Option<Given> {
     match flag {
         Flag::Value(long, _) => {

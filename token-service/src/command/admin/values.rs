@@ -73,7 +73,6 @@ fn member<'v>(item: &'v Value, key: &str) -> Option<&'v str> {
     item.get(key).and_then(Value::as_str)
 }
 
-/// An item of a list as a line.
 fn line(record: &Record, item: &Value) -> String {
     let text = |key| member(item, key).unwrap_or_default();
     match record.name {

@@ -32,7 +32,6 @@ const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
 pub(super) struct Tags<'a>(pub(super) &'a EncryptionKey);
 
 impl Tags<'_> {
-    /// The digest of a whole file.
     pub(super) fn file(self, text: &str) -> Digest {
         Digest::from_bytes(
             self.0
@@ -40,12 +39,10 @@ impl Tags<'_> {
         )
     }
 
-    /// The tag of an entry's text.
     pub(super) fn entry(self, text: &str) -> Tag {
         self.tag(&[b"registrations entry", VERSION, text.as_bytes()])
     }
 
-    /// The tag of an object's name.
     pub(super) fn name(self, object: &ObjectName) -> Tag {
         self.tag(&[b"registrations name", object.key().as_bytes()])
     }
@@ -69,7 +66,6 @@ impl Tags<'_> {
 /// A part of a file that is applied in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Entries, by number.
     Entries(Vec<usize>),
     /// A file whose entries cannot be read apart.
     Whole,

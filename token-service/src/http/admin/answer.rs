@@ -18,7 +18,6 @@ pub(super) type Answer = Result<HttpResponse, AdminError>;
 /// Reason why an operation failed. The operation changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The body is invalid; contains every problem.
     #[error(transparent)]
     Invalid(#[from] InvalidDocument),
     #[error("{0}")]
@@ -35,7 +34,6 @@ pub enum AdminError {
     /// The object already exists, or its state does not allow the operation.
     #[error("{0}")]
     Conflict(String),
-    /// Other replicas changed the registry at every attempt at the change.
     #[error("other replicas are changing the registry at the same time: try again")]
     Overtaken,
     #[error(transparent)]
@@ -74,12 +72,10 @@ pub(super) struct ErrorBody {
     problems: Vec<String>,
 }
 
-/// 200 with the result.
 pub(super) fn ok(body: impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, body))
 }
 
-/// 201 with what was made.
 pub(super) fn made(body: impl Serialize) -> Answer {
     Ok(json(StatusCode::CREATED, body))
 }

@@ -85,7 +85,6 @@ pub(super) fn query<T: for<'de> Deserialize<'de>>(query: &str) -> Result<T, Admi
         .map_err(|_| AdminError::Malformed(wrong_parameter::<T>(query)))
 }
 
-/// What is wrong with a query that is no `T`.
 fn wrong_parameter<T: for<'de> Deserialize<'de>>(query: &str) -> String {
     let mut seen = BTreeSet::new();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {

@@ -14,7 +14,6 @@ use super::{carried, response};
 use crate::http::error;
 use crate::http::origin::RequestId;
 
-/// The page or redirect for `failure`.
 pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpResponse {
     let (http, status) = (&browser.http, failure.status());
     match failure {

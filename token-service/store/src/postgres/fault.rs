@@ -14,7 +14,6 @@ pub(super) enum Fault {
     /// The database refused, or the connection was lost. The operation may or may not have taken effect.
     #[error("{}", described(.0))]
     Database(#[from] tokio_postgres::Error),
-    /// A row is not in a format that this version writes.
     #[error(transparent)]
     Row(#[from] RowError),
     #[error("the database is read-only")]

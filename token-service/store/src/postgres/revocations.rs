@@ -208,7 +208,6 @@ pub(super) async fn tokens_from(
         .map_or_else(Timestamp::default, |at| timestamp(at).next_second()))
 }
 
-/// The extent of the existing entry.
 async fn existing(client: &Connection<'_>, key: &[u8]) -> Result<Option<Extent>, Fault> {
     // Earlier versions wrote several entries for the same revocation.
     let sql = "SELECT max(at), max(expires_at) FROM revocations WHERE revoked = $1";

@@ -32,7 +32,6 @@ pub(super) const VERSION: i64 = FIRST_VERSION + MIGRATIONS.len() as i64;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaError {
-    /// A later version of the program has changed the tables.
     #[error("written by a later version (schema {found}; this one knows {VERSION})")]
     Newer { found: i64 },
     #[error(

@@ -20,7 +20,6 @@ impl From<Fault> for BackupError {
 /// Why a backup was not restored. The target is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The target exists. Restoring never overwrites a store.
     #[error(
         "{0} exists already: a copy is restored to a new place only; move the old store away first"
     )]

@@ -192,7 +192,6 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// The key in the table of users' grants.
 pub(super) fn key_of_user(grant: &Grant, is_revoked: bool) -> (&str, &str, bool, &[u8; 16]) {
     let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
     (user, client, is_revoked, grant.grant_id.as_bytes())

@@ -80,7 +80,6 @@ pub(super) const CLIENT_SECRETS: TableDefinition<(&str, &[u8; 32]), (u64, u64)> 
     TableDefinition::new("client_secrets");
 /// Name to sealed value; the only name is [`ROOT_KEY`].
 pub(super) const SEALED: TableDefinition<&str, &[u8]> = TableDefinition::new("sealed");
-/// The root key of the tags.
 pub(super) const ROOT_KEY: &str = "root";
 
 /// Digest of a code to a [`StoredCode`](crate::stored_code::StoredCode). A redemption changes the row in place, so that

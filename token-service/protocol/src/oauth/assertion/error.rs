@@ -31,10 +31,8 @@ pub enum AssertionError {
     UnknownAlias,
     /// `x5t` and `kid` name different certificates.
     KeysDiffer,
-    /// The certificate is not valid now.
     CertificateNotValid,
     Missing(Claim),
-    /// A claim has the wrong type or form.
     WrongType(Claim),
     /// `iss` is not the Client ID.
     Issuer(String),

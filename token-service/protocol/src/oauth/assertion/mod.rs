@@ -28,9 +28,7 @@ pub struct Assertion {
     /// behind, or a clock that was set back, may still accept the assertion (RFC 7523 §3, "ensure that JWTs are not
     /// replayed by maintaining the set of used \"jti\" values").
     pub remembered_until: Timestamp,
-    /// `user_id`, if given.
     pub user_id: Option<String>,
-    /// `user_site`, if given.
     pub user_site: Option<String>,
 }
 

@@ -22,7 +22,6 @@ impl From<UnsafeRequest> for AuthorizeError {
 pub enum UnsafeRequest {
     /// The query is not `application/x-www-form-urlencoded` in UTF-8.
     Unreadable(ParameterError),
-    /// No `client_id`.
     ClientIdMissing,
     /// `client_id` more than once.
     ClientIdRepeated,

@@ -5,7 +5,6 @@ use crate::Context;
 use domain::clock::Timestamp;
 use domain::{CodeRecord, LinkedAccount};
 
-/// The record of a code for `account`.
 pub(super) fn code_record(
     request: &dyn CodeRequest,
     signed_in: &SignedIn,

@@ -11,7 +11,6 @@ use domain::Scope;
 pub enum RedirectError {
     /// A parameter other than `client_id` and `redirect_uri` is repeated (D-17).
     ParameterRepeated(String),
-    /// No `response_type`.
     ResponseTypeMissing,
     /// `response_type` is not `code`.
     ResponseTypeUnsupported,
