@@ -35,19 +35,12 @@ pub struct Listed(HashSet<ObjectName>);
 
 impl Listed {
     pub fn of(registrations: &Registrations) -> Self {
-        let mut listed = Self::default();
-        listed.add(registrations.clients.iter().map(|client| &client.object));
-        listed.add(registrations.users.iter().map(|user| &user.object));
-        listed
+        let objects = registrations.objects();
+        Self(objects.map(|(object, _)| object).collect())
     }
 
     pub fn contains(&self, object: &ObjectName) -> bool {
         self.0.contains(object)
-    }
-
-    fn add<'a, T: Registered>(&mut self, objects: impl IntoIterator<Item = &'a T>) {
-        let objects = objects.into_iter();
-        self.0.extend(objects.map(Registered::object_name));
     }
 }
 

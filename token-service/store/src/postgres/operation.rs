@@ -11,6 +11,12 @@ use crate::StoreError;
 /// Maximum attempts of an operation that the database rolls back in favour of another transaction.
 const ATTEMPTS: u32 = 20;
 
+/// Rows per statement. Reading a million rows at once would exceed the time limit of a statement.
+const PAGE: usize = 2000;
+
+/// Names per statement. A statement with all names of a large file would exceed its time limit.
+const NAMES: usize = 10_000;
+
 /// The connection or transaction on which an operation runs its statements.
 pub(super) enum Connection<'a> {
     /// Each statement is its own transaction.
@@ -64,12 +70,7 @@ impl Connection<'_> {
     ) -> Result<Option<Row>, Fault> {
         Ok(self.query(sql, parameters).await?.into_iter().next())
     }
-}
 
-/// Rows per statement. Reading a million rows at once would exceed the time limit of a statement.
-const PAGE: usize = 2000;
-
-impl Connection<'_> {
     /// Reads at most `limit` rows with names after `after`, and converts them with `read`. Fewer rows mean that no more
     /// follow. The statement selects at most $2 rows with names after $1; the name is its first column.
     pub(super) async fn rows_behind<T>(
@@ -94,12 +95,7 @@ impl Connection<'_> {
             }
         }
     }
-}
 
-/// Names per statement. A statement with all names of a large file would exceed its time limit.
-const NAMES: usize = 10_000;
-
-impl Connection<'_> {
     /// Reads the rows of these names, and converts them with `read`. The statement selects the rows whose names are in
     /// the array $1.
     pub(super) async fn rows_named<T>(

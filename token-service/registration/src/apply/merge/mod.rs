@@ -85,9 +85,9 @@ impl<'a> Merge<'a> {
         for client in file.clients {
             self.client(client, &put_users)?;
         }
-        let order = |object: &ObjectName| (object.kind, object.name.clone());
-        self.plan.kept.sort_by_key(|kept| order(&kept.object));
-        self.plan.differences.sort_by_key(|one| order(&one.object));
+        let kept = &mut self.plan.kept;
+        kept.sort_by(|one, other| one.object.cmp(&other.object));
+        self.plan.sort();
         Ok(self.plan)
     }
 
