@@ -6,6 +6,7 @@ mod audit;
 mod caps;
 mod client_secrets;
 mod codes;
+mod copying;
 mod credentials;
 mod grants;
 mod legacy_codes;
@@ -55,6 +56,7 @@ pub(crate) use self::audit::*;
 pub(crate) use self::caps::*;
 pub(crate) use self::client_secrets::*;
 pub(crate) use self::codes::*;
+pub(crate) use self::copying::*;
 pub(crate) use self::credentials::*;
 pub(crate) use self::grants::*;
 pub(crate) use self::legacy_codes::*;
@@ -80,6 +82,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 pub(crate) const PARALLEL: usize = 100;
 
 pub(crate) trait Subject: Send {
+    /// Whether the revocation feed keeps its identity at a restart.
+    const KEEPS_FEED: bool = true;
+
     fn store(&self) -> Arc<dyn Store>;
     /// Closes and reopens the store, in the run that tests durability.
     fn restart(&mut self) -> impl Future<Output = ()>;

@@ -6,9 +6,11 @@
 
 #[cfg(test)]
 mod conformance;
+mod copy;
 mod directory;
 mod operations;
 pub mod postgres;
+mod records;
 pub mod redb;
 mod room;
 mod row;
@@ -22,6 +24,7 @@ mod token_lifetime;
 
 use std::time::Duration;
 
+pub use self::copy::{Copied, CopyError, Place, copy};
 pub use self::directory::Directory;
 pub use self::operations::{
     AttemptStore, AuditStore, ClientSecretStore, CodeStore, CredentialStore, GrantStore, OnceStore,

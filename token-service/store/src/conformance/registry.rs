@@ -212,7 +212,7 @@ pub(crate) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
 }
 
 /// Large enough for several parts.
-fn applied_file(text: &str) -> AppliedFile {
+pub(super) fn applied_file(text: &str) -> AppliedFile {
     let entry = |number: u128| (number.to_be_bytes(), [7; 16]);
     AppliedFile {
         digest: Digest::of(text.as_bytes()),

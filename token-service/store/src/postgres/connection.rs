@@ -18,6 +18,9 @@ use super::settings::PostgresSettings;
 /// thousands of operations per second. Several replicas fit into PostgreSQL's default limit of 100 connections.
 const CONNECTIONS: usize = 16;
 
+/// The name of the service at the server.
+pub(super) const APPLICATION: &str = "token-service";
+
 /// How long an operation waits for a free connection before it fails.
 const WAIT: Duration = Duration::from_secs(2);
 
@@ -43,7 +46,7 @@ const SESSION: &str = "
 pub(super) fn pool(settings: &PostgresSettings) -> Result<Pool, OpenError> {
     let mut config = settings.url.config().clone();
     config
-        .application_name("token-service")
+        .application_name(APPLICATION)
         .connect_timeout(CONNECT)
         .tcp_user_timeout(SILENCE)
         .keepalives_idle(SILENCE)

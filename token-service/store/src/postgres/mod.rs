@@ -17,6 +17,7 @@ mod grants;
 mod names;
 mod once;
 mod operation;
+mod records;
 mod registry;
 mod registry_index;
 mod remembered;
@@ -52,6 +53,7 @@ use domain::clock::Timestamp;
 use domain::random::RandomError;
 use system::OsRandom;
 
+pub(crate) use self::records::DatabaseRecords;
 pub use self::settings::{PostgresSettings, PostgresUrl};
 
 #[derive(Debug, thiserror::Error)]

@@ -69,14 +69,21 @@ fn put(
         tables.keep(Expiring::Failures, key, before.expires_at)?;
     }
     match after {
-        Some(after) => {
-            let row = encode(&after)?;
-            tables.failures.open()?.insert(key, row.as_slice())?;
-            tables.expire(Expiring::Failures, key, after.expires_at)
-        }
+        Some(after) => add(tables, key, after),
         None => {
             tables.failures.open()?.remove(key)?;
             Ok(())
         }
     }
+}
+
+/// Writes the rows of failures.
+pub(super) fn add(
+    tables: &mut Tables<'_>,
+    key: &[u8; 32],
+    failures: Failures,
+) -> Result<(), Fault> {
+    let row = encode(&failures)?;
+    tables.failures.open()?.insert(key, row.as_slice())?;
+    tables.expire(Expiring::Failures, key, failures.expires_at)
 }

@@ -124,6 +124,27 @@ pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault>
     Ok(())
 }
 
+/// Writes entries that have sequences, of which each kind's are sorted.
+pub(super) fn put(tables: &mut Tables<'_>, entries: &[AuditRecord]) -> Result<(), Fault> {
+    let (table, mut compressor) = (tables.audit.open()?, compressor()?);
+    for kind in AuditKind::ALL {
+        let of_kind = entries.iter();
+        let of_kind = of_kind.filter(|entry| entry.event.action.kind() == kind);
+        let of_kind: Vec<_> = of_kind
+            .map(|entry| (entry.sequence, &entry.event))
+            .collect();
+        for together in of_kind.chunks(ENTRIES_IN_A_ROW) {
+            let kind = kind.number();
+            let first = together.first().map_or(0, |(sequence, _)| *sequence);
+            let bytes = encode(together, &mut compressor)?;
+            let number = end(table, kind)?;
+            let row = (number, together.len() as u64, bytes.as_slice());
+            table.insert((kind, first), row)?;
+        }
+    }
+    Ok(())
+}
+
 /// Appends rows about something that an operation did, if it did it. Returns `done`.
 pub(super) fn append_if(tables: &mut Tables<'_>, done: bool, rows: &[Row]) -> Result<bool, Fault> {
     if done {
@@ -149,7 +170,7 @@ const fn of_kind(kind: u8) -> RangeInclusive<Key> {
 }
 
 /// The entries of a row whose first entry has the sequence `first`.
-fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
+pub(super) fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
     let row = zstd::decode_all(row).map_err(|error| Fault::Row(error.to_string()))?;
     let mut records: Vec<AuditRecord> = row::decode_all(&row)?;
     for record in &mut records {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadableDatabase as _};
+use tempfile::NamedTempFile;
 
 use super::fault::Fault;
 use super::open::{self, OpenError};
@@ -49,20 +50,8 @@ pub(super) fn write(database: &Database, to: &Path) -> Result<(), BackupError> {
 
 /// Checks the backup at `from` and writes it to `to`, which must not exist. Gives the revocation feed a new identity.
 pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
-    let file_error = |path: &Path| {
-        let path = path.to_owned();
-        move |error| RestoreError::File { path, error }
-    };
-    if to.exists() {
-        return Err(RestoreError::TargetExists(to.to_owned()));
-    }
-    let folder = to
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
     // The check runs on a copy next to the target, because the backup must stay unchanged.
-    let copy = tempfile::NamedTempFile::new_in(folder).map_err(file_error(folder))?;
+    let copy = draft(to)?;
     std::fs::copy(from, copy.path()).map_err(file_error(from))?;
     let mut database = open::existing(copy.path())?;
     match database.check_integrity() {
@@ -72,6 +61,29 @@ pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
     // Revocations after the backup used positions that the restored feed will use again.
     open::renew_feed(copy.path(), &database)?;
     drop(database);
+    put_in_place(copy, to)
+}
+
+fn file_error(path: &Path) -> impl FnOnce(io::Error) -> RestoreError {
+    let path = path.to_owned();
+    move |error| RestoreError::File { path, error }
+}
+
+/// An empty file next to `to`, which must not exist. Only the owner can read the file.
+pub(super) fn draft(to: &Path) -> Result<NamedTempFile, RestoreError> {
+    if to.exists() {
+        return Err(RestoreError::TargetExists(to.to_owned()));
+    }
+    let folder = to
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
+    NamedTempFile::new_in(folder).map_err(file_error(folder))
+}
+
+/// Gives a draft its name once it is durable.
+pub(super) fn put_in_place(copy: NamedTempFile, to: &Path) -> Result<(), RestoreError> {
     copy.as_file().sync_all().map_err(file_error(copy.path()))?;
     copy.persist_noclobber(to)
         .map_err(|error| match error.error.kind() {

@@ -61,12 +61,7 @@ impl CodeStore for RedbStore {
                 return Ok(Begin::CredentialsChanged);
             }
             make_room(tables, &record)?;
-            let row = encode(&StoredCode::Unused(Cow::Borrowed(&record)))?;
-            let codes = tables.codes.open()?;
-            codes.insert(code.as_bytes(), row.as_slice())?;
-            let note = note_of(&record, code.as_bytes());
-            tables.unused_codes.open()?.insert(note, ())?;
-            tables.expire(Expiring::Code, code.as_bytes(), record.expires_at)?;
+            add(tables, code.as_bytes(), &record)?;
             Ok(Begin::Begun)
         })
         .await
@@ -111,6 +106,19 @@ impl CodeStore for RedbStore {
         })
         .await
     }
+}
+
+/// Writes the rows of an unused code.
+pub(super) fn add(
+    tables: &mut Tables<'_>,
+    code: &[u8; 32],
+    record: &CodeRecord,
+) -> Result<(), Fault> {
+    let row = encode(&StoredCode::Unused(Cow::Borrowed(record)))?;
+    tables.codes.open()?.insert(code, row.as_slice())?;
+    let note = note_of(record, code);
+    tables.unused_codes.open()?.insert(note, ())?;
+    tables.expire(Expiring::Code, code, record.expires_at)
 }
 
 /// The key in the table of unused codes.

@@ -183,12 +183,16 @@ pub(super) fn insert(
     access_token_lifetime: Duration,
 ) -> Result<(), Fault> {
     make_room(tables, grant, now, access_token_lifetime)?;
-    let id = grant.grant_id.as_bytes();
+    add(tables, grant)
+}
+
+/// Writes the rows of a grant that has none.
+pub(super) fn add(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     put(tables, grant)?;
-    let of_users = tables.grants_of_users.open()?;
-    of_users.insert(key_of_user(grant, false), ())?;
-    let by_client = tables.grants_by_client.open()?;
-    by_client.insert((grant.client_id.as_str(), id), ())?;
+    let key = key_of_user(grant, grant.revoked_at.is_some());
+    tables.grants_of_users.open()?.insert(key, ())?;
+    let key = (grant.client_id.as_str(), grant.grant_id.as_bytes());
+    tables.grants_by_client.open()?.insert(key, ())?;
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod grants;
 mod names;
 mod once;
 mod open;
+mod records;
 mod registry;
 mod registry_index;
 mod remembered;
@@ -50,6 +51,7 @@ use domain::clock::Timestamp;
 
 pub use self::backup::{RestoreError, restore};
 pub use self::open::OpenError;
+pub(crate) use self::records::FileRecords;
 
 /// The database in traces (`db.system.name`).
 const SYSTEM: &str = "redb";

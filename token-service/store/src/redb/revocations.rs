@@ -150,21 +150,29 @@ pub(super) fn announce(
         .get(LAST_REVOCATION_KEY)?
         .map_or(0, |sequence| sequence.value());
     let sequence = last + 1;
-    let row = encode(&Revocation {
+    meta.insert(LAST_REVOCATION_KEY, sequence)?;
+    if let Some(before) = before {
+        tables.revocations.open()?.remove(before.sequence)?;
+    }
+    let entry = Revocation {
         sequence,
         revoked,
         at: extent.at,
         expires_at: extent.expires_at,
-    })?;
-    meta.insert(LAST_REVOCATION_KEY, sequence)?;
-    let revocations = tables.revocations.open()?;
-    if let Some(before) = before {
-        revocations.remove(before.sequence)?;
-    }
-    revocations.insert(sequence, row.as_slice())?;
-    let table = tables.revoked.open()?;
-    table.insert(key.as_slice(), (extent.at.seconds(), sequence))?;
+    };
+    add(tables, &entry)?;
     Ok(true)
+}
+
+/// Writes an entry, which is the latest for its subject.
+pub(super) fn add(tables: &mut Tables<'_>, entry: &Revocation) -> Result<(), Fault> {
+    let row = encode(entry)?;
+    let table = tables.revocations.open()?;
+    table.insert(entry.sequence, row.as_slice())?;
+    let key = entry.revoked.key();
+    let latest = (entry.at.seconds(), entry.sequence);
+    tables.revoked.open()?.insert(key.as_slice(), latest)?;
+    Ok(())
 }
 
 /// Deletes an entry whose tokens have all expired.

@@ -26,15 +26,11 @@ impl SessionStore for RedbStore {
                 return Ok(SessionBegin::CredentialsChanged);
             }
             let unfinished = unfinished(tables, id, &session, replaces)?;
-            let (id, row) = (id.as_bytes(), encode(&session)?);
             if let Some(replaced) = replaces {
                 end(tables, replaced.as_bytes())?;
             }
             make_room(tables, &session)?;
-            tables.sessions.open()?.insert(id, row.as_slice())?;
-            let by_user = tables.sessions_by_user.open()?;
-            by_user.insert((session.username.as_str(), id), ())?;
-            tables.expire(Expiring::Session, id, session.expires_at)?;
+            add(tables, id.as_bytes(), &session)?;
             Ok(SessionBegin::Begun(unfinished))
         })
         .await
@@ -73,6 +69,15 @@ impl SessionStore for RedbStore {
         self.write(move |tables, _| end(tables, id.as_bytes()))
             .await
     }
+}
+
+/// Writes the rows of a session that has none.
+pub(super) fn add(tables: &mut Tables<'_>, id: &[u8; 32], session: &Session) -> Result<(), Fault> {
+    let row = encode(session)?;
+    tables.sessions.open()?.insert(id, row.as_slice())?;
+    let key = (session.username.as_str(), id);
+    tables.sessions_by_user.open()?.insert(key, ())?;
+    tables.expire(Expiring::Session, id, session.expires_at)
 }
 
 /// Counts the start of `session` among the unfinished sign-ins of its user; a complete sign-in takes and returns them.

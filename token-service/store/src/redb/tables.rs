@@ -230,6 +230,20 @@ macro_rules! tables {
             })*
             Ok(())
         }
+
+        /// Every row, as text that starts with the name of its table.
+        #[cfg(test)]
+        pub(super) fn all_rows(from: &ReadTransaction) -> Result<Vec<String>, Fault> {
+            let mut rows = Vec::new();
+            $({
+                let name = redb::TableHandle::name(&$definition);
+                for entry in from.open_table($definition)?.iter()? {
+                    let (key, value) = entry?;
+                    rows.push(format!("{name} {:?} {:?}", key.value(), value.value()));
+                }
+            })*
+            Ok(rows)
+        }
     };
 }
 

@@ -1,6 +1,7 @@
 //! The conformance suite on a real server, and tests of server failures.
 
 mod audit;
+mod copy;
 mod server;
 
 use std::sync::Arc;

@@ -1,0 +1,283 @@
+//! All rows of a database, for a copy to or from another store.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_postgres::Client;
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::connection;
+use super::fault::Fault;
+use super::schema::{self, SchemaError};
+use super::settings::PostgresSettings;
+use super::value::timestamp;
+use super::{OpenError, OsRandom};
+use crate::StoreError;
+use crate::records::{Batch, COUNTERS, Cell, Column, ColumnType, Record, Records, Table};
+use crate::row::{decode, encode};
+use domain::{FeedId, Grant};
+
+pub(crate) struct DatabaseRecords {
+    /// With a transaction, which ends without a commit if the connection is dropped.
+    client: Client,
+}
+
+/// A connection of a service that has just stopped may remain for a moment.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOKS: usize = 20;
+
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error(
+        "an earlier version wrote it (schema {0}): start the service of this version on it once"
+    )]
+    Older(i64),
+    #[error("{0} connections of token services use it: stop these services first")]
+    InUse(i64),
+    #[error("its table {0} is not empty: a copy needs an empty database")]
+    NotEmpty(&'static str),
+}
+
+impl From<tokio_postgres::Error> for Refusal {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Schema(error.into())
+    }
+}
+
+impl DatabaseRecords {
+    /// Connects to a database that no token service uses.
+    pub(crate) async fn source(settings: &PostgresSettings) -> Result<Self, OpenError> {
+        let client = connect(settings).await?;
+        let opened = begin(&client, "REPEATABLE READ").await;
+        opened.map_err(|refusal| failed(settings, &refusal))?;
+        Ok(Self { client })
+    }
+
+    /// Connects to an empty database, and creates the tables.
+    pub(crate) async fn target(settings: &PostgresSettings) -> Result<Self, OpenError> {
+        let mut client = connect(settings).await?;
+        let feed = FeedId::generate(&OsRandom)?;
+        let opened = empty(&mut client, feed).await;
+        opened.map_err(|refusal| failed(settings, &refusal))?;
+        Ok(Self { client })
+    }
+
+    async fn page(&self, table: Table) -> Result<Batch, Fault> {
+        let sql = format!("FETCH {} FROM {CURSOR}", table.batch());
+        let rows = self.client.query(&sql, &[]).await?;
+        let records = rows.iter().map(|row| read(table, row));
+        let records = records.collect::<Result<_, Fault>>()?;
+        Ok(Batch { table, records })
+    }
+
+    async fn put(&self, batch: &Batch) -> Result<(), Fault> {
+        let columns = batch.table.columns();
+        let values: Vec<_> = (0..)
+            .zip(columns)
+            .map(|(index, column)| array(&batch.records, index, column))
+            .collect::<Result<_, Fault>>()?;
+        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as _).collect();
+        let sql = insert(batch.table);
+        let statement = self.client.prepare_cached(&sql).await?;
+        self.client.execute(&statement, &values).await?;
+        Ok(())
+    }
+}
+
+async fn connect(settings: &PostgresSettings) -> Result<Client, OpenError> {
+    let client = connection::pool(settings)?.get().await;
+    client.map_err(|error| failed(settings, &SchemaError::Fault(error.into()).into()))
+}
+
+fn failed(settings: &PostgresSettings, refusal: &Refusal) -> OpenError {
+    OpenError::Database {
+        place: settings.url.place(),
+        reason: refusal.to_string(),
+    }
+}
+
+/// Begins a transaction without time limits, during which no service starts: each start locks the row of the version.
+async fn begin(client: &Client, isolation: &str) -> Result<(), Refusal> {
+    let sql = format!(
+        "BEGIN ISOLATION LEVEL {isolation};
+        SET LOCAL statement_timeout = 0;
+        SET LOCAL idle_in_transaction_session_timeout = 0"
+    );
+    client.batch_execute(&sql).await?;
+    let sql = "SELECT value FROM counters WHERE name = 'schema_version' FOR UPDATE";
+    let found = client.query_one(sql, &[]).await?.try_get(0)?;
+    if found > schema::VERSION {
+        return Err(SchemaError::Newer { found }.into());
+    }
+    if found < schema::VERSION {
+        return Err(Refusal::Older(found));
+    }
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = $1 AND pid <> pg_backend_pid()";
+    let mut clock = tokio::time::interval(LOOK_EVERY);
+    let mut used_by: i64 = 0;
+    for _ in 0..LOOKS {
+        clock.tick().await;
+        client
+            .batch_execute("SELECT pg_stat_clear_snapshot()")
+            .await?;
+        let row = client.query_one(sql, &[&connection::APPLICATION]).await?;
+        used_by = row.try_get(0)?;
+        if used_by == 0 {
+            return Ok(());
+        }
+    }
+    Err(Refusal::InUse(used_by))
+}
+
+/// Like [`begin`]. Creates the tables, of which none may have rows.
+async fn empty(client: &mut Client, feed: FeedId) -> Result<(), Refusal> {
+    schema::migrate(client).await?;
+    begin(client, "READ COMMITTED").await?;
+    for table in Table::ALL {
+        let name = table.name();
+        let sql = format!("SELECT 1 FROM {name} LIMIT 1");
+        if *table != Table::Counters && client.query_opt(&sql, &[]).await?.is_some() {
+            return Err(Refusal::NotEmpty(name));
+        }
+    }
+    let sql = "UPDATE counters SET value = 0 WHERE name = ANY($1)";
+    client.execute(sql, &[&COUNTERS.as_slice()]).await?;
+    let sql = "INSERT INTO feed (name, identity) VALUES ('revocations', $1)
+        ON CONFLICT (name) DO UPDATE SET identity = excluded.identity";
+    client.execute(sql, &[&feed.as_bytes().as_slice()]).await?;
+    Ok(())
+}
+
+#[async_trait]
+impl Records for DatabaseRecords {
+    async fn read(&mut self, to: Sender<Batch>) -> Result<(), StoreError> {
+        for table in Table::ALL {
+            let sql = declare(*table);
+            let declared = self.client.batch_execute(&sql).await;
+            declared.map_err(Fault::from)?;
+            loop {
+                let batch = self.page(*table).await?;
+                let is_last = batch.records.len() < table.batch();
+                if to.send(batch).await.is_err() {
+                    return Err(StoreError::Failed("nobody takes the rows".into()));
+                }
+                if is_last {
+                    break;
+                }
+            }
+            let closed = self.client.batch_execute(CLOSE).await;
+            closed.map_err(Fault::from)?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, mut from: Receiver<Batch>) -> Result<(), StoreError> {
+        while let Some(batch) = from.recv().await {
+            self.put(&batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn keep(self: Box<Self>) -> Result<(), StoreError> {
+        let commit = self.client.batch_execute("COMMIT");
+        Ok(commit.await.map_err(Fault::from)?)
+    }
+}
+
+const CURSOR: &str = "copied";
+const CLOSE: &str = "CLOSE copied";
+
+/// Sorted, because redb writes sorted rows faster and needs the audit log sorted.
+fn declare(table: Table) -> String {
+    let columns = table.columns().iter();
+    let columns: Vec<String> = columns
+        .map(|column| format!("{}::{}", column.name, sql_type(column)))
+        .collect();
+    let rows = match table {
+        // An attempt that had to wait may leave a row without failures.
+        Table::Failures => "WHERE count > 0".to_owned(),
+        Table::Counters => format!("WHERE value <> 0 AND name IN ('{}')", COUNTERS.join("', '")),
+        _ => String::new(),
+    };
+    format!(
+        "DECLARE {CURSOR} NO SCROLL CURSOR FOR SELECT {} FROM {} {rows} ORDER BY 1",
+        columns.join(", "),
+        table.name()
+    )
+}
+
+fn insert(table: Table) -> String {
+    let columns = table.columns().iter();
+    let names: Vec<&str> = columns.clone().map(|column| column.name).collect();
+    let arrays: Vec<String> = (1..)
+        .zip(columns)
+        .map(|(index, column)| format!("${index}::{}[]", sql_type(column)))
+        .collect();
+    let conflict = match table {
+        Table::Counters => "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        _ => "",
+    };
+    format!(
+        "INSERT INTO {} ({}) SELECT * FROM unnest({}) {conflict}",
+        table.name(),
+        names.join(", "),
+        arrays.join(", ")
+    )
+}
+
+const fn sql_type(column: &Column) -> &'static str {
+    match column.kind {
+        ColumnType::Number => "BIGINT",
+        ColumnType::Text => "TEXT",
+        ColumnType::Bytes => "BYTEA",
+    }
+}
+
+fn read(table: Table, row: &Row) -> Result<Record, Fault> {
+    let mut cells = Vec::new();
+    for (index, column) in table.columns().iter().enumerate() {
+        cells.push(match column.kind {
+            ColumnType::Number => row.try_get::<_, Option<i64>>(index)?.into(),
+            ColumnType::Text => row.try_get::<_, Option<String>>(index)?.into(),
+            ColumnType::Bytes => row.try_get::<_, Option<Vec<u8>>>(index)?.into(),
+        });
+    }
+    // The body of a revoked grant is of the time before.
+    if table == Table::Grants
+        && let [.., Cell::Number(revoked_at), Cell::Bytes(body)] = cells.as_mut_slice()
+    {
+        let mut grant: Grant = decode(body)?;
+        if grant.revoke(timestamp(*revoked_at)) {
+            *body = encode(&grant)?;
+        }
+    }
+    Ok(Record(cells))
+}
+
+type Array<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+
+/// The values of a column.
+fn array<'a>(records: &'a [Record], index: usize, column: &Column) -> Result<Array<'a>, Fault> {
+    fn all<'a, T: ToSql + Sync + Send + 'a>(
+        records: &'a [Record],
+        index: usize,
+        value: impl Fn(&'a Record) -> Result<T, crate::row::RowError>,
+    ) -> Result<Array<'a>, Fault> {
+        let some = |record: &'a Record| match record.is_null(index) {
+            true => Ok(None),
+            false => value(record).map(Some),
+        };
+        let values: Result<Vec<Option<T>>, _> = records.iter().map(some).collect();
+        Ok(Box::new(values?))
+    }
+    match column.kind {
+        ColumnType::Number => all(records, index, |record| record.some_number::<i64>(index)),
+        ColumnType::Text => all(records, index, |record| record.text(index)),
+        ColumnType::Bytes => all(records, index, |record| record.bytes(index)),
+    }
+}

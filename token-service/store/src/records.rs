@@ -1,0 +1,246 @@
+//! The rows of a store in the form in which another store takes them: the columns of PostgreSQL's tables.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc::{Receiver, Sender};
+
+use crate::StoreError;
+use crate::row::RowError;
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+
+/// All rows of one store, open for nothing but a copy.
+#[async_trait]
+pub(crate) trait Records: Send {
+    /// Sends all rows, in the order of [`Table::ALL`]. The entries of the audit log are sorted by kind, sequence or both.
+    async fn read(&mut self, to: Sender<Batch>) -> Result<(), StoreError>;
+    /// Writes these rows. They are lost unless [`Self::keep`] follows.
+    async fn write(&mut self, from: Receiver<Batch>) -> Result<(), StoreError>;
+    async fn keep(self: Box<Self>) -> Result<(), StoreError>;
+}
+
+/// Rows of one table.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) table: Table,
+    pub(crate) records: Vec<Record>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ColumnType {
+    Number,
+    Text,
+    Bytes,
+}
+
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) kind: ColumnType,
+    /// Whether all stores have the value. Otherwise the digest leaves it out.
+    is_compared: bool,
+}
+
+macro_rules! tables {
+    ($($table:ident $name:ident($($column:ident $kind:ident $($uncompared:ident)?),*);)*) => {
+        /// What a copy contains. Indexes are not among the tables: the target makes its own.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Table {
+            $($table,)*
+        }
+
+        impl Table {
+            pub(crate) const ALL: &[Self] = &[$(Self::$table),*];
+
+            /// The table of PostgreSQL.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$table => stringify!($name),)*
+                }
+            }
+
+            pub(crate) const fn columns(self) -> &'static [Column] {
+                match self {
+                    $(Self::$table => const { &[$(Column {
+                        name: stringify!($column),
+                        kind: ColumnType::$kind,
+                        is_compared: stringify!($($uncompared)?).is_empty(),
+                    }),*] },)*
+                }
+            }
+        }
+    };
+}
+
+// Not compared: columns of PostgreSQL alone. redb has no user and client of a used code, counts the audit entries of a
+// kind without gaps, and computes `access_over_at` with the lifetime of access tokens of today.
+tables! {
+    Clients clients(client_id Text, body Bytes);
+    Users users(username Text, body Bytes);
+    LegacyInstances legacy_instances(hostname Text, body Bytes);
+    RegistryCounts registry_counts(kind Number, number Number, value Text, count Number);
+    RegistryNames registry_names(kind Number, value Text, name Text);
+    RegistryChanges registry_changes(sequence Number, object Text);
+    Remembered remembered(object Text, body Bytes);
+    RememberedAtStart remembered_at_start(object Text);
+    AppliedFile applied_file(part Number, body Bytes);
+    SigningKeys signing_keys(kid Text, algorithm Text, created_at Number, body Bytes);
+    Sealed sealed(name Text, body Bytes);
+    ClientSecrets client_secrets(client_id Text, digest Bytes, added_at Number, last_used_at Number);
+    Codes codes(code Bytes, client_id Text uncompared, username Text uncompared, expires_at Number, grant_id Bytes, body Bytes);
+    Grants grants(grant_id Bytes, client_id Text, username Text, refresh_over_at Number, access_over_at Number uncompared,
+        revoked_at Number, body Bytes);
+    Revocations revocations(sequence Number, revoked Bytes, at Number, expires_at Number);
+    AssertionIds assertion_ids(digest Bytes, expires_at Number);
+    TotpSteps totp_steps(username Text, step Number);
+    SecondFactors second_factors(username Text, body Bytes);
+    UnfinishedSignIns unfinished_sign_ins(username Text, body Bytes);
+    Failures failures(key Bytes, count Number, last_at Number, expires_at Number);
+    Sessions sessions(id Bytes, username Text, expires_at Number, body Bytes);
+    AuditLog audit_log(sequence Number, kind Number, number Number uncompared, expires_at Number, body Bytes);
+    Counters counters(name Text, value Number);
+}
+
+/// The rows of [`Table::Counters`], if they are not 0. The others belong to the store itself.
+pub(crate) const COUNTERS: [&str; 6] = [
+    "credentials",
+    "last_audit",
+    "last_revocation",
+    "registry_position",
+    "token_lifetime",
+    "token_lifetime_until",
+];
+
+impl Table {
+    /// Rows of a batch. A part of an applied file has half a megabyte.
+    pub(crate) const fn batch(self) -> usize {
+        match self {
+            Self::AppliedFile => 4,
+            _ => 1000,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cell {
+    Null,
+    Number(i64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+macro_rules! cells {
+    ($($from:ty: $value:ident => $cell:expr;)*) => {
+        $(impl From<$from> for Cell {
+            fn from($value: $from) -> Self {
+                $cell
+            }
+        })*
+    };
+}
+
+cells! {
+    i64: number => Self::Number(number);
+    u8: number => Self::Number(number.into());
+    u32: number => Self::Number(number.into());
+    // PostgreSQL has no greater number. No store writes one.
+    u64: number => Self::Number(i64::try_from(number).unwrap_or(i64::MAX));
+    Timestamp: at => at.seconds().into();
+    &str: text => Self::Text(text.to_owned());
+    String: text => Self::Text(text);
+    &[u8]: bytes => Self::Bytes(bytes.to_owned());
+    Vec<u8>: bytes => Self::Bytes(bytes);
+}
+
+impl<const N: usize> From<&[u8; N]> for Cell {
+    fn from(bytes: &[u8; N]) -> Self {
+        bytes.as_slice().into()
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// The values of a row, in the order of [`Table::columns`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record(pub(crate) Vec<Cell>);
+
+macro_rules! record {
+    ($($cell:expr),*) => {
+        $crate::records::Record(vec![$($cell.into()),*])
+    };
+}
+pub(crate) use record;
+
+impl Record {
+    /// `None` for a null.
+    pub(crate) fn number<T: TryFrom<i64>>(&self, column: usize) -> Result<Option<T>, RowError> {
+        match self.0.get(column) {
+            Some(Cell::Null) => Ok(None),
+            Some(Cell::Number(number)) => T::try_from(*number).map(Some).map_err(|_| unexpected()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// A number that is never null.
+    pub(crate) fn some_number<T: TryFrom<i64>>(&self, column: usize) -> Result<T, RowError> {
+        self.number(column)?.ok_or_else(unexpected)
+    }
+
+    pub(crate) fn is_null(&self, column: usize) -> bool {
+        self.0.get(column) == Some(&Cell::Null)
+    }
+
+    pub(crate) fn time(&self, column: usize) -> Result<Timestamp, RowError> {
+        self.some_number(column).map(Timestamp::from_seconds)
+    }
+
+    pub(crate) fn text(&self, column: usize) -> Result<&str, RowError> {
+        match self.0.get(column) {
+            Some(Cell::Text(text)) => Ok(text),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Result<&[u8], RowError> {
+        match self.0.get(column) {
+            Some(Cell::Bytes(bytes)) => Ok(bytes),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) fn array<const N: usize>(&self, column: usize) -> Result<&[u8; N], RowError> {
+        self.bytes(column)?.try_into().map_err(|_| unexpected())
+    }
+
+    /// 128 bits of a digest of the compared values.
+    pub(crate) fn digest(&self, table: Table) -> u128 {
+        let mut text = Vec::new();
+        for (cell, column) in self.0.iter().zip(table.columns()) {
+            if column.is_compared {
+                let (kind, bytes) = match cell {
+                    Cell::Null => (b'-', &[][..]),
+                    Cell::Number(number) => (b'n', &number.to_be_bytes()[..]),
+                    Cell::Text(text) => (b't', text.as_bytes()),
+                    Cell::Bytes(bytes) => (b'b', bytes.as_slice()),
+                };
+                text.push(kind);
+                text.extend_from_slice(&bytes.len().to_be_bytes());
+                text.extend_from_slice(bytes);
+            }
+        }
+        let digest = Digest::of(&text);
+        let (first, _) = digest.as_bytes().split_at(16);
+        first
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | u128::from(*byte))
+    }
+}
+
+fn unexpected() -> RowError {
+    RowError("a value of another type than its column".into())
+}
