@@ -141,7 +141,7 @@ bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token
 .PHONY: bench-service
 bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
 	cargo bench --profile $(MEASURED:release=bench) --locked $(RELEASED) \
-		--bench service --bench registrations --bench store
+		--bench service --bench registrations --bench store --bench copy
 
 .PHONY: time-first-minute
 time-first-minute: ## seconds from `make up` in a fresh clone to the first answer; run it on an idle machine

@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod broken_connections;
 mod clients;
+mod copy;
 mod encryption_key;
 mod explain;
 mod guesses;

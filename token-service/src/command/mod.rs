@@ -3,6 +3,7 @@
 mod admin;
 mod assertion;
 mod check;
+mod copy;
 mod health;
 mod output;
 mod serve;
@@ -51,6 +52,8 @@ enum Command {
     Health(health::Arguments),
     /// Sign a user assertion for the JWT bearer grant, as an integrator would (protocol.md §2.3).
     Assertion(assertion::Arguments),
+    /// Copy everything from one store to another: from redb to PostgreSQL, back, or to a store of the same kind.
+    Copy(copy::Arguments),
     #[command(flatten)]
     Administration(admin::Command),
     /// Print completions for a shell, for example: token-service completions bash >> ~/.bashrc
@@ -96,6 +99,7 @@ pub fn run() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Assertion(arguments) => assertion::run(&arguments),
+        Command::Copy(arguments) => copy::run(&arguments),
         Command::Administration(command) => admin::run(&command),
         Command::Completions { shell } => {
             let name = env!("CARGO_PKG_NAME");

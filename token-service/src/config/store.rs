@@ -53,7 +53,7 @@ pub(super) fn read(mut section: Section<'_>, file: Option<&Path>) -> Option<Stor
             let path = absolute(file.place.resolve(&file.value));
             std::fs::read_to_string(&path)
                 .map_err(|error| error.to_string())
-                .and_then(|text| store_url(text.trim(), &Place::Default, ca_file))
+                .and_then(|text| StoreUrl::parse(text.trim(), ca_file))
                 .map(Some)
                 .map_err(|problem| {
                     let path = path.display();
@@ -71,6 +71,16 @@ pub(super) fn read(mut section: Section<'_>, file: Option<&Path>) -> Option<Stor
     });
     section.finish();
     store
+}
+
+impl StoreUrl {
+    /// Reads a URL as `store.url`, relative to the current folder.
+    ///
+    /// # Errors
+    /// A description of the problem without the URL.
+    pub fn parse(url: &str, ca_file: Option<PathBuf>) -> Result<Self, String> {
+        store_url(url, &Place::Default, ca_file)
+    }
 }
 
 /// Reads `store.url`. Problems do not repeat the value, because a PostgreSQL URL may contain a password.

@@ -36,7 +36,7 @@ enum Refusal {
         "an earlier version wrote it (schema {0}): start the service of this version on it once"
     )]
     Older(i64),
-    #[error("{0} connections of token services use it: stop these services first")]
+    #[error("token services use it ({0} connections): stop them first")]
     InUse(i64),
     #[error("its table {0} is not empty: a copy needs an empty database")]
     NotEmpty(&'static str),

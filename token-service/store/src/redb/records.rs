@@ -70,7 +70,10 @@ impl Records for FileRecords {
                 let records = Vec::new();
                 let (to, table) = (&to, *table);
                 let mut outlet = Outlet { to, table, records };
-                read(&transaction, &mut outlet)?;
+                read(&transaction, &mut outlet).map_err(|fault| match fault {
+                    Fault::Row(reason) => Fault::Row(format!("{}: {reason}", table.name())),
+                    other => other,
+                })?;
                 outlet.send()?;
             }
             Ok(())

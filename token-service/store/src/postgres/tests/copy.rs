@@ -13,7 +13,7 @@ use crate::{Copied, CopyError, Place, copy};
 /// Where the store is at the moment.
 enum Here {
     File(std::path::PathBuf),
-    Database(PostgresSettings),
+    Database(Box<PostgresSettings>),
 }
 
 impl Here {
@@ -40,7 +40,7 @@ impl Here {
 }
 
 async fn database() -> Here {
-    Here::Database(settings(&fresh_database().await))
+    Here::Database(Box::new(settings(&fresh_database().await)))
 }
 
 struct Moving {
@@ -155,7 +155,10 @@ async fn stores_in_use_and_targets_with_rows_are_refused() {
     let replica = used.open().await;
     replica.ready().await.unwrap();
     let error = refused(&used, &database().await).await;
-    assert!(error.contains("1 connections of token services"), "{error}");
+    assert!(
+        error.contains("token services use it (1 connections)"),
+        "{error}"
+    );
     drop(replica);
 
     let empty = database().await;
