@@ -15,11 +15,14 @@ use crate::output;
 /// Omits the server's messages about the start of each worker, which do not help operators.
 const DEFAULT: &str = "info,actix_server=warn";
 
+/// At the level `debug`, this target writes the values of each statement: hashes of passwords, sealed secrets.
+const WITHOUT_VALUES: &str = "tokio_postgres::query=info";
+
 /// The filter in the environment variable `variable`, and the problem of this variable; with a problem, the filter is
 /// the default.
 pub fn levels(variable: &'static str) -> (EnvFilter, anyhow::Result<()>) {
     let directives = std::env::var(variable).unwrap_or_else(|_| DEFAULT.to_owned());
-    match EnvFilter::try_new(directives).context(variable) {
+    match EnvFilter::try_new(format!("{directives},{WITHOUT_VALUES}")).context(variable) {
         Ok(levels) => (levels, Ok(())),
         Err(error) => (EnvFilter::new(DEFAULT), Err(error)),
     }
