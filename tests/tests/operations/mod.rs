@@ -15,6 +15,7 @@ mod life_cycle;
 mod metrics;
 mod names;
 mod openapi;
+mod passwords;
 mod requests;
 mod secrets;
 mod stalled_readers;

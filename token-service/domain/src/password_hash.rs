@@ -1,23 +1,260 @@
-//! Limits on the cost of checking a registered password hash.
+//! Password hashes: our own (argon2id), and hashes that came from another server.
 //!
-//! Checks with different parameters take different times, which would reveal who is registered. Therefore every check
-//! does the work of all registered schemes ([`schemes`]), and no scheme may exceed the bounds in this module.
+//! The store contains one spelling of each algorithm, in the form of a PHC string: `$algorithm$parameters$salt$hash`
+//! ([`normal`]).
+//!
+//! Checks with different schemes take different times, which would reveal who is registered. Therefore every check does
+//! the work of all registered schemes ([`schemes`]), and no scheme may exceed the bounds in this module.
 
-use argon2::{Params, PasswordHash};
+mod spelling;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use aws_lc_rs::pbkdf2;
+use base64::Engine as _;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+use spelling::BASE64;
 
 /// Maximum memory of a password hash, in KiB: 128 MiB.
-pub const MAX_MEMORY: u32 = 128 * 1024;
+const MAX_MEMORY: u64 = 128 * 1024;
 
-/// Maximum passes of a password hash.
-pub const MAX_PASSES: u32 = 16;
+/// Maximum passes of argon2.
+const MAX_PASSES: u32 = 16;
 
-/// Maximum of memory times passes, in KiB: about 13 times the work of a new hash.
-pub const MAX_WORK: u64 = 512 * 1024;
+/// Maximum [work](PasswordHash::work) of argon2 and scrypt: about 13 times the work of a new hash.
+const MAX_WORK: u64 = 512 * 1024;
+
+/// Maximum cost of bcrypt.
+const MAX_BCRYPT_COST: u32 = 13;
+
+/// Maximum iterations of PBKDF2.
+const MAX_ITERATIONS: u32 = 2_000_000;
+
+/// Work of bcrypt with cost 0, and of scrypt for each KiB of its memory, as measured.
+const BCRYPT_WORK: u64 = 64;
+const SCRYPT_WORK: u64 = 4;
 
 /// Maximum number of schemes whose work every check does: the most expensive registered schemes.
-const MOST_SCHEMES: usize = 4;
+const MOST_SCHEMES: usize = 8;
 
-/// Algorithm, version and parameters of a PHC string, as text: the part before salt and hash.
+/// The lengths of a salt, in bytes.
+const SALT_LENGTH: std::ops::RangeInclusive<usize> = 1..=64;
+
+/// The lengths of a hash, in bytes. A wrong password may match a shorter hash.
+const HASH_LENGTH: std::ops::RangeInclusive<usize> = 10..=64;
+
+/// How a password becomes a hash.
+enum Algorithm {
+    Argon2 {
+        kind: argon2::Algorithm,
+        version: argon2::Version,
+        parameters: argon2::Params,
+        /// The text before salt and hash.
+        scheme: String,
+    },
+    Bcrypt {
+        cost: u32,
+        /// Django: the password is the hexadecimal SHA-256 digest of the typed password, because bcrypt reads 72 bytes.
+        is_sha256: bool,
+    },
+    Pbkdf2 {
+        digest: pbkdf2::Algorithm,
+        /// Length of the digest, in bytes.
+        length: usize,
+        iterations: NonZeroU32,
+    },
+    Scrypt(scrypt::Params),
+}
+
+/// A password hash in its parts. The type has no `Debug`, because it contains secrets.
+pub struct PasswordHash {
+    algorithm: Algorithm,
+    salt: Vec<u8>,
+    hash: Vec<u8>,
+}
+
+impl PasswordHash {
+    fn new(algorithm: Algorithm, salt: Vec<u8>, mut hash: Vec<u8>) -> Result<Self, &'static str> {
+        if let Algorithm::Pbkdf2 { length, .. } = algorithm {
+            // Each further block costs as much as the first, and makes no guess harder.
+            hash.truncate(length);
+        }
+        if !SALT_LENGTH.contains(&salt.len()) {
+            return Err("has a salt of less than 1 or more than 64 bytes");
+        }
+        if !HASH_LENGTH.contains(&hash.len()) {
+            return Err("has a hash of less than 10 or more than 64 bytes");
+        }
+        Ok(Self {
+            algorithm,
+            salt,
+            hash,
+        })
+    }
+
+    /// Reads a hash in any known spelling.
+    ///
+    /// # Errors
+    /// A problem that does not repeat the hash.
+    pub fn read(text: &str) -> Result<Self, &'static str> {
+        spelling::read(text)
+    }
+
+    /// True for argon2id with at least the work of a new hash, `least`.
+    #[must_use]
+    pub fn is_argon2id_of(&self, least: u64) -> bool {
+        let id = argon2::Algorithm::Argon2id;
+        let is_id = matches!(self.algorithm, Algorithm::Argon2 { kind, .. } if kind == id);
+        is_id && self.work() >= least
+    }
+
+    /// The processor time of a check, in KiB that argon2 fills in this time: memory times passes of argon2.
+    #[must_use]
+    pub fn work(&self) -> u64 {
+        match &self.algorithm {
+            Algorithm::Argon2 { parameters, .. } => {
+                u64::from(parameters.m_cost()) * u64::from(parameters.t_cost())
+            }
+            Algorithm::Bcrypt { cost, .. } => BCRYPT_WORK << cost,
+            Algorithm::Pbkdf2 {
+                length, iterations, ..
+            } => u64::from(iterations.get()) * (*length as u64) / 128,
+            Algorithm::Scrypt(parameters) => {
+                SCRYPT_WORK * memory(parameters) * u64::from(parameters.p())
+            }
+        }
+    }
+
+    /// # Errors
+    /// The bound that a check would exceed.
+    fn check_bounds(&self) -> Result<(), &'static str> {
+        match &self.algorithm {
+            Algorithm::Argon2 { parameters, .. }
+                if u64::from(parameters.m_cost()) > MAX_MEMORY
+                    || parameters.t_cost() > MAX_PASSES
+                    || self.work() > MAX_WORK =>
+            {
+                Err(
+                    "costs too much: m is at most 131072 (128 MiB), t at most 16, and m times t at most 524288",
+                )
+            }
+            Algorithm::Bcrypt { cost, .. } if *cost > MAX_BCRYPT_COST => {
+                Err("costs too much: the cost of bcrypt is at most 13")
+            }
+            Algorithm::Pbkdf2 { iterations, .. } if iterations.get() > MAX_ITERATIONS => {
+                Err("costs too much: PBKDF2 has at most 2000000 iterations")
+            }
+            Algorithm::Scrypt(parameters)
+                if memory(parameters) > MAX_MEMORY || self.work() > MAX_WORK =>
+            {
+                Err("costs too much: N times r times p of scrypt is at most 1048576")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// True if this is a hash of `password`. Takes tens of milliseconds; compares in constant time.
+    #[must_use]
+    pub fn is_of(&self, password: &str) -> bool {
+        let derived = self.derive(password.as_bytes());
+        let derived = derived
+            .as_ref()
+            .and_then(|derived| derived.get(..self.hash.len()));
+        derived.is_some_and(|derived| derived.ct_eq(&self.hash).into())
+    }
+
+    fn derive(&self, password: &[u8]) -> Option<Vec<u8>> {
+        let mut derived = vec![0; self.hash.len()];
+        match &self.algorithm {
+            Algorithm::Argon2 {
+                kind,
+                version,
+                parameters,
+                ..
+            } => {
+                let argon2 = argon2::Argon2::new(*kind, *version, parameters.clone());
+                argon2
+                    .hash_password_into(password, &self.salt, &mut derived)
+                    .ok()?;
+            }
+            Algorithm::Bcrypt { cost, is_sha256 } => {
+                let mut password = Zeroizing::new(match is_sha256 {
+                    true => {
+                        let digest = Sha256::digest(password);
+                        digest
+                            .iter()
+                            .flat_map(|byte| format!("{byte:02x}").into_bytes())
+                            .collect()
+                    }
+                    false => password.to_vec(),
+                });
+                password.push(0);
+                password.truncate(72);
+                let salt = self.salt.as_slice().try_into().ok()?;
+                derived = bcrypt::bcrypt(*cost, salt, &password).to_vec();
+            }
+            Algorithm::Pbkdf2 {
+                digest, iterations, ..
+            } => pbkdf2::derive(*digest, *iterations, &self.salt, password, &mut derived),
+            Algorithm::Scrypt(parameters) => {
+                scrypt::scrypt(password, &self.salt, parameters, &mut derived).ok()?;
+            }
+        }
+        Some(derived)
+    }
+}
+
+/// The stored spelling.
+impl fmt::Display for PasswordHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.algorithm {
+            Algorithm::Argon2 { scheme, .. } => formatter.write_str(scheme)?,
+            Algorithm::Bcrypt { cost, is_sha256 } => {
+                let more = if *is_sha256 { "-sha256-hex" } else { "" };
+                write!(formatter, "$bcrypt{more}$r={cost}")?;
+            }
+            Algorithm::Pbkdf2 {
+                length, iterations, ..
+            } => {
+                let digest = match length {
+                    32 => "sha256",
+                    64 => "sha512",
+                    _ => "sha1",
+                };
+                write!(formatter, "$pbkdf2-{digest}$i={iterations}")?;
+            }
+            Algorithm::Scrypt(parameters) => {
+                let (log_n, r, p) = (parameters.log_n(), parameters.r(), parameters.p());
+                write!(formatter, "$scrypt$ln={log_n},r={r},p={p}")?;
+            }
+        }
+        let (salt, hash) = (BASE64.encode(&self.salt), BASE64.encode(&self.hash));
+        write!(formatter, "${salt}${hash}")
+    }
+}
+
+/// Memory of scrypt, in KiB.
+fn memory(parameters: &scrypt::Params) -> u64 {
+    (u64::from(parameters.r()) << parameters.log_n()) / 8
+}
+
+/// The stored spelling of a hash in any known spelling.
+///
+/// # Errors
+/// A problem that does not repeat the hash, such as a bound that a check would exceed.
+pub fn normal(text: &str) -> Result<String, &'static str> {
+    let hash = PasswordHash::read(text)?;
+    hash.check_bounds()?;
+    Ok(hash.to_string())
+}
+
+/// Algorithm, version and parameters of a stored hash, as text: the part before salt and hash.
 #[must_use]
 pub fn scheme(hash: &str) -> Option<&str> {
     let (rest, _hash) = hash.rsplit_once('$')?;
@@ -25,27 +262,12 @@ pub fn scheme(hash: &str) -> Option<&str> {
     Some(scheme)
 }
 
-/// Memory times passes; `None` if `hash` is not an argon2 hash.
-#[must_use]
-pub fn work(hash: &PasswordHash) -> Option<u64> {
-    let parameters = Params::try_from(hash).ok()?;
-    Some(u64::from(parameters.m_cost()) * u64::from(parameters.t_cost()))
-}
-
-/// True if checking `hash` stays within the bounds.
-#[must_use]
-pub fn is_within_bounds(hash: &PasswordHash) -> bool {
-    let within =
-        |parameters: Params| parameters.m_cost() <= MAX_MEMORY && parameters.t_cost() <= MAX_PASSES;
-    Params::try_from(hash).is_ok_and(within) && work(hash).is_some_and(|work| work <= MAX_WORK)
-}
-
-/// The work and the scheme of a hash; `None` if checking the hash exceeds the bounds.
+/// The work and the scheme of a stored hash; `None` if checking the hash exceeds the bounds.
 #[must_use]
 pub fn scheme_within_bounds(hash: &str) -> Option<(u64, &str)> {
-    let parsed = PasswordHash::new(hash).ok()?;
-    let work = work(&parsed).filter(|_| is_within_bounds(&parsed))?;
-    Some((work, scheme(hash)?))
+    let parsed = PasswordHash::read(hash).ok()?;
+    parsed.check_bounds().ok()?;
+    Some((parsed.work(), scheme(hash)?))
 }
 
 /// The distinct schemes of `hashes` within the bounds, the most expensive first.
@@ -73,24 +295,4 @@ pub fn most_expensive(schemes: impl Iterator<Item = (u64, String)>) -> Vec<Strin
     schemes.sort_by(|one, other| other.cmp(one));
     let most = schemes.into_iter().take(MOST_SCHEMES);
     most.map(|(_, scheme)| scheme).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hash(memory: u32, passes: u32) -> String {
-        let salt_and_hash = "yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
-        format!("$argon2id$v=19$m={memory},t={passes},p=1${salt_and_hash}")
-    }
-
-    #[test]
-    fn schemes_are_the_most_expensive_ones_within_the_bounds() {
-        let mut hashes = vec!["plain".to_owned(), hash(1024 * 1024, 1), hash(64 * 1024, 9)];
-        hashes.extend((1..=6).flat_map(|passes| [hash(8192, passes), hash(8192, passes)]));
-        let expected: Vec<String> = [6, 5, 4, 3]
-            .map(|passes| scheme(&hash(8192, passes)).unwrap().to_owned())
-            .into();
-        assert_eq!(schemes(hashes.iter().map(String::as_str)), expected);
-    }
 }

@@ -91,7 +91,7 @@ impl Protection for AtRest<'_> {
 /// A registered secret of a user. The type has no `Debug`, because it contains secrets.
 pub enum Hidden {
     Password(Zeroizing<String>),
-    /// A password as an argon2id PHC string.
+    /// A password as a hash, in its [stored spelling](domain::password_hash::normal).
     PasswordHash(String),
     TotpSecret(Zeroizing<Vec<u8>>),
 }
@@ -100,7 +100,7 @@ pub enum Hidden {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Protected {
     Hash {
-        /// The argon2id PHC string.
+        /// The hash in its stored spelling.
         hash: String,
         /// [`domain::User::registered_password_digest`].
         registered: Option<Digest>,

@@ -1,12 +1,12 @@
-//! Passwords: argon2id with the parameters that OWASP recommends (19 MiB, 2 passes, 1 lane).
+//! Passwords: argon2id with the parameters that OWASP recommends (19 MiB, 2 passes, 1 lane). Hashes from another server
+//! are checked by their own scheme, and replaced when their password is right.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{Error, PasswordHasher as _, PasswordVerifier as _};
+use argon2::password_hash::PasswordHasher as _;
 use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tracing::Instrument as _;
 use zeroize::Zeroizing;
 
-use domain::password_hash;
+use domain::password_hash::{self, PasswordHash};
 
 /// Algorithm, version and parameters of [`hash`], as in the PHC string.
 const SCHEME: &str = "$argon2id$v=19$m=19456,t=2,p=1";
@@ -94,7 +94,7 @@ pub enum PasswordError {
     /// The queue is full, or no turn came in time.
     #[error("too many passwords wait to be checked")]
     Busy,
-    /// The library failed, or a stored hash is not an argon2 PHC string.
+    /// The library failed, or a stored hash is unreadable.
     #[error("hashing a password failed, or a stored hash is unreadable")]
     Failed,
 }
@@ -114,30 +114,20 @@ pub fn hash(password: &str) -> Result<String, PasswordError> {
         .map_err(|_| PasswordError::Failed)
 }
 
-/// True if `password` matches `hash`, an argon2 PHC string with its own parameters. Takes tens of milliseconds;
-/// compares in constant time.
+/// True if `password` matches `hash`. Takes tens of milliseconds; compares in constant time.
 ///
 /// # Errors
-/// [`PasswordError::Failed`] if `hash` is not an argon2 PHC string.
+/// [`PasswordError::Failed`] if `hash` is unreadable.
 pub fn verify(password: &str, hash: &str) -> Result<bool, PasswordError> {
-    match argon2id().verify_password(password.as_bytes(), hash) {
-        Ok(()) => Ok(true),
-        Err(Error::PasswordInvalid) => Ok(false),
-        Err(_) => Err(PasswordError::Failed),
-    }
+    let hash = PasswordHash::read(hash).map_err(|_| PasswordError::Failed)?;
+    Ok(hash.is_of(password))
 }
 
 /// True if `hash` is not argon2id or its parameters are weaker than those of [`hash`].
 fn is_outdated(hash: &str) -> bool {
-    let Ok(hash) = PasswordHash::new(hash) else {
-        return false;
-    };
-    let Some(work) = password_hash::work(&hash) else {
-        return false;
-    };
     let parameters = Params::DEFAULT;
-    hash.algorithm.as_str() != Algorithm::Argon2id.as_str()
-        || work < u64::from(parameters.m_cost()) * u64::from(parameters.t_cost())
+    let least = u64::from(parameters.m_cost()) * u64::from(parameters.t_cost());
+    PasswordHash::read(hash).is_ok_and(|hash| !hash.is_argon2id_of(least))
 }
 
 /// The hashes to verify for a user with the hash `stored`, or without a hash: for each of `schemes` the stored hash or
@@ -384,8 +374,13 @@ mod tests {
         let of = |scheme: &str| format!("{scheme}$c2FsdHNhbHQ$GwMwFfwe0CGKrYdcHstP/5MtuYHf");
         let registered = [
             "$argon2id$v=19$m=65536,t=4,p=1",
+            "$scrypt$ln=14,r=8,p=1",
+            "$bcrypt$r=10",
             SCHEME,
-            "$argon2id$v=19$m=4096,t=1,p=1",
+            "$pbkdf2-sha512$i=210000",
+            "$bcrypt-sha256-hex$r=4",
+            "$pbkdf2-sha1$i=1000",
+            "$argon2i$v=19$m=4096,t=1,p=1",
         ];
         let schemes = registered.map(ToOwned::to_owned);
         let work = |stored: Option<&str>| -> Vec<String> {
@@ -404,10 +399,17 @@ mod tests {
         assert_eq!(work_for(None, &[]), [format!("{SCHEME}{DECOY}")]);
         let unlisted = of("$argon2id$v=19$m=8192,t=1,p=1");
         assert_eq!(work_for(Some(&unlisted), &schemes).last(), Some(&unlisted));
+        // The decoy of each scheme does all of the work.
+        for scheme in registered {
+            let decoy = PasswordHash::read(&format!("{scheme}{DECOY}")).map(|hash| hash.work());
+            let stored = PasswordHash::read(&of(scheme)).map(|hash| hash.work());
+            assert_eq!(decoy, stored);
+            assert!(stored.is_ok_and(|work| work > 0));
+        }
     }
 
     #[tokio::test]
-    async fn the_right_password_gets_a_stronger_hash_where_the_stored_one_is_weak() {
+    async fn the_right_password_gets_our_hash_where_the_stored_one_is_weak_or_of_another_scheme() {
         let check = async |stored: &str, password: &str| {
             let turn = Turn::queue(&STRANGERS).unwrap();
             let password = password.to_owned().into();
@@ -427,6 +429,12 @@ mod tests {
             stronger: None,
         };
         assert_eq!(check(&weak, "y").await, wrong);
+        let bcrypt = "bcrypt$$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+        let imported = password_hash::normal(bcrypt).unwrap();
+        assert_eq!(check(&imported, "y").await, wrong);
+        let ours = check(&imported, "U*U").await.stronger.unwrap();
+        assert_eq!(password_hash::scheme(&ours), Some(SCHEME));
+        assert_eq!(verify("U*U", &ours), Ok(true));
     }
 
     /// One account fills no lane, and known devices use the other lane when theirs is full.

@@ -1,6 +1,5 @@
 //! Users of the authorization server (protocol.md §1).
 
-use argon2::{ARGON2ID_IDENT, Params, PasswordHash};
 use data_encoding::BASE32_NOPAD;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -19,7 +18,7 @@ pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
 
 const PASSWORD_HASH: Key = Key::new(
     "password_hash",
-    "In place of the password: an argon2id PHC string.",
+    "In place of the password: its hash by argon2, bcrypt, PBKDF2 or scrypt, also as Django or Keycloak stores it.",
     Shape::Text,
 );
 
@@ -249,7 +248,9 @@ fn password(entry: &mut Entry<'_, '_>) -> Option<Hidden> {
         check_secret_length(text)?;
         Ok::<_, String>(Zeroizing::new(text.to_owned()))
     });
-    let hash = entry.section.parsed(PASSWORD_HASH.key, hash);
+    let hash = entry
+        .section
+        .parsed(PASSWORD_HASH.key, password_hash::normal);
     if let (Some(_), Some(hash)) = (&plaintext, &hash) {
         let message = "password_hash: password is there too; keep one of the two";
         entry.section.report(&hash.place, message);
@@ -268,24 +269,6 @@ fn email(text: &str) -> Result<String, &'static str> {
         Ok(text.to_owned())
     } else {
         Err("is not an e-mail address")
-    }
-}
-
-fn hash(text: &str) -> Result<String, &'static str> {
-    let hash = PasswordHash::new(text)
-        .map_err(|_| "is not a PHC string such as $argon2id$v=19$m=19456,t=2,p=1$..$..")?;
-    if hash.algorithm != ARGON2ID_IDENT {
-        return Err("is not an argon2id hash");
-    }
-    if hash.salt.is_none() || hash.hash.is_none() {
-        return Err("lacks its salt or its hash");
-    }
-    match Params::try_from(&hash) {
-        Ok(_) if password_hash::is_within_bounds(&hash) => Ok(text.to_owned()),
-        Ok(_) => Err(
-            "costs too much: m is at most 131072 (128 MiB), t at most 16, and m times t at most 524288",
-        ),
-        Err(_) => Err("has parameters that argon2 does not allow"),
     }
 }
 

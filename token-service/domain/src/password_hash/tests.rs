@@ -1,0 +1,191 @@
+use super::*;
+
+/// Known answers: argon2 of the reference implementation's tests; bcrypt of crypt_blowfish; PBKDF2 of RFC 6070 and
+/// RFC 7914 §11, with SHA-512 the first vector of RFC 6070; scrypt of RFC 7914 §12. The vectors of Django and Keycloak
+/// come from Python's `hashlib` and from libcrypt.
+const KNOWN: [(&str, &str, &str); 19] = [
+    (
+        "password",
+        "$argon2i$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA",
+        "$argon2i$v=19$m=65536,t=2,p=1",
+    ),
+    (
+        "password",
+        "$argon2i$m=65536,t=2,p=1$c29tZXNhbHQ$9sTbSlTio3Biev89thdrlKKiCaYsjjYVJxGAL3swxpQ",
+        "$argon2i$m=65536,t=2,p=1",
+    ),
+    (
+        "password",
+        "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",
+        "$argon2id$v=19$m=65536,t=2,p=1",
+    ),
+    (
+        "password",
+        "argon2$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",
+        "$argon2id$v=19$m=65536,t=2,p=1",
+    ),
+    (
+        "U*U",
+        "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
+        "$bcrypt$r=5",
+    ),
+    (
+        "U*U",
+        "$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
+        "$bcrypt$r=5",
+    ),
+    (
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789chars after 72 are ignored",
+        "$2a$05$abcdefghijklmnopqrstuu5s2v8.iXieOjg/.AySBTTZIIVFJeBui",
+        "$bcrypt$r=5",
+    ),
+    (
+        "correct horse",
+        "bcrypt$$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
+        "$bcrypt$r=4",
+    ),
+    (
+        "correct horse",
+        "bcrypt_sha256$$2b$05$CCCCCCCCCCCCCCCCCCCCC.jkGMyGDwQEPkW62gDnVEt5vQ5TQY40W",
+        "$bcrypt-sha256-hex$r=5",
+    ),
+    (
+        "password",
+        "$pbkdf2-sha1$i=4096$c2FsdA$SwB5AbdlSJq+rUnZJvch0GWkKcE",
+        "$pbkdf2-sha1$i=4096",
+    ),
+    (
+        "password",
+        "$pbkdf2$4096$c2FsdA$SwB5AbdlSJq.rUnZJvch0GWkKcE",
+        "$pbkdf2-sha1$i=4096",
+    ),
+    (
+        "Password",
+        "$pbkdf2-sha256$i=80000,l=64$TmFDbA$TdzY9guYviGDDO5e8icB+WQaRBjQTAQUrv8Ih2s0q1ah1CWhIlgzVJrbhBtRybMXaicr3ruh0HhHj2Kzl/M8jQ",
+        "$pbkdf2-sha256$i=80000",
+    ),
+    (
+        "l\u{e8}tmein",
+        "pbkdf2_sha256$20000$seasalt$oBSd886ysm3AqYun62DOdin8YcfbU1z9cksZSuLP9r0=",
+        "$pbkdf2-sha256$i=20000",
+    ),
+    (
+        "password",
+        "$pbkdf2-sha512$i=1$c2FsdA$hn9wzxreAs/zdSWZo6U9xK80x6ZpgVrl1RNVThyM8lLALUcKKFoFAbrZmb/pQ8CPBQI119aLHaVeY/c7YKV/zg",
+        "$pbkdf2-sha512$i=1",
+    ),
+    (
+        "pleaseletmein",
+        "$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU$cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofLVQylVYT8Pz2LUlwUkKpr55h6F3A1lHkDfzwF7RVdYhw",
+        "$scrypt$ln=14,r=8,p=1",
+    ),
+    (
+        "l\u{e8}tmein",
+        "scrypt$16384$seasalt$8$1$Qj3+9PPyRjSJIebHnG81TMjsqtaIGxNQG/aEB/NYafTJ7tibgfYz71m0ldQESkXFRkdVCBhhY8mx7rQwite/Pw==",
+        "$scrypt$ln=14,r=8,p=1",
+    ),
+    (
+        "a password of keycloak",
+        r#"{"type":"password","secretData":"{\"value\":\"HyVSo2DFFawrifFDsThtrJoaGtqA3KeH+lhMhMoEsrZiguTj94+tGxC1AVJ+mWm5i08nBBmRNfMHgZtD6oISJA==\",\"salt\":\"AAECAwQFBgcICQoLDA0ODw==\",\"additionalParameters\":{}}","credentialData":"{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\",\"additionalParameters\":{}}"}"#,
+        "$pbkdf2-sha256$i=27500",
+    ),
+    (
+        "a password of keycloak",
+        r#"{"secretData":"{\"value\":\"UQEuxwauZ5J/YTmeRXoLfvqkeBUj6RWZR9wmsWsbs6SO+YdWVr5GbPdvw75aYyRDufhEh0SWbTXT1DD5Gsirzg==\",\"salt\":\"AAECAwQFBgcICQoLDA0ODw==\"}","credentialData":"{\"hashIterations\":20000,\"algorithm\":\"pbkdf2\"}"}"#,
+        "$pbkdf2-sha1$i=20000",
+    ),
+    (
+        "password",
+        r#"{"secretData":"{\"value\":\"CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc=\",\"salt\":\"c29tZXNhbHQ=\"}","credentialData":"{\"hashIterations\":2,\"algorithm\":\"argon2\",\"additionalParameters\":{\"hashLength\":[\"32\"],\"memory\":[\"65536\"],\"type\":[\"id\"],\"version\":[\"1.3\"],\"parallelism\":[\"1\"]}}"}"#,
+        "$argon2id$v=19$m=65536,t=2,p=1",
+    ),
+];
+
+#[test]
+fn known_hashes_verify_in_every_spelling() {
+    for (password, hash, of) in KNOWN {
+        let stored = normal(hash).unwrap();
+        assert_eq!(scheme(&stored), Some(of));
+        assert_eq!(normal(&stored).as_deref(), Ok(stored.as_str()));
+        let stored = PasswordHash::read(&stored).unwrap_or_else(|problem| panic!("{problem}"));
+        assert!(stored.is_of(password), "{hash}");
+        assert!(!stored.is_of("another"), "{hash}");
+    }
+}
+
+#[test]
+fn bounds_and_mistakes_are_named() {
+    let hash = "$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA";
+    let bcrypt = "CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+    for (given, part) in [
+        (format!("$2b$13${bcrypt}"), None),
+        (format!("$2b$14${bcrypt}"), Some("the cost of bcrypt")),
+        (format!("$2b$03${bcrypt}"), Some("parameters")),
+        (format!("$2b$99${bcrypt}"), Some("parameters")),
+        (format!("$2x$05${bcrypt}"), Some("is not a hash")),
+        ("$2b$05$CCCC".to_owned(), Some("is not a hash")),
+        (format!("$pbkdf2-sha512$i=2000000{hash}"), None),
+        (
+            format!("$pbkdf2-sha256$i=2000001{hash}"),
+            Some("iterations"),
+        ),
+        (format!("$pbkdf2-sha256$i=0{hash}"), Some("parameters")),
+        (
+            format!("$pbkdf2-sha256$i=9999999999{hash}"),
+            Some("parameters"),
+        ),
+        (format!("$pbkdf2-md5$i=1000{hash}"), Some("is not a hash")),
+        (format!("$scrypt$ln=17,r=8,p=1{hash}"), None),
+        (format!("$scrypt$ln=17,r=8,p=2{hash}"), Some("scrypt")),
+        (format!("$scrypt$ln=18,r=8,p=1{hash}"), Some("scrypt")),
+        (format!("$scrypt$ln=60,r=8,p=1{hash}"), Some("parameters")),
+        (
+            format!("$scrypt$ln=1,r=4294967295,p=4294967295{hash}"),
+            Some("parameters"),
+        ),
+        (
+            "scrypt$16383$salt$8$1$aGFzaGhhc2hoYXNo".to_owned(),
+            Some("parameters"),
+        ),
+        (
+            "$scrypt$ln=4,r=8,p=1$$aGFzaGhhc2hoYXNo".to_owned(),
+            Some("a salt of"),
+        ),
+        (
+            "$scrypt$ln=4,r=8,p=1$c2FsdA$aGFzaA".to_owned(),
+            Some("a hash of"),
+        ),
+        ("$scrypt$ln=4,r=8,p=1$c2FsdA$%".to_owned(), Some("base64")),
+        (
+            "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ".to_owned(),
+            Some("lacks"),
+        ),
+        ("{}".to_owned(), Some("credentialData")),
+        ("{".to_owned(), Some("is not a hash")),
+        ("x".repeat(2000), Some("1024 bytes")),
+    ] {
+        match part {
+            None => assert!(normal(&given).is_ok(), "{given}"),
+            Some(part) => {
+                let problem = normal(&given).unwrap_err();
+                assert!(problem.contains(part), "{given}: {problem}");
+            }
+        }
+    }
+}
+
+fn hash(memory: u32, passes: u32) -> String {
+    let salt_and_hash = "yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
+    format!("$argon2id$v=19$m={memory},t={passes},p=1${salt_and_hash}")
+}
+
+#[test]
+fn schemes_are_the_most_expensive_ones_within_the_bounds() {
+    let mut hashes = vec!["plain".to_owned(), hash(1024 * 1024, 1), hash(64 * 1024, 9)];
+    hashes.extend((1..=10).flat_map(|passes| [hash(8192, passes), hash(8192, passes)]));
+    let expected = (3..=10).rev();
+    let expected: Vec<String> = expected
+        .map(|passes| scheme(&hash(8192, passes)).unwrap().to_owned())
+        .collect();
+    assert_eq!(schemes(hashes.iter().map(String::as_str)), expected);
+}
