@@ -10,6 +10,7 @@ mod encryption_key;
 mod explain;
 mod form;
 mod grant;
+mod import;
 mod key;
 mod legacy_instance;
 mod objects;
@@ -30,6 +31,9 @@ pub(super) enum Command {
     /// Apply what changed in a registrations file to the running service, and print it.
     #[command(after_help = apply::EXAMPLES)]
     Apply(Connected<apply::Arguments>),
+    /// Import clients and users of another server.
+    #[command(subcommand, after_help = import::EXAMPLES)]
+    Import(import::Command),
     /// Clients: add, list, show, update, remove, rotate secrets, certificates.
     #[command(subcommand, visible_alias = "clients", after_help = client::EXAMPLES)]
     Client(client::Command),
@@ -83,6 +87,7 @@ impl<A: clap::Args> Connected<A> {
 pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Apply(arguments) => return apply::run(arguments),
+        Command::Import(command) => return import::run(command),
         Command::Client(command) => client::run(command)?,
         Command::User(command) => user::run(command)?,
         Command::Key(command) => key::run(command)?,

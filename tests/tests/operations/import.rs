@@ -1,0 +1,147 @@
+//! Clients and users of another server.
+
+use crate::support::{Browser, Client, Form, OwnPair, Reply, answer, lasting_code};
+
+/// As Keycloak exports a realm, by its documentation.
+const REALM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/operations/realm.json");
+
+const PLANNER: Client = Client {
+    id: "site-planner",
+    secret: Some("a-secret-of-site-planner-from-keycloak"),
+    redirect_uri: "https://planner.example.com/callback",
+};
+
+/// Parts of the lines of the report, one for each line.
+const REPORT: [&str; 33] = [
+    "settings of the realm are not imported, see docs/configuration.md: accessTokenLifespan, bruteForceProtected",
+    "not imported: roles of the realm (1): this service has scopes",
+    "not imported: groups of the realm (1): ",
+    "not imported: attributes of users (1): ",
+    "not imported: emailVerified of users (1): ",
+    "not imported: firstName of users (1): no equivalent",
+    "not imported: realmRoles of users (1): ",
+    "not imported: groups of users (1): ",
+    "not imported: protocolMappers of clients (1): ",
+    "not imported: webOrigins of clients (1): ",
+    "not imported: scopes of Keycloak itself, such as profile, of clients (1): ",
+    "clients without a secret (2): they must send a code_challenge",
+    "user lee@example.com comes without email: is not an e-mail address",
+    "user max@example.com comes without an account",
+    "user max@example.com comes without the credential otp: codes have 6 digits",
+    "user max@example.com comes without the credential webauthn: no equivalent",
+    "user max@example.com comes without password_hash: costs too much",
+    "user  is not imported: accounts: is empty",
+    "user  is not imported: username: is empty",
+    "user service-account-nightly is not imported: a service account",
+    "client account is not imported: a client of Keycloak itself",
+    "client site-planner comes without the implicit flow",
+    "client site-planner comes without direct grants",
+    "client site-planner comes without its service account",
+    "client site-planner comes without the redirect URI https://planner.example.com/*: register each URI in full",
+    "client site-planner comes without the redirect URI http://localhost:3000/callback: http is for 127.0.0.1",
+    "client masked is not imported: the export masks its secret",
+    "client short is not imported: client_secret: must have 32",
+    "client wild comes without the redirect URI *: register each URI in full",
+    "client wild is not imported: redirect_uris: ",
+    "client saml is not imported: it does not use OpenID Connect",
+    "client api is not imported: a resource server",
+    "client nightly is not imported: it does not use the authorization code",
+];
+
+fn sign_in(pair: &OwnPair, username: &str, password: &str) -> (Browser, Reply) {
+    let browser = Browser::new(&pair.pair.lobby_url());
+    let page = browser.authorize(&[
+        ("response_type", "code"),
+        ("client_id", PLANNER.id),
+        ("redirect_uri", PLANNER.redirect_uri),
+    ]);
+    let done = browser.sign_in(&page, username, password);
+    (browser, done)
+}
+
+#[test]
+fn a_realm_of_keycloak_moves_in_with_passwords_and_secrets() {
+    let pair = OwnPair::start(&[]);
+    let import = |more: &[&str]| {
+        let site = ["--site", "https://us1.example.com"];
+        pair.operate(
+            &[&["import", "keycloak", REALM], &site[..], more].concat(),
+            "",
+        )
+    };
+    let dry = import(&["--dry-run"]);
+    assert!(dry.output.contains("Nothing was changed"), "{dry:?}");
+    pair.operate(&["user", "show", "kim@example.com"], "")
+        .failed(1);
+    let done = import(&[]);
+    let counts = "Users: 5 read, 3 new, 0 changed, 2 not imported\n\
+                  Clients: 9 read, 2 new, 0 changed, 7 not imported\n";
+    assert_eq!(done.output, counts, "{}", done.errors);
+    for (which, outcome) in [("dry", &dry), ("real", &done)] {
+        for part in REPORT {
+            let lines = outcome.errors.lines().filter(|line| line.contains(part));
+            assert_eq!(lines.count(), 1, "{which}: {part}\n{}", outcome.errors);
+        }
+        assert_eq!(
+            outcome.errors.lines().count(),
+            REPORT.len(),
+            "{}",
+            outcome.errors
+        );
+    }
+    let again = import(&[]).done();
+    assert!(
+        again.starts_with("Users: 5 read, 0 new, 0 changed, 2"),
+        "{again}"
+    );
+
+    let (_, kim) = sign_in(&pair, "kim@example.com", "a password that came along");
+    let answer = answer(&kim, PLANNER.redirect_uri);
+    let code = answer.iter().find(|(name, _)| name == "code").unwrap();
+    let tokens = PLANNER.exchange(&pair.pair.lobby_url(), &code.1, None);
+    assert_eq!(tokens.status, 200, "{}", tokens.body);
+    let explained = pair
+        .operate(&["explain", &tokens.text("access_token")], "")
+        .done();
+    assert!(explained.contains("0190f3a2-0000000000a"), "{explained}");
+
+    let (browser, asked) = sign_in(&pair, "lee@example.com", "password");
+    let form = Form::of(&asked);
+    assert_eq!(form.fields, ["code"]);
+    let code = lasting_code("GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ");
+    let reply = browser.submit(&form, &[("code", &code)]);
+    assert_eq!(reply.status, 303, "{}", reply.body);
+    let max = pair.json("user show max@example.com");
+    assert_eq!(
+        (&max["enabled"], &max["has_password"]),
+        (&false.into(), &false.into())
+    );
+}
+
+#[test]
+fn a_table_of_users_moves_in() {
+    let pair = OwnPair::start(&[]);
+    let path = pair.state().join("users.csv");
+    let table = "username,email,enabled,password_hash,account_user_id,account_username,account_site\r\n\
+                 kim,kim@example.com,,\"$2b$06$CCCCCCCCCCCCCCCCCCCCC.eJ2SOrJVxHDPGQQoWuRWXRPOI3B9QuW\",1,kim,https://us1.example.com\r\n\
+                 lee,lee,false,,,,\r\n\
+                 ,nobody@example.com,,,,,\r\n";
+    std::fs::write(&path, table).unwrap();
+    let import = ["import", "csv", path.to_str().unwrap()];
+    let done = pair.operate(&import, "");
+    assert!(
+        done.output
+            .starts_with("Users: 3 read, 2 new, 0 changed, 1 not imported"),
+        "{done:?}"
+    );
+    assert_eq!(done.errors.lines().count(), 2, "{}", done.errors);
+    let kim = pair.json("user show kim");
+    assert_eq!(kim["accounts"][0]["site"], "https://us1.example.com");
+    assert_eq!(kim["has_password"], true);
+    std::fs::write(&path, "name\nkim\n").unwrap();
+    let unknown = pair.operate(&import, "").failed(1);
+    assert!(
+        unknown.contains("the column \"name\" is unknown"),
+        "{unknown}"
+    );
+}

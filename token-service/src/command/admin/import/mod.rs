@@ -1,0 +1,311 @@
+//! `token-service import`: clients and users of another server. They go to the running service as `apply` sends a file, in
+//! parts, so that memory is bounded.
+
+mod keycloak;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use ureq::http::Method;
+
+use super::Connected;
+use super::connection::{Administration, Refusal, query};
+use crate::http::admin::registrations::Applied;
+use crate::visible::visible_lines;
+
+/// Number of objects that the service plans and stores in one transaction.
+const PART: usize = 5000;
+
+/// The last problem of a refusal that has no room for all; the next refusal has the others.
+const ARE_MORE: &str = "problems; there are more";
+
+/// Without these keys, an object is not what it was.
+const NEEDED: [&str; 6] = [
+    "username",
+    "client_id",
+    "type",
+    "client_secret",
+    "redirect_uris",
+    "enabled",
+];
+
+pub(super) const EXAMPLES: &str = "Examples:
+  token-service import keycloak realm.json --dry-run   # what would come, and what does not fit
+  token-service import keycloak realm.json 2> report.txt
+  token-service import csv users.csv
+
+Standard error has a line for everything that is not imported, with the reason. Importing a file again changes only what
+changed in it, as apply does.";
+
+#[derive(Debug, Subcommand)]
+pub(in crate::command) enum Command {
+    /// Import clients and users of a realm that Keycloak exported: kc.sh export --realm NAME --file realm.json
+    Keycloak(Connected<KeycloakArguments>),
+    /// Import users from a table with the columns username, email, organization, enabled, password_hash, password,
+    /// totp_secret, account_user_id, account_username, account_site. Only username is required.
+    Csv(Connected<Arguments>),
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Arguments {
+    /// The file.
+    file: PathBuf,
+    /// Print what would be imported, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// On a conflict, use the value of the file instead of the value that a command set.
+    #[arg(long)]
+    overwrite: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct KeycloakArguments {
+    #[command(flatten)]
+    file: Arguments,
+    /// Link each user to an account of this site. Its User ID is the user's id in Keycloak: the `sub` of earlier tokens.
+    #[arg(long, value_name = "URL")]
+    site: Option<String>,
+}
+
+pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Keycloak(arguments) => {
+            let (own, administration) = arguments.open()?;
+            let mut import = Import::new(&own.file, &administration);
+            keycloak::read(&own.file.file, own.site.as_deref(), &mut import)?;
+            import.finish()
+        }
+        Command::Csv(arguments) => {
+            let (own, administration) = arguments.open()?;
+            let mut import = Import::new(own, &administration);
+            table::read(&own.file, &mut import)?;
+            import.finish()
+        }
+    }
+}
+
+/// What happened to the objects of a list.
+#[derive(Default, Serialize)]
+struct Counts {
+    read: u64,
+    added: u64,
+    changed: u64,
+    not_imported: u64,
+}
+
+/// A list of a registrations document. The type has no `Debug`, because it contains secrets.
+struct List {
+    key: &'static str,
+    /// Singular, for people.
+    kind: &'static str,
+    name_key: &'static str,
+    part: Vec<Map<String, Value>>,
+    counts: Counts,
+}
+
+impl List {
+    const fn new(key: &'static str, kind: &'static str, name_key: &'static str) -> Self {
+        Self {
+            key,
+            kind,
+            name_key,
+            part: Vec::new(),
+            counts: Counts {
+                read: 0,
+                added: 0,
+                changed: 0,
+                not_imported: 0,
+            },
+        }
+    }
+
+    fn name(&self, entry: &Map<String, Value>) -> String {
+        let name = entry.get(self.name_key).and_then(Value::as_str);
+        format!("{} {}", self.kind, name.unwrap_or_default())
+    }
+}
+
+struct Import<'a> {
+    administration: &'a Administration,
+    path: String,
+    dry_run: bool,
+    users: List,
+    clients: List,
+    /// What holds for many objects, with its reason, and for how many.
+    left_out: BTreeMap<(String, &'static str), u64>,
+    shows_progress: bool,
+}
+
+impl<'a> Import<'a> {
+    fn new(arguments: &Arguments, administration: &'a Administration) -> Self {
+        let flag = |flag: bool| flag.then(|| "true".to_owned());
+        let query = query(&[
+            ("dry_run", flag(arguments.dry_run)),
+            ("overwrite", flag(arguments.overwrite)),
+        ]);
+        Self {
+            administration,
+            path: format!("/registrations{query}"),
+            dry_run: arguments.dry_run,
+            users: List::new("users", "user", "username"),
+            clients: List::new("clients", "client", "client_id"),
+            left_out: BTreeMap::new(),
+            shows_progress: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn user(&mut self, entry: Map<String, Value>) -> anyhow::Result<()> {
+        self.users.part.push(entry);
+        if self.users.part.len() < PART {
+            return Ok(());
+        }
+        self.send_users()
+    }
+
+    fn client(&mut self, entry: Map<String, Value>) -> anyhow::Result<()> {
+        self.clients.part.push(entry);
+        if self.clients.part.len() < PART {
+            return Ok(());
+        }
+        self.send_clients()
+    }
+
+    fn send_users(&mut self) -> anyhow::Result<()> {
+        send(self.administration, &self.path, &mut self.users)?;
+        if self.shows_progress {
+            eprintln!("{} users", self.users.counts.read);
+        }
+        Ok(())
+    }
+
+    fn send_clients(&mut self) -> anyhow::Result<()> {
+        send(self.administration, &self.path, &mut self.clients)
+    }
+
+    /// Counts something for which many lines would be too many.
+    fn count(&mut self, what: impl Into<String>, why: &'static str) {
+        *self.left_out.entry((what.into(), why)).or_default() += 1;
+    }
+
+    fn finish(mut self) -> anyhow::Result<ExitCode> {
+        self.send_users()?;
+        self.send_clients()?;
+        for ((what, why), count) in &self.left_out {
+            report(format_args!("{what} ({count}): {why}"));
+        }
+        let (users, clients) = (&self.users.counts, &self.clients.counts);
+        let summary = json!({ "users": users, "clients": clients, "dry_run": self.dry_run });
+        self.administration.print(&summary, |_| {
+            let line = |kind: &str, counts: &Counts| {
+                let Counts {
+                    read,
+                    added,
+                    changed,
+                    not_imported,
+                } = counts;
+                format!(
+                    "{kind}: {read} read, {added} new, {changed} changed, {not_imported} not imported"
+                )
+            };
+            let mut lines = vec![line("Users", users), line("Clients", clients)];
+            if self.dry_run {
+                lines.push("Nothing was changed: --dry-run.".to_owned());
+            }
+            lines.join("\n")
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Applies the part of the list. What the service refuses is reported and left out.
+fn send(administration: &Administration, path: &str, list: &mut List) -> anyhow::Result<()> {
+    list.counts.read += list.part.len() as u64;
+    while !list.part.is_empty() {
+        let document = BTreeMap::from([(list.key, &list.part)]);
+        match administration.send::<Applied>(Method::PUT, path, &document) {
+            Ok(answer) => {
+                let applied = &answer.value;
+                for line in applied.warnings.iter().chain(&applied.kept) {
+                    report(line);
+                }
+                let begin = |sign: char| {
+                    let differences = applied.differences.iter();
+                    differences.filter(|text| text.starts_with(sign)).count() as u64
+                };
+                list.counts.added += begin('+');
+                list.counts.changed += begin('~');
+                list.part.clear();
+            }
+            Err(error) => mend(list, error.downcast::<Refusal>()?)?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes what the service refused.
+///
+/// # Errors
+/// The refusal, if it is not about entries of the list.
+fn mend(list: &mut List, refusal: Refusal) -> anyhow::Result<()> {
+    let mut refused: BTreeMap<usize, Vec<(&str, &str)>> = BTreeMap::new();
+    for line in &refusal.0 {
+        if line.contains(ARE_MORE) {
+            continue;
+        }
+        let Some((entry, key, why)) = located(list.key, line) else {
+            return Err(refusal.into());
+        };
+        refused.entry(entry).or_default().push((key, why));
+    }
+    // From behind, so that the other numbers stay.
+    for (number, problems) in refused.into_iter().rev() {
+        let entry = list.part.get_mut(number);
+        let entry = entry.with_context(|| refusal.to_string())?;
+        let mut is_whole = true;
+        let mut lines = Vec::new();
+        for (key, why) in problems {
+            let is_without = !NEEDED.contains(&key) && entry.remove(key).is_some();
+            let was_there = lines.iter().any(|(known, _)| *known == key);
+            is_whole &= is_without || was_there && !NEEDED.contains(&key);
+            lines.push((key, why));
+        }
+        let name = list.name(list.part.get(number).unwrap_or(&Map::new()));
+        let outcome = match is_whole {
+            true => "comes without",
+            false => "is not imported:",
+        };
+        for (key, why) in lines {
+            let colon = if key.is_empty() { "" } else { ": " };
+            report(format_args!("{name} {outcome} {key}{colon}{why}"));
+        }
+        if !is_whole {
+            list.part.remove(number);
+            list.counts.not_imported += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Number of the entry, key and message of a line such as `users[3].accounts[0].site: is not a URL`.
+fn located<'l>(list: &str, line: &'l str) -> Option<(usize, &'l str, &'l str)> {
+    let (number, rest) = line
+        .strip_prefix(list)?
+        .strip_prefix('[')?
+        .split_once(']')?;
+    let (path, why) = rest.split_once(": ")?;
+    let key = path.trim_start_matches('.').split(['.', '[']).next()?;
+    Some((number.parse().ok()?, key, why))
+}
+
+/// Writes a line of the report.
+fn report(line: impl Display) {
+    eprintln!("{}", visible_lines(&line.to_string()));
+}
