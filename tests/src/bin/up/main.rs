@@ -3,6 +3,7 @@
 mod callback;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use std::{env, fs};
@@ -13,7 +14,18 @@ use tests::{Artifacts, Pair, Ports, Setup};
 /// Interval between two checks that the pair runs.
 const LOOK: Duration = Duration::from_secs(1);
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // The message alone: this program is for people.
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let (stop, stopped) = channel();
     ctrlc::set_handler(move || {
         // A second Ctrl-C while the programs stop has no effect.
