@@ -88,6 +88,9 @@ impl PasswordHash {
         if !SALT_LENGTH.contains(&salt.len()) {
             return Err("has a salt of less than 1 or more than 64 bytes");
         }
+        if matches!(algorithm, Algorithm::Bcrypt { .. }) && salt.len() != 16 {
+            return Err("has a salt that is not the 16 bytes of bcrypt");
+        }
         if !HASH_LENGTH.contains(&hash.len()) {
             return Err("has a hash of less than 10 or more than 64 bytes");
         }
@@ -159,10 +162,30 @@ impl PasswordHash {
         }
     }
 
+    /// True if the hash depends on all of `password`. bcrypt reads 72 bytes.
+    #[must_use]
+    pub const fn reads_all_of(&self, password: &str) -> bool {
+        !self.is_bcrypt() || password.len() < 72
+    }
+
+    /// True for bcrypt of the password itself.
+    const fn is_bcrypt(&self) -> bool {
+        matches!(
+            self.algorithm,
+            Algorithm::Bcrypt {
+                is_sha256: false,
+                ..
+            }
+        )
+    }
+
     /// True if this is a hash of `password`. Takes tens of milliseconds; compares in constant time.
     #[must_use]
     pub fn is_of(&self, password: &str) -> bool {
+        // bcrypt repeats a short password behind a null byte, so that several passwords with null bytes have one hash.
+        let is_one_of_many = self.is_bcrypt() && password.contains('\0');
         let derived = self.derive(password.as_bytes());
+        let derived = derived.filter(|_| !is_one_of_many);
         let derived = derived
             .as_ref()
             .and_then(|derived| derived.get(..self.hash.len()));

@@ -189,3 +189,29 @@ fn schemes_are_the_most_expensive_ones_within_the_bounds() {
         .collect();
     assert_eq!(schemes(hashes.iter().map(String::as_str)), expected);
 }
+
+/// Known passwords of other texts: bcrypt ignores what follows 72 bytes, and repeats a short password.
+#[test]
+fn bcrypt_does_not_read_every_password_whole() {
+    let long = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789chars after 72 are ignored";
+    let hash = "$2a$05$abcdefghijklmnopqrstuu5s2v8.iXieOjg/.AySBTTZIIVFJeBui";
+    let hash = PasswordHash::read(hash).ok().unwrap();
+    let other = format!("{} and others", &long[..72]);
+    assert!(hash.is_of(&other));
+    assert!(!hash.reads_all_of(&other) && !hash.reads_all_of(&long[..72]));
+    assert!(hash.reads_all_of(&long[..71]));
+    let of_digest = "$bcrypt-sha256-hex$r=5$CCCCCCCCCCCCCCCCCCCCCA$CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC";
+    let of_digest = PasswordHash::read(of_digest).ok().unwrap();
+    assert!(of_digest.reads_all_of(long));
+
+    let short = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+    let short = PasswordHash::read(short).ok().unwrap();
+    assert!(short.is_of("U*U") && !short.is_of("U*U\0U*U"));
+}
+
+#[test]
+fn bcrypt_has_16_bytes_of_salt() {
+    let short = "$bcrypt$r=5$c2FsdA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
+    let problem = "has a salt that is not the 16 bytes of bcrypt";
+    assert_eq!(normal(short), Err(problem));
+}

@@ -123,25 +123,25 @@ pub fn verify(password: &str, hash: &str) -> Result<bool, PasswordError> {
     Ok(hash.is_of(password))
 }
 
-/// True if `hash` is not argon2id or its parameters are weaker than those of [`hash`].
-fn is_outdated(hash: &str) -> bool {
+/// True if `hash` is not argon2id or its parameters are weaker than those of [`hash`], and `password` is all of what its
+/// owner chose, not its beginning with something else behind it.
+fn is_outdated(hash: &str, password: &str) -> bool {
     let parameters = Params::DEFAULT;
     let least = u64::from(parameters.m_cost()) * u64::from(parameters.t_cost());
-    PasswordHash::read(hash).is_ok_and(|hash| !hash.is_argon2id_of(least))
+    PasswordHash::read(hash)
+        .is_ok_and(|hash| !hash.is_argon2id_of(least) && hash.reads_all_of(password))
 }
 
 /// The hashes to verify for a user with the hash `stored`, or without a hash: for each of `schemes` the stored hash or
 /// a decoy. So the response time does not show whether a user is registered.
 fn work_for(stored: Option<&str>, schemes: &[String]) -> Vec<String> {
     let own = stored.and_then(password_hash::scheme);
-    let default = [SCHEME.to_owned()];
-    let schemes = if schemes.is_empty() {
-        &default
-    } else {
-        schemes
-    };
-    let hashes = schemes.iter().map(|scheme| match stored {
-        Some(stored) if own == Some(scheme.as_str()) => stored.to_owned(),
+    let schemes = schemes.iter().map(String::as_str);
+    // Ours is always there: people whose hash was just replaced have it.
+    let ours =
+        std::iter::once(SCHEME).filter(|ours| !schemes.clone().any(|scheme| scheme == *ours));
+    let hashes = schemes.clone().chain(ours).map(|scheme| match stored {
+        Some(stored) if own == Some(scheme) => stored.to_owned(),
         _ => format!("{scheme}{DECOY}"),
     });
     let mut hashes: Vec<String> = hashes.collect();
@@ -326,7 +326,9 @@ impl Turn {
                     stronger: None,
                 });
             };
-            let stronger = is_outdated(&stored).then(|| hash(&password)).transpose()?;
+            let stronger = is_outdated(&stored, &password)
+                .then(|| hash(&password))
+                .transpose()?;
             Ok(Checked {
                 right: true,
                 stronger,
@@ -371,7 +373,8 @@ mod tests {
     /// For every username, the service computes one hash of each scheme.
     #[test]
     fn every_check_does_the_same_work() {
-        let of = |scheme: &str| format!("{scheme}$c2FsdHNhbHQ$GwMwFfwe0CGKrYdcHstP/5MtuYHf");
+        let of =
+            |scheme: &str| format!("{scheme}$c2FsdHNhbHRzYWx0c2FsdA$GwMwFfwe0CGKrYdcHstP/5MtuYHf");
         let registered = [
             "$argon2id$v=19$m=65536,t=4,p=1",
             "$scrypt$ln=14,r=8,p=1",
