@@ -145,3 +145,43 @@ fn a_table_of_users_moves_in() {
         "{unknown}"
     );
 }
+
+/// The service plans one part of 5,000 users at a time.
+#[test]
+fn a_problem_of_one_user_stops_no_other() {
+    let pair = OwnPair::start(&[]);
+    let path = pair.state().join("users.csv");
+    let mut table = String::from("username,email,account_user_id,account_username,account_site\n");
+    for number in 0..5000 {
+        table += &format!("u{number},u{number}@example.com,,,\n");
+    }
+    let site = "https://us1.example.com";
+    table += "U0,other@example.com,,,\n";
+    table += &format!("long,,{},long,{site}\n", "1".repeat(36));
+    table += "\"a\nuser forged\",,,,\nlast,,,,\n";
+    std::fs::write(&path, table).unwrap();
+    let import = ["import", "csv", path.to_str().unwrap()];
+    for more in [&["--dry-run"][..], &[]] {
+        let done = pair.operate(&[&import, more].concat(), "");
+        let counts = "Users: 5004 read, 5002 new, 0 changed, 2 not imported";
+        assert!(done.output.starts_with(counts), "{done:?}");
+        assert!(
+            done.errors
+                .contains("user U0 is not imported: the file has this name already")
+        );
+        assert!(
+            done.errors
+                .contains("user long comes without accounts: user_id")
+        );
+        assert!(
+            done.errors
+                .lines()
+                .all(|line| !line.starts_with("user forged"))
+        );
+    }
+    assert_eq!(pair.json("user show u0")["email"], "u0@example.com");
+    assert_eq!(
+        pair.json("user show long")["accounts"],
+        serde_json::json!([])
+    );
+}

@@ -4,8 +4,10 @@
 mod keycloak;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
+use std::hash::BuildHasher as _;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +21,8 @@ use ureq::http::Method;
 use super::Connected;
 use super::connection::{Administration, Refusal, query};
 use crate::http::admin::registrations::Applied;
-use crate::visible::visible_lines;
+use crate::visible::bounded;
+use domain::Username;
 
 /// Number of objects that the service plans and stores in one transaction.
 const PART: usize = 5000;
@@ -28,13 +31,14 @@ const PART: usize = 5000;
 const ARE_MORE: &str = "problems; there are more";
 
 /// Without these keys, an object is not what it was.
-const NEEDED: [&str; 6] = [
+const NEEDED: [&str; 7] = [
     "username",
     "client_id",
     "type",
     "client_secret",
     "redirect_uris",
     "enabled",
+    "totp_secret",
 ];
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -43,7 +47,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service import csv users.csv
 
 Standard error has a line for everything that is not imported, with the reason. Importing a file again changes only what
-changed in it, as apply does.";
+changed in it, as apply does. The exit code is 0 also if objects are not imported: see the counts.";
 
 #[derive(Debug, Subcommand)]
 pub(in crate::command) enum Command {
@@ -109,22 +113,41 @@ struct List {
     name_key: &'static str,
     part: Vec<Map<String, Value>>,
     counts: Counts,
+    /// Hashes of the names so far, folded, because the service sees only one part at a time.
+    names: HashSet<u64>,
+    hasher: RandomState,
 }
 
 impl List {
-    const fn new(key: &'static str, kind: &'static str, name_key: &'static str) -> Self {
+    fn new(key: &'static str, kind: &'static str, name_key: &'static str) -> Self {
         Self {
             key,
             kind,
             name_key,
             part: Vec::new(),
-            counts: Counts {
-                read: 0,
-                added: 0,
-                changed: 0,
-                not_imported: 0,
-            },
+            counts: Counts::default(),
+            names: HashSet::new(),
+            hasher: RandomState::new(),
         }
+    }
+
+    /// Adds an entry, unless an earlier one has its name. Returns true if the part is full.
+    fn add(&mut self, entry: Map<String, Value>) -> bool {
+        let name = entry.get(self.name_key).and_then(Value::as_str);
+        let username = name.and_then(Username::parse);
+        let folded = username.as_ref().map(Username::folded);
+        let hash = self.hasher.hash_one(folded.as_deref().or(name));
+        self.counts.read += 1;
+        if name.is_none() || self.names.insert(hash) {
+            self.part.push(entry);
+        } else {
+            self.counts.not_imported += 1;
+            let name = self.name(&entry);
+            report(format_args!(
+                "{name} is not imported: the file has this name already"
+            ));
+        }
+        self.part.len() >= PART
     }
 
     fn name(&self, entry: &Map<String, Value>) -> String {
@@ -163,19 +186,17 @@ impl<'a> Import<'a> {
     }
 
     fn user(&mut self, entry: Map<String, Value>) -> anyhow::Result<()> {
-        self.users.part.push(entry);
-        if self.users.part.len() < PART {
-            return Ok(());
+        match self.users.add(entry) {
+            true => self.send_users(),
+            false => Ok(()),
         }
-        self.send_users()
     }
 
     fn client(&mut self, entry: Map<String, Value>) -> anyhow::Result<()> {
-        self.clients.part.push(entry);
-        if self.clients.part.len() < PART {
-            return Ok(());
+        match self.clients.add(entry) {
+            true => self.send_clients(),
+            false => Ok(()),
         }
-        self.send_clients()
     }
 
     fn send_users(&mut self) -> anyhow::Result<()> {
@@ -227,7 +248,6 @@ impl<'a> Import<'a> {
 
 /// Applies the part of the list. What the service refuses is reported and left out.
 fn send(administration: &Administration, path: &str, list: &mut List) -> anyhow::Result<()> {
-    list.counts.read += list.part.len() as u64;
     while !list.part.is_empty() {
         let document = BTreeMap::from([(list.key, &list.part)]);
         match administration.send::<Applied>(Method::PUT, path, &document) {
@@ -260,7 +280,8 @@ fn mend(list: &mut List, refusal: Refusal) -> anyhow::Result<()> {
         if line.contains(ARE_MORE) {
             continue;
         }
-        let Some((entry, key, why)) = located(list.key, line) else {
+        let Some((entry, key, why)) = located(list.key, line).or_else(|| of_account(list, line))
+        else {
             return Err(refusal.into());
         };
         refused.entry(entry).or_default().push((key, why));
@@ -305,7 +326,16 @@ fn located<'l>(list: &str, line: &'l str) -> Option<(usize, &'l str, &'l str)> {
     Some((number.parse().ok()?, key, why))
 }
 
-/// Writes a line of the report.
+/// The same of a line such as `user ada: user_id 7c1e... has 36 characters`.
+fn of_account<'l>(list: &List, line: &'l str) -> Option<(usize, &'static str, &'l str)> {
+    let mut entries = list.part.iter().enumerate();
+    entries.find_map(|(number, entry)| {
+        let why = line.strip_prefix(&list.name(entry))?.strip_prefix(": ")?;
+        Some((number, "accounts", why))
+    })
+}
+
+/// Writes a line of the report. Names in it may have any length and contain line ends.
 fn report(line: impl Display) {
-    eprintln!("{}", visible_lines(&line.to_string()));
+    eprintln!("{}", bounded(&line.to_string()));
 }
