@@ -130,3 +130,37 @@ fn the_kernel_counts_the_connections_of_an_address() {
             .arg(repository.join("packaging/nftables/gatepass.nft")),
     );
 }
+
+/// docs/facts.md: images of the Dockerfile, and advisories that deny.toml lets pass, each with a statement for tools.
+#[test]
+fn the_facts_are_those_of_the_files() {
+    let repository = Artifacts::find().unwrap().repository;
+    let read = |path: &str| fs::read_to_string(repository.join(path)).unwrap();
+    let (facts, dockerfile) = (read("docs/facts.md"), read("Dockerfile"));
+    let stages = dockerfile.split("\nFROM ").skip(1);
+    let mut delivered = 0;
+    for stage in stages.filter(|stage| !stage.contains("cargo")) {
+        let (base, rest) = stage.split_once(" AS ").unwrap();
+        let name = rest.lines().next().unwrap();
+        let user = rest.lines().find_map(|line| line.strip_prefix("USER "));
+        let user = user.map_or("none: ".to_owned(), |user| format!("`{user}` |"));
+        let row = format!("| `{name}` | `{base}` | {user}");
+        assert!(facts.contains(&row), "{row}");
+        delivered += 1;
+    }
+    assert_eq!(delivered, 4);
+    let deny = read("deny.toml");
+    let ignored = deny.split("{ id = \"").skip(1);
+    let ignored: Vec<&str> = ignored
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    let statements: serde_json::Value = read("packaging/gatepass.openvex.json").parse().unwrap();
+    for statement in statements["statements"].as_array().unwrap() {
+        let name = statement["vulnerability"]["name"].as_str().unwrap();
+        assert!(ignored.contains(&name), "{name}");
+    }
+    for advisory in ignored {
+        assert!(facts.contains(&format!("| {advisory} |")), "{advisory}");
+        assert!(statements.to_string().contains(advisory), "{advisory}");
+    }
+}
