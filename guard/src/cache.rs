@@ -4,7 +4,7 @@
 //! cache holds only verified tokens, so nobody without a key can choose which slots fill up.
 
 use std::mem::size_of;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::forward::Header;
 use crate::keys::Key;
@@ -30,10 +30,10 @@ const LEAST_ENTRY: usize = 512;
 #[derive(Debug)]
 pub struct CachedToken {
     pub issuer: usize,
-    pub key: Rc<Key>,
+    pub key: Arc<Key>,
     /// Time from which the token is refused, in seconds since 1970.
     pub refused_from: u64,
-    pub reference: Rc<TokenReference>,
+    pub reference: Arc<TokenReference>,
     /// The generation of the issuer's revocations in which the token was last looked up and not refused.
     pub not_revoked_at: u64,
     /// Time from which the issuer must be asked again, in seconds of the steady clock; `u64::MAX` without
@@ -41,8 +41,8 @@ pub struct CachedToken {
     pub active_until: u64,
     pub scopes: Vec<String>,
     /// The required values of rules that the token has.
-    pub claims: Vec<Rc<RequiredClaim>>,
-    pub headers: Rc<[Header]>,
+    pub claims: Vec<Arc<RequiredClaim>>,
+    pub headers: Arc<[Header]>,
 }
 
 impl CachedToken {
@@ -65,7 +65,7 @@ impl CachedToken {
             .map(|text| text.capacity() + ALLOCATION)
             .sum();
         let lists = self.scopes.capacity() * size_of::<String>()
-            + self.claims.capacity() * size_of::<Rc<RequiredClaim>>()
+            + self.claims.capacity() * size_of::<Arc<RequiredClaim>>()
             + self.headers.len() * size_of::<Header>()
             + size_of::<TokenReference>();
         texts + lists + 3 * ALLOCATION
@@ -246,9 +246,9 @@ mod tests {
         let keys = Issuer::new(Algorithm::EdDsa).keys();
         CachedToken {
             issuer,
-            key: Rc::clone(keys.get(Issuer::KID).unwrap()),
+            key: Arc::clone(keys.get(Issuer::KID).unwrap()),
             refused_from: 0,
-            reference: Rc::new(TokenReference {
+            reference: Arc::new(TokenReference {
                 jti: None,
                 grant_id: None,
                 client_id: None,
@@ -262,7 +262,7 @@ mod tests {
             active_until: u64::MAX,
             scopes: vec![],
             claims: vec![],
-            headers: Rc::new([]),
+            headers: Arc::new([]),
         }
     }
 
@@ -333,7 +333,7 @@ mod tests {
         cache.insert(
             token.as_bytes(),
             CachedToken {
-                headers: Rc::new(headers),
+                headers: Arc::new(headers),
                 ..cached(number)
             },
         );

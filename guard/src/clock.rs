@@ -38,7 +38,7 @@ impl HostClock for Time {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Clock {
     last: Option<Time>,
     /// The host's monotonic time at which the steady clock was 0.
@@ -65,6 +65,15 @@ impl Clock {
         self.last = Some(time);
         let expected = last.wall.saturating_add(steady - last.steady);
         (time, wall.abs_diff(expected) > STEP_SECONDS)
+    }
+}
+
+impl Clock {
+    /// True if the host's monotonic clock still shows the second of the last reading.
+    pub fn is_current(&self, monotonic: Option<u64>) -> bool {
+        let steady = monotonic.zip(self.origin);
+        let steady = steady.map(|(now, origin)| now.saturating_sub(origin));
+        steady.is_some() && steady == self.last.map(|last| last.steady)
     }
 }
 

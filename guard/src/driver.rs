@@ -5,7 +5,8 @@
 //! - It tells what happens: [`Driver::tick`] whenever [`Driver::next_tick`] has passed, [`Driver::arrived`] and
 //!   [`Driver::gone`] for each request, [`Driver::fetched`] or [`Driver::not_sent`] for each fetch.
 //! - After a tick and after the end of a fetch it does what [`Driver::next_task`] returns, until that returns `None`.
-//! - It carries out the [`Effect`] on each request, and then calls [`Driver::carried_out`].
+//! - It carries out the [`Effect`] on each request, and then calls [`Driver::carried_out`], or has both done by
+//!   [`Driver::carry_out`].
 //! - It publishes [`Driver::metrics`] after each tick.
 
 mod remark;
@@ -18,13 +19,17 @@ use std::time::Duration;
 pub use self::remark::Remark;
 pub use crate::waiting::Held;
 
+use crate::access_log;
 use crate::answers::Denial;
 use crate::census::Census;
 use crate::clock::{Clock, HostClock, Time};
 use crate::config::WhenStale;
 use crate::denial_log::{Denied, Line, Throttle};
+use crate::feed::SharedData;
 use crate::fetch::{Failure, FailureLog, Severity};
 use crate::guard::{Decision, Effect, Fate, Fetch, FetchKind, Guard, Metrics, Patience, Request};
+use crate::parts::AUTHORIZATION;
+use crate::signature::HostVerifier;
 use crate::waiting::{BATCH, Source, Waiting};
 
 /// Time between two ticks.
@@ -50,6 +55,29 @@ pub enum Task {
         effect: Effect,
         request: Held,
     },
+}
+
+/// A request in the hands of a host that changes headers itself.
+pub trait Passing {
+    /// Removes every header of this name. Returns false if the host refuses.
+    fn remove(&mut self, name: &str) -> bool;
+
+    /// Adds a header. Returns false if the host refuses.
+    fn add(&mut self, name: &str, value: &str) -> bool;
+
+    /// Gives [`access_log`]'s data to the gateway's access log.
+    fn tell_access_log(&mut self, entry: &str);
+}
+
+/// How a fetch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With something usable.
+    Usable,
+    /// With a body that the guard could not use.
+    Useless,
+    /// Without a body.
+    Nothing,
 }
 
 /// A guard and the requests that wait for its fetches. It belongs to one thread.
@@ -100,6 +128,40 @@ impl Driver {
         driver
     }
 
+    /// Creates a driver of the same configuration for another thread of this process. All have the feeds in common, which this
+    /// one reads. What one of them fetches, the host gives to the others with [`Driver::joins`] and [`Driver::adopts`].
+    #[must_use]
+    pub fn beside(
+        &self,
+        host: Box<dyn HostVerifier>,
+        shared_data: Box<dyn SharedData>,
+        clock: &impl HostClock,
+    ) -> Self {
+        let mut driver = Self::new(self.guard.beside(host, shared_data), clock);
+        // What they have in common has times of one steady clock.
+        driver.clock = self.clock.clone();
+        driver.tell_time(clock);
+        driver
+    }
+
+    /// True if a panic interrupted a change of what several drivers have in common. None of them may go on.
+    pub fn is_damaged(&self) -> bool {
+        self.guard.is_damaged()
+    }
+
+    /// A driver beside this one sends `fetch`, whose result is for both.
+    pub fn joins(&mut self, fetch: &Fetch, sender: &Self) {
+        self.guard.adopt(fetch.issuer, &sender.guard);
+        self.waiting.fetch_started(fetch.source());
+    }
+
+    /// The fetch of a driver beside this one has ended.
+    pub fn adopts(&mut self, fetch: &Fetch, end: End, sender: &Self, clock: &impl HostClock) {
+        self.tell_time(clock);
+        self.guard.adopt(fetch.issuer, &sender.guard);
+        self.ended(fetch, end);
+    }
+
     /// For hosts in which the answers of one callback nest: at most 32 requests go on after one tick or fetch.
     #[must_use]
     pub fn in_batches(self) -> Self {
@@ -127,9 +189,9 @@ impl Driver {
         self.time
     }
 
-    /// Reads the clocks. [`Driver::tick`] and [`Driver::fetched`] do so too. Between them the time stands still: a cached
-    /// token ends up to a second late, unless the host calls this before each request.
-    pub fn tell_time(&mut self, clock: &impl HostClock) {
+    /// Reads the clocks. [`Driver::tick`] and [`Driver::fetched`] do so. Between them the time stands still, unless the host
+    /// calls [`Driver::keep_time`] before each request.
+    fn tell_time(&mut self, clock: &impl HostClock) {
         let (time, stepped) = self.clock.read(clock.wall(), clock.monotonic());
         self.time = time;
         self.guard.set_time(time);
@@ -137,6 +199,14 @@ impl Driver {
             let what = "the clock stepped: all revocations are read again";
             self.remark(Severity::Warning, None, None, what.to_owned());
             self.guard.doubt();
+        }
+    }
+
+    /// Reads the clocks if a second has passed. Between ticks a cached token then ends at most a second late, however long the
+    /// host takes for other things.
+    pub fn keep_time(&mut self, clock: &impl HostClock) {
+        if !self.clock.is_current(clock.monotonic()) {
+            self.tell_time(clock);
         }
     }
 
@@ -155,13 +225,13 @@ impl Driver {
         self.go_on();
     }
 
-    /// Takes the result of a fetch.
+    /// Takes the result of a fetch. Returns how it ended, for drivers beside this one.
     pub fn fetched(
         &mut self,
         fetch: &Fetch,
         result: Result<Vec<u8>, Failure>,
         clock: &impl HostClock,
-    ) {
+    ) -> End {
         self.tell_time(clock);
         let came = result.is_ok();
         let outcome = result.and_then(|body| {
@@ -181,21 +251,22 @@ impl Driver {
                 for remark in remarks {
                     self.remark_fetch(Severity::Warning, fetch, remark);
                 }
-                self.ended(fetch, true, true);
+                self.ended(fetch, End::Usable);
+                End::Usable
             }
-            Err(failure) => self.failed(fetch, came, failure),
+            Err(failure) if came => self.failed(fetch, End::Useless, failure),
+            Err(failure) => self.failed(fetch, End::Nothing, failure),
         }
     }
 
     /// The host refused to send this fetch.
-    pub fn not_sent(&mut self, fetch: &Fetch, why: &str) {
-        self.failed(fetch, false, Failure::without_response(why));
+    pub fn not_sent(&mut self, fetch: &Fetch, why: &str) -> End {
+        self.failed(fetch, End::Nothing, Failure::without_response(why))
     }
 
-    /// `came`: a body came, which the guard could not use.
-    fn failed(&mut self, fetch: &Fetch, came: bool, Failure { status, why }: Failure) {
+    fn failed(&mut self, fetch: &Fetch, end: End, Failure { status, why }: Failure) -> End {
         let now = self.time.steady;
-        if !came {
+        if end == End::Nothing {
             self.guard.failed(fetch.issuer, fetch.kind, status, now);
         }
         let source = fetch.log_source();
@@ -203,15 +274,16 @@ impl Driver {
         if let Some(severity) = self.failures.failed(source, &why, is_known, now) {
             self.remark_fetch(severity, fetch, why);
         }
-        self.ended(fetch, came, false);
+        self.ended(fetch, end);
+        end
     }
 
     /// Releases the requests that waited for this fetch, unless another one follows at once.
-    fn ended(&mut self, fetch: &Fetch, came: bool, is_usable: bool) {
+    fn ended(&mut self, fetch: &Fetch, end: End) {
         let (source, now) = (fetch.source(), self.time.steady);
-        if self.guard.goes_on(fetch, is_usable, now) {
+        if self.guard.goes_on(fetch, end == End::Usable, now) {
             self.waiting.extend(source, now);
-        } else if came {
+        } else if end != End::Nothing {
             self.waiting.fetch_ended(source);
         } else if self.guard.has_keys(fetch.issuer) || !self.has_timer {
             // Without keys, requests wait for the next attempt, if there is a timer to send it. With keys, requests are
@@ -314,6 +386,43 @@ impl Driver {
     /// Forgets a request that has ended, if it waits.
     pub fn gone(&mut self, id: u32) {
         self.waiting.forget(id);
+    }
+
+    /// Changes the headers of a request that passes, and counts the effect. If the host refuses a change, the request is
+    /// refused. Returns what the host must do then, and the line for its log. The host may call the driver again while it
+    /// answers.
+    pub fn carry_out(
+        &mut self,
+        effect: Effect,
+        denied: &Denied<'_>,
+        request: &mut impl Passing,
+    ) -> (Effect, Option<Line>) {
+        let effect = self.alter(effect, request);
+        let line = self.carried_out(&effect, denied);
+        // One property for everything, because in some hosts each call costs as much as the rest of the work for a cached
+        // token.
+        if self.guard.config().access_log_state {
+            let entry = access_log::entry(effect.name(), effect.token.as_deref());
+            request.tell_access_log(&entry);
+        }
+        (effect, line)
+    }
+
+    fn alter(&self, effect: Effect, request: &mut impl Passing) -> Effect {
+        let Fate::Pass {
+            add,
+            withhold_authorization,
+        } = &effect.fate
+        else {
+            return effect;
+        };
+        if *withhold_authorization && !request.remove(AUTHORIZATION) {
+            return self.guard.refusal(Denial::Host, effect.token);
+        }
+        if add.iter().all(|(name, value)| request.add(name, value)) {
+            return effect;
+        }
+        self.guard.denial(Denial::Host, effect.token)
     }
 
     /// Counts what the host has done with a request. Returns a line for the log if the request was refused, or would have

@@ -12,7 +12,7 @@ const MAX_PAUSE: u64 = 30;
 const HURRY_PAUSE: u64 = 2;
 
 /// The schedule for one source.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Schedule {
     interval: u64,
     next_at: u64,

@@ -1,8 +1,8 @@
 //! An issuer with real keys, and the shared data of several VMs, for tests. The issuer signs any content.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -211,26 +211,26 @@ pub(crate) fn config() -> Value {
 /// The shared data of several VMs.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Store {
-    pub(crate) values: Rc<RefCell<BTreeMap<String, Versioned>>>,
-    pub(crate) versions: Rc<Cell<u32>>,
+    pub(crate) values: Arc<Mutex<BTreeMap<String, Versioned>>>,
+    pub(crate) versions: Arc<AtomicU32>,
     /// True if the store loses what is set.
     pub(crate) forgets: bool,
 }
 
 impl SharedData for Store {
     fn get(&self, key: &str) -> Result<Option<Versioned>, SharedDataError> {
-        Ok(self.values.borrow().get(key).cloned())
+        Ok(self.values.lock().unwrap().get(key).cloned())
     }
 
     fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, SharedDataError> {
-        let mut values = self.values.borrow_mut();
+        let mut values = self.values.lock().unwrap();
         let current = values.get(key).map(|(_, version)| *version);
         if version.is_some() && current.is_some() && version != current {
             return Ok(false);
         }
-        self.versions.set(self.versions.get() + 1);
+        let next = self.versions.fetch_add(1, Ordering::Relaxed) + 1;
         if !self.forgets {
-            values.insert(key.into(), (value.to_vec(), self.versions.get()));
+            values.insert(key.into(), (value.to_vec(), next));
         }
         Ok(true)
     }

@@ -119,7 +119,7 @@ pub(crate) fn ascii_json(value: &Value) -> String {
 
 /// The headers that are removed from every request first. A client that could set one of them could act as any
 /// user (RFC 9700 §4.13).
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Stripped(Vec<String>);
 
 impl Stripped {

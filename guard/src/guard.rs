@@ -12,7 +12,7 @@ mod requirements;
 mod shared_feed;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 pub(crate) use self::counts::Counts;
 pub use self::counts::{Metric, Metrics};
@@ -20,7 +20,7 @@ pub(crate) use self::decision::{Decision, Outcome, Patience};
 pub use self::decision::{Effect, Fate, Request};
 pub use self::fetch::{Fetch, FetchKind, Form};
 
-use self::issuer::{Check, IssuerState, Moment};
+use self::issuer::{Accepted, Check, IssuerState, Moment};
 use self::requirements::{Needed, needed, permitted, presented};
 use self::shared_feed::{SharedFeed, feeds};
 use crate::answers::{self, Denial};
@@ -28,7 +28,7 @@ use crate::authorization;
 use crate::cache::{CachedToken, TokenCache};
 use crate::clock::Time;
 use crate::config::Config;
-use crate::feed::{Feed, NoSharedData, SharedData};
+use crate::feed::{NoSharedData, SharedData};
 use crate::forward::{self, Header, Stripped};
 use crate::rules::Access;
 use crate::signature::{HostVerifier, NoHostVerifier};
@@ -36,17 +36,19 @@ use crate::verify::{self, ParsedToken, Refusal, TokenReference};
 
 #[derive(Debug)]
 pub struct Guard {
-    config: Rc<Config>,
+    #[expect(
+        clippy::redundant_allocation,
+        reason = "each request counts a reference: each guard to one of its own, so that threads do not wait for each other"
+    )]
+    config: Arc<Arc<Config>>,
     by_name: BTreeMap<String, usize>,
     stripped: Stripped,
     issuers: Vec<IssuerState>,
     feeds: Vec<SharedFeed>,
     time: Time,
-    folded: u64,
-    skipped: u64,
     cache: TokenCache,
     counts: Counts,
-    no_headers: Rc<[Header]>,
+    no_headers: Arc<[Header]>,
     host: Box<dyn HostVerifier>,
     shared_data: Box<dyn SharedData>,
 }
@@ -69,15 +71,53 @@ impl Guard {
             issuers,
             feeds,
             time: Time::default(),
-            folded: 0,
-            skipped: 0,
             cache: TokenCache::new(config.token_cache_entries, config.token_cache_bytes),
             counts: Counts::default(),
-            no_headers: Rc::new([]),
+            no_headers: Arc::new([]),
             host: Box::new(NoHostVerifier),
             shared_data: Box::new(NoSharedData),
-            config: Rc::new(config),
+            config: Arc::new(Arc::new(config)),
         }
+    }
+
+    /// Creates a guard with the same configuration, for another thread. It has the feeds in common with this one, which reads
+    /// them, and for now the keys ([`Guard::adopt`]), but a cache of its own.
+    #[must_use]
+    pub(crate) fn beside(
+        &self,
+        host: Box<dyn HostVerifier>,
+        shared_data: Box<dyn SharedData>,
+    ) -> Self {
+        Self {
+            by_name: self.by_name.clone(),
+            stripped: self.stripped.clone(),
+            issuers: self.issuers.iter().map(IssuerState::beside).collect(),
+            feeds: self.feeds.iter().map(SharedFeed::beside).collect(),
+            time: self.time,
+            cache: TokenCache::new(
+                self.config.token_cache_entries,
+                self.config.token_cache_bytes,
+            ),
+            counts: Counts::default(),
+            no_headers: Arc::new([]),
+            host,
+            shared_data,
+            config: Arc::new(Arc::clone(&self.config)),
+        }
+    }
+
+    /// Takes over the keys of an issuer from a guard beside this one, and when they are fetched next.
+    pub(crate) fn adopt(&mut self, issuer: usize, other: &Self) {
+        if let (Some(state), Some(other)) =
+            (self.issuers.get_mut(issuer), other.issuers.get(issuer))
+        {
+            state.adopt(other);
+        }
+    }
+
+    /// True if a panic interrupted a change of a feed, so that no guard may use it any longer.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.feeds.iter().any(SharedFeed::is_damaged)
     }
 
     /// Lets the host verify the signatures of the algorithms that it offers.
@@ -90,7 +130,7 @@ impl Guard {
     /// earlier VM has left there.
     #[must_use]
     pub fn with_shared_data(mut self, shared_data: Box<dyn SharedData>) -> Self {
-        self.feeds.iter_mut().for_each(|shared| shared.feed.share());
+        self.own_feeds().for_each(|shared| shared.write().share());
         for (state, config) in self.issuers.iter_mut().zip(&self.config.issuers) {
             state.inherit_keys(config, &*shared_data);
         }
@@ -108,15 +148,15 @@ impl Guard {
     /// The wall clock stepped. The guard reads the feeds again, because it may have dropped revocations as
     /// expired too early.
     pub(crate) fn doubt(&mut self) {
-        for shared in &mut self.feeds {
-            shared.feed.doubt(self.time.steady);
+        for shared in self.own_feeds() {
+            shared.write().doubt(self.time.steady);
         }
     }
 
     /// Removes expired revocations from a part of each table. The host calls this once a second.
     pub(crate) fn sweep(&mut self) {
-        for shared in &mut self.feeds {
-            shared.feed.sweep(self.time.wall);
+        for shared in self.own_feeds() {
+            shared.write().sweep(self.time.wall);
         }
     }
 
@@ -124,7 +164,14 @@ impl Guard {
     pub(crate) fn keep_in_step(&mut self) -> Vec<usize> {
         let mut news = Vec::new();
         for shared in &mut self.feeds {
-            if shared.feed.keep_in_step(&*self.shared_data, self.time) {
+            let has_news = match shared.is_own() {
+                true => {
+                    let mut feed = shared.write();
+                    feed.keep_in_step(&*self.shared_data, self.time)
+                }
+                false => shared.has_news(),
+            };
+            if has_news {
                 news.push(shared.issuer);
             }
         }
@@ -133,41 +180,41 @@ impl Guard {
 
     /// This VM ends. Another VM may read the feeds at once.
     pub(crate) fn resign(&mut self) {
-        for shared in &mut self.feeds {
-            shared.feed.resign(&*self.shared_data);
+        for shared in self.own_feeds() {
+            shared.write().resign(&*self.shared_data);
         }
     }
 
     /// True if the host should call [`Guard::keep_in_step`] twenty times a second.
     pub(crate) fn follows(&self) -> bool {
-        self.feeds.iter().any(|shared| shared.feed.follows())
+        self.own_feeds().any(|shared| shared.read().follows())
     }
 
     /// True while the guard reads the issuer's feed and has not reached the end.
     pub(crate) fn is_catching_up(&self, issuer: usize) -> bool {
-        let feed = self.feed(issuer);
-        feed.is_some_and(Feed::is_catching_up)
+        let shared = self.feed(issuer);
+        shared.is_some_and(|shared| shared.read().is_catching_up())
     }
 
     /// Takes the remarks about feeds for the log, each with the index of the issuer.
     pub(crate) fn take_remarks(&mut self) -> Vec<(usize, String)> {
         let mut remarks = Vec::new();
-        for shared in &mut self.feeds {
+        for shared in self.own_feeds() {
             let issuer = shared.issuer;
-            let new = shared.feed.take_remarks().into_iter();
+            let new = shared.write().take_remarks().into_iter();
             remarks.extend(new.map(|remark| (issuer, remark)));
         }
         remarks
     }
 
-    fn feed(&self, issuer: usize) -> Option<&Feed> {
-        let index = self.issuers.get(issuer)?.feed?;
-        self.feeds.get(index).map(|shared| &shared.feed)
+    /// The feeds that this guard reads.
+    fn own_feeds(&self) -> impl Iterator<Item = &SharedFeed> {
+        self.feeds.iter().filter(|shared| shared.is_own())
     }
 
-    fn feed_mut(&mut self, issuer: usize) -> Option<&mut Feed> {
+    fn feed(&self, issuer: usize) -> Option<&SharedFeed> {
         let index = self.issuers.get(issuer)?.feed?;
-        self.feeds.get_mut(index).map(|shared| &mut shared.feed)
+        self.feeds.get(index)
     }
 
     pub(crate) fn shared_data(&self) -> &dyn SharedData {
@@ -198,11 +245,11 @@ impl Guard {
             } => {
                 // In report-only mode, the resource server still checks tokens itself.
                 let withhold = withhold_authorization && !self.config.report_only;
-                (self.pass(Rc::clone(&self.no_headers), withhold), None)
+                (self.pass(Arc::clone(&self.no_headers), withhold), None)
             }
             Decision::Answer(answer) => (Fate::Answer(answer), None),
             Decision::Deny(denial) if self.config.report_only => {
-                (self.pass(Rc::clone(&self.no_headers), false), Some(denial))
+                (self.pass(Arc::clone(&self.no_headers), false), Some(denial))
             }
             Decision::Deny(denial) => return self.refusal(denial, token),
             Decision::Wait { .. } => {
@@ -217,14 +264,14 @@ impl Guard {
     }
 
     /// Refuses the request, unless report-only mode lets it pass.
-    pub fn denial(&self, denial: Denial, token: Option<Rc<TokenReference>>) -> Effect {
+    pub fn denial(&self, denial: Denial, token: Option<Arc<TokenReference>>) -> Effect {
         let decision = Decision::Deny(denial);
         self.effect(Outcome { decision, token })
     }
 
     /// Refuses the request, in report-only mode too. For requests that may still carry a header that only the
     /// filter may set, or a token that the resource server must not see.
-    pub fn refusal(&self, denial: Denial, token: Option<Rc<TokenReference>>) -> Effect {
+    pub fn refusal(&self, denial: Denial, token: Option<Arc<TokenReference>>) -> Effect {
         Effect {
             fate: Fate::Answer(denial.answer(&self.config)),
             denial: Some(denial),
@@ -233,7 +280,7 @@ impl Guard {
     }
 
     /// The configuration may withhold the `Authorization` headers of every request.
-    fn pass(&self, add: Rc<[Header]>, withhold: bool) -> Fate {
+    fn pass(&self, add: Arc<[Header]>, withhold: bool) -> Fate {
         Fate::Pass {
             add,
             withhold_authorization: withhold || !self.config.forward_authorization,
@@ -264,7 +311,7 @@ impl Guard {
         if let Some(answer) = answers::metadata(&self.config, request.method, request.target) {
             return Decision::Answer(answer).into();
         }
-        let config = Rc::clone(&self.config);
+        let config = Arc::clone(&self.config);
         let access = match needed(&config.rules, &request) {
             Ok(Needed::Nothing {
                 forward_authorization,
@@ -326,7 +373,7 @@ impl Guard {
         else {
             return Denial::Token(Refusal::Issuer).into();
         };
-        let mut feed = state.feed.and_then(|feed| self.feeds.get_mut(feed));
+        let feed = state.feed.and_then(|feed| self.feeds.get(feed));
         let moment = Moment {
             now: Time {
                 wall: now,
@@ -335,14 +382,7 @@ impl Guard {
             skew: self.config.clock_skew_seconds,
             patience,
         };
-        match state.check(
-            token,
-            parsed,
-            config,
-            feed.as_deref_mut(),
-            &*self.host,
-            moment,
-        ) {
+        match state.check(token, parsed, config, feed, &*self.host, moment) {
             Err(Check::Wait(kind)) => Decision::Wait {
                 issuer: match (kind, feed) {
                     (FetchKind::Revocations, Some(feed)) => feed.issuer,
@@ -355,8 +395,11 @@ impl Guard {
                 decision: Decision::Deny(denial),
                 token,
             },
-            Ok((verified, active_until)) => {
-                let not_revoked_at = feed.map_or(0, |feed| feed.feed.revocations().generation());
+            Ok(Accepted {
+                token: verified,
+                active_until,
+                not_revoked_at,
+            }) => {
                 let cached = CachedToken {
                     issuer: index,
                     key: verified.key,

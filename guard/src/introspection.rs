@@ -11,7 +11,7 @@
 //! clock, except those of a token.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use claims::json::numeric_date;
 use sha2::{Digest as _, Sha256};
@@ -146,7 +146,7 @@ struct Question {
     number: u64,
     fingerprint: Fingerprint,
     token: Secret,
-    client: Rc<str>,
+    client: Arc<str>,
     /// Number of requests that came to wait for the answer.
     requests: usize,
     since: u64,
@@ -264,10 +264,10 @@ impl Introspection {
             return due;
         }
         let mut under_way = 0;
-        let mut of_clients = BTreeMap::<Rc<str>, usize>::new();
+        let mut of_clients = BTreeMap::<Arc<str>, usize>::new();
         for question in self.questions.iter().filter(|one| one.asked_at.is_some()) {
             under_way += 1;
-            *of_clients.entry(Rc::clone(&question.client)).or_default() += 1;
+            *of_clients.entry(Arc::clone(&question.client)).or_default() += 1;
         }
         let most_of_client = (source.max_concurrent / PART_OF_CLIENT).max(1);
         let waiting = |one: &&mut Question| one.asked_at.is_none();
@@ -275,7 +275,7 @@ impl Introspection {
             if under_way >= source.max_concurrent {
                 break;
             }
-            let of_client = of_clients.entry(Rc::clone(&question.client)).or_default();
+            let of_client = of_clients.entry(Arc::clone(&question.client)).or_default();
             if *of_client >= most_of_client {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! The public keys of one issuer.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -63,7 +63,7 @@ impl Skipped {
 
 /// The keys of one issuer, by key identifier.
 #[derive(Debug, Clone, Default)]
-pub struct KeySet(Vec<Rc<Key>>);
+pub struct KeySet(Vec<Arc<Key>>);
 
 impl KeySet {
     /// Reads a JWK set (RFC 7517 §5). Keys that the guard cannot use are left out and described.
@@ -112,13 +112,13 @@ impl KeySet {
         (keys, skipped)
     }
 
-    pub fn get(&self, kid: &str) -> Option<&Rc<Key>> {
+    pub fn get(&self, kid: &str) -> Option<&Arc<Key>> {
         self.0.iter().find(|key| key.kid == kid)
     }
 
     /// True if exactly this key is still in the set.
-    pub fn trusts(&self, key: &Rc<Key>) -> bool {
-        self.0.iter().any(|other| Rc::ptr_eq(other, key))
+    pub fn trusts(&self, key: &Arc<Key>) -> bool {
+        self.0.iter().any(|other| Arc::ptr_eq(other, key))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -133,7 +133,7 @@ impl Key {
         algorithms: &BTreeSet<Algorithm>,
         previous: &KeySet,
         others: &KeySet,
-    ) -> Result<Rc<Self>, &'static str> {
+    ) -> Result<Arc<Self>, &'static str> {
         let text = |name: &str| members.get(name).and_then(Value::as_str);
         if members.get("use").is_some_and(|usage| usage != "sig") {
             return Err("not for signatures");
@@ -155,11 +155,11 @@ impl Key {
             .filter_map(|name| Some((name.to_owned(), members.get(name)?.clone())))
             .collect();
         let algorithm = algorithm(members, algorithms)?;
-        let is_same = |key: &&Rc<Self>| key.algorithm == algorithm && key.material == material;
+        let is_same = |key: &&Arc<Self>| key.algorithm == algorithm && key.material == material;
         if let Some(known) = previous.get(kid).filter(is_same) {
-            return Ok(Rc::clone(known));
+            return Ok(Arc::clone(known));
         }
-        Ok(Rc::new(Self {
+        Ok(Arc::new(Self {
             kid: kid.to_owned(),
             algorithm,
             signature_key: signature_key(&material, algorithm)?,
@@ -311,7 +311,7 @@ mod tests {
             let (after, _) = parse(&swapped, &before);
             let same = |kid: &str| {
                 let (old, new) = (before.get(kid).unwrap(), after.get(kid).unwrap());
-                Rc::ptr_eq(old, new)
+                Arc::ptr_eq(old, new)
             };
             assert!(same("b"), "{algorithm:?}");
             assert!(!same("a"), "another key of the same name, {algorithm:?}");

@@ -38,6 +38,7 @@ pub mod gauges;
 pub mod guard;
 pub mod introspection;
 pub mod keys;
+pub mod parts;
 pub mod profile;
 pub mod revocations;
 pub mod rules;

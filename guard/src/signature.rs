@@ -26,7 +26,7 @@ use superboring::sign::{RsaPssSaltlen, Verifier as RsaVerifier};
 use crate::algorithm::Algorithm;
 
 /// The host's own verification of signatures.
-pub trait HostVerifier: fmt::Debug {
+pub trait HostVerifier: fmt::Debug + Send {
     /// True if the host verifies signatures of this algorithm.
     fn offers(&self, algorithm: Algorithm) -> bool;
 

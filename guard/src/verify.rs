@@ -2,7 +2,7 @@
 //! the host.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use claims::json::{JsonError, numeric_date};
 use claims::{CompactJws, JwsError};
@@ -122,11 +122,11 @@ pub struct ParsedToken<'a> {
 #[derive(Debug)]
 pub struct VerifiedToken {
     pub issuer: usize,
-    pub key: Rc<Key>,
+    pub key: Arc<Key>,
     /// Time from which the token is refused, clock skew included, in seconds since 1970.
     pub refused_from: u64,
     pub claims: Map<String, Value>,
-    pub reference: Rc<TokenReference>,
+    pub reference: Arc<TokenReference>,
 }
 
 /// The claims by which a revocation can name a token.
@@ -249,10 +249,10 @@ impl<'a> ParsedToken<'a> {
         }
         Ok(VerifiedToken {
             issuer: self.issuer,
-            key: Rc::clone(key),
+            key: Arc::clone(key),
             refused_from,
             claims: self.claims,
-            reference: Rc::new(reference),
+            reference: Arc::new(reference),
         })
     }
 }

@@ -78,6 +78,18 @@ impl Held {
     }
 }
 
+/// What the log needs alone.
+impl From<&Denied<'_>> for Held {
+    fn from(denied: &Denied<'_>) -> Self {
+        Self {
+            method: denied.method.to_vec(),
+            target: denied.target.to_vec(),
+            authorization: Vec::new(),
+            request_id: denied.bounded_request_id().to_vec(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Place<R> {
     ticket: Ticket,

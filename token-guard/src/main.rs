@@ -24,8 +24,6 @@ mod http;
 mod log;
 mod metrics;
 mod settings;
-mod shared_data;
-mod signatures;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -47,9 +45,9 @@ use crate::fetch::Fetcher;
 use crate::http::{Health, State};
 use crate::metrics::Metrics;
 use crate::settings::{Command, Origin, Reader, Settings};
-use crate::shared_data::WorkersData;
-use crate::signatures::NativeSignatures;
 use crate::worker::Worker;
+use guard_native::NativeSignatures;
+use guard_native::ProcessData;
 
 /// Time for running requests to finish after draining, in seconds. A request may wait up to 30 seconds for a
 /// feed.
@@ -179,7 +177,7 @@ async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::R
     });
     let gateways = {
         let (settings, text) = (Arc::clone(&settings), Arc::new(text));
-        let data = WorkersData::default();
+        let data = ProcessData::default();
         move || {
             // The text was parsed successfully before. With `None`, every request would be refused.
             let worker = Config::parse(&text, &NativeSignatures).ok().map(|config| {

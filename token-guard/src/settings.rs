@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn every_cluster_has_an_origin() {
-        let config = Config::parse(CONFIG, &crate::signatures::NativeSignatures).unwrap();
+        let config = Config::parse(CONFIG, &guard_native::NativeSignatures).unwrap();
         let both = [
             "--cluster",
             "keys=https://lobby.example.com/,feed=http://10.0.0.1:9081",

@@ -7,21 +7,19 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::{Instant, SystemTime};
 
 use guard::answers::Denial;
-use guard::clock::HostClock;
 use guard::config::Config;
 use guard::denial_log::{Denied, Line};
 use guard::driver::{Driver, Remark, Task};
 use guard::fetch::Severity;
 use guard::guard::{Effect, Fetch, Guard, Request};
+use guard_native::{Clocks, NativeSignatures};
 use tokio::sync::{Notify, oneshot};
 
 use crate::fetch::Fetcher;
 use crate::metrics::{OwnDenial, WorkerMetrics};
-use crate::shared_data::WorkersData;
-use crate::signatures::NativeSignatures;
+use guard_native::ProcessData;
 
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -39,14 +37,14 @@ impl Worker {
     /// Creates a worker that knows no keys except inline ones. [`Worker::watch`] fetches the rest.
     pub(crate) fn new(
         config: Config,
-        data: WorkersData,
+        data: ProcessData,
         fetcher: Fetcher,
         metrics: WorkerMetrics,
     ) -> Self {
         let guard = Guard::new(config)
             .with_host(Box::new(NativeSignatures))
             .with_shared_data(Box::new(data));
-        let clocks = Clocks(Instant::now());
+        let clocks = Clocks::new();
         Self {
             driver: RefCell::new(Driver::new(guard, &clocks)),
             waiting: RefCell::default(),
@@ -124,7 +122,7 @@ impl Worker {
         self.contexts.set(context);
         let decided = {
             let mut driver = self.driver.borrow_mut();
-            driver.tell_time(&self.clocks);
+            driver.keep_time(&self.clocks);
             driver.arrived(context, request, &denied, &self.clocks)
         };
         let effect = match decided {
@@ -156,7 +154,7 @@ impl Worker {
     pub(crate) fn refuse(&self, denial: OwnDenial, status: u32, request: &Denied<'_>) {
         self.metrics.denied(denial);
         let mut driver = self.driver.borrow_mut();
-        driver.tell_time(&self.clocks);
+        driver.keep_time(&self.clocks);
         write(driver.denial_line(denial.into(), status, false, request));
     }
 
@@ -226,24 +224,5 @@ fn log(
         Severity::Info => tracing::info!(issuer, subject, "{what}"),
         Severity::Warning => tracing::warn!(issuer, subject, cluster, path, "{what}"),
         Severity::Error => tracing::error!(issuer, subject, cluster, path, "{what}"),
-    }
-}
-
-/// The wall clock, and the time since this moment.
-#[derive(Debug)]
-struct Clocks(Instant);
-
-impl HostClock for Clocks {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place of the program that reads the wall clock"
-    )]
-    fn wall(&self) -> u64 {
-        let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        elapsed.map_or(0, |elapsed| elapsed.as_secs())
-    }
-
-    fn monotonic(&self) -> Option<u64> {
-        Some(self.0.elapsed().as_secs())
     }
 }

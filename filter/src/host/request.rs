@@ -10,11 +10,9 @@ use super::log;
 use guard::access_log;
 use guard::answers::Denial;
 use guard::denial_log::Denied;
-use guard::driver::Driver;
-use guard::guard::{Effect, Fate, Request};
-
-const AUTHORIZATION: &str = "authorization";
-const REQUEST_ID: &[u8] = b"x-request-id";
+use guard::driver::{Driver, Passing};
+use guard::guard::{Effect, Fate};
+use guard::parts::Parts;
 
 /// Decides about a request when its headers have arrived. `None` if the request waits.
 pub(super) fn decide(driver: &RefCell<Driver>, context: u32) -> Option<Action> {
@@ -54,66 +52,12 @@ pub(super) fn refuse_unconfigured() -> Action {
     Action::Pause
 }
 
-/// The headers that the decision needs.
-#[derive(Default)]
-struct Parts<'a> {
-    method: &'a [u8],
-    target: &'a [u8],
-    /// The first two `Authorization` headers. A request with more than one is refused.
-    authorization: [&'a [u8]; 2],
-    authorizations: usize,
-    /// Only for the log.
-    request_id: &'a [u8],
-}
-
-impl<'a> Parts<'a> {
-    fn note(&mut self, name: &[u8], value: &'a [u8]) {
-        match name {
-            b":method" => self.method = value,
-            b":path" => self.target = value,
-            REQUEST_ID => self.request_id = value,
-            _ if name == AUTHORIZATION.as_bytes() => {
-                if let Some(place) = self.authorization.get_mut(self.authorizations) {
-                    *place = value;
-                    self.authorizations += 1;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn as_request(&self) -> Request<'_> {
-        Request {
-            method: self.method,
-            target: self.target,
-            authorization: self
-                .authorization
-                .get(..self.authorizations)
-                .unwrap_or_default(),
-        }
-    }
-
-    const fn as_denied(&self) -> Denied<'a> {
-        Denied {
-            method: self.method,
-            target: self.target,
-            request_id: self.request_id,
-        }
-    }
-}
-
 /// Carries out, counts and logs an effect. If the host refuses to change the request, the request is refused.
 pub(super) fn carry_out(driver: &RefCell<Driver>, effect: Effect, denied: &Denied<'_>) -> Action {
-    let effect = alter(driver, effect);
-    let mut counting = driver.borrow_mut();
-    let line = counting.carried_out(&effect, denied);
-    // One property for everything, because each call costs as much as the rest of the work for a cached token.
-    if counting.guard().config().access_log_state {
-        let entry = access_log::entry(effect.name(), effect.token.as_deref());
-        let _ = calls::set_property(access_log::PROPERTY, entry.as_bytes());
-    }
     // The driver is released before the answer, during which a host may call the filter again.
-    drop(counting);
+    let (effect, line) = driver
+        .borrow_mut()
+        .carry_out(effect, denied, &mut OfThisContext);
     if let Some(line) = line {
         log::write(LogLevel::Info, &line.json());
     }
@@ -129,25 +73,19 @@ pub(super) fn carry_out(driver: &RefCell<Driver>, effect: Effect, denied: &Denie
     Action::Pause
 }
 
-/// Changes the headers of a request that passes.
-fn alter(driver: &RefCell<Driver>, effect: Effect) -> Effect {
-    let Fate::Pass {
-        add,
-        withhold_authorization,
-    } = &effect.fate
-    else {
-        return effect;
-    };
-    if *withhold_authorization && calls::remove_request_header(AUTHORIZATION.as_bytes()).is_err() {
-        let refused = driver.borrow();
-        return refused.guard().refusal(Denial::Host, effect.token);
+/// The request whose context is in effect.
+struct OfThisContext;
+
+impl Passing for OfThisContext {
+    fn remove(&mut self, name: &str) -> bool {
+        calls::remove_request_header(name.as_bytes()).is_ok()
     }
-    let added = add
-        .iter()
-        .all(|(name, value)| calls::add_request_header(name, value).is_ok());
-    if added {
-        return effect;
+
+    fn add(&mut self, name: &str, value: &str) -> bool {
+        calls::add_request_header(name, value).is_ok()
     }
-    let denied = driver.borrow();
-    denied.guard().denial(Denial::Host, effect.token)
+
+    fn tell_access_log(&mut self, entry: &str) {
+        let _ = calls::set_property(access_log::PROPERTY, entry.as_bytes());
+    }
 }

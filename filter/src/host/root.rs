@@ -193,33 +193,13 @@ impl Root {
     }
 }
 
-/// Returns the body of a successful response, or else the failure, as far as the host reports it.
+/// The result of a fetch, as far as the host reports it.
 fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, Failure> {
-    let longest = fetch.kind.longest_answer();
     let headers = calls::response_headers().unwrap_or_default();
     let status = headers.iter().find(|(name, _)| *name == b":status");
-    let Some((_, status)) = status else {
-        return Err(Failure::without_response(format!(
-            "no answer within {} seconds, or no connection",
-            fetch.timeout
-        )));
-    };
     // Reads one byte more than allowed, to detect a body that is too long.
-    let size = body_size.min(longest + 1);
+    let size = body_size.min(fetch.kind.longest_answer() + 1);
     let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, size);
     let body = body.ok().flatten().unwrap_or_default();
-    if status == b"200" {
-        return Ok(body);
-    }
-    // The gateway's own message distinguishes refused connections, DNS errors and TLS errors.
-    let words: String = String::from_utf8_lossy(&body)
-        .chars()
-        .filter(|character| !character.is_control())
-        .take(200)
-        .collect();
-    let status = String::from_utf8_lossy(status);
-    Err(Failure {
-        why: format!("status {status}: {words}"),
-        status: status.parse().ok(),
-    })
+    fetch.result(status.map(|(_, status)| status), body)
 }

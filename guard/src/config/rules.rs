@@ -1,6 +1,6 @@
 //! Reads the rules of the configuration.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use document::Section;
 
@@ -83,7 +83,7 @@ pub(super) fn read(root: &mut Section<'_>) -> Rules {
 }
 
 /// The values of claims that a rule requires, one by one.
-fn claims(rule: &mut Section<'_>) -> Vec<Rc<RequiredClaim>> {
+fn claims(rule: &mut Section<'_>) -> Vec<Arc<RequiredClaim>> {
     let mut required = Vec::new();
     for mut object in rule.sections("claims") {
         let claim = required_text(&mut object, "claim").unwrap_or_default();
@@ -99,7 +99,7 @@ fn claims(rule: &mut Section<'_>) -> Vec<Rc<RequiredClaim>> {
             );
         }
         for value in values {
-            required.push(Rc::new(RequiredClaim {
+            required.push(Arc::new(RequiredClaim {
                 within: within.clone(),
                 claim: claim.clone(),
                 value,

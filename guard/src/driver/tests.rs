@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::algorithm::Algorithm;
 use crate::config::Config;
+use crate::feed::NoSharedData;
 use crate::fixtures::{self, Issuer, NOW, Store, claims, with};
 use crate::signature::NoHostVerifier;
 
@@ -50,17 +51,30 @@ impl Host {
         let wall = NOW;
         let clocks = Clocks { wall, monotonic };
         let driver = Driver::new(guard(Guard::new(config)), &clocks).in_batches();
-        let mut host = Self {
+        let mut host = Self::with(driver, clocks);
+        assert_eq!(host.driver.next_tick(), SOON);
+        host.tick_after(0);
+        host
+    }
+
+    fn with(driver: Driver, clocks: Clocks) -> Self {
+        Self {
             driver,
             clocks,
             sent: Vec::new(),
             answered: Vec::new(),
             log: Vec::new(),
             requests: 0,
-        };
-        assert_eq!(host.driver.next_tick(), SOON);
-        host.tick_after(0);
-        host
+        }
+    }
+
+    /// Another thread of the same process.
+    fn beside(&self) -> Self {
+        let host = Box::new(NoHostVerifier);
+        let driver = self
+            .driver
+            .beside(host, Box::new(NoSharedData), &self.clocks);
+        Self::with(driver, self.clocks)
     }
 
     /// A host that has sent its first fetches.
@@ -448,6 +462,60 @@ fn one_vm_reads_the_feed_for_all() {
         host.tick_after(0);
         assert_eq!(host.decide(&token), Some(401));
     }
+}
+
+/// Sends what `sender` wants, and lets both know of it and of its end.
+fn fetch_for_both(sender: &mut Host, other: &mut Host, kind: FetchKind, body: &[u8]) {
+    let fetch = sender.take(kind);
+    other.driver.joins(&fetch, &sender.driver);
+    let end = sender
+        .driver
+        .fetched(&fetch, Ok(body.to_vec()), &sender.clocks);
+    other
+        .driver
+        .adopts(&fetch, end, &sender.driver, &sender.clocks);
+    sender.work();
+    other.work();
+}
+
+/// The drivers of the threads of one process: one of them reads the feed, and any of them may fetch keys.
+#[test]
+fn drivers_beside_each_other_have_keys_and_revocations_in_common() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let (good, revoked) = (token(&issuer, "one"), token(&issuer, "two"));
+    let mut main = Host::new();
+    let mut worker = main.beside();
+    worker.tick_after(0);
+    assert!(
+        worker.sent.is_empty(),
+        "the first driver has asked for both"
+    );
+    let waiting = worker.hold(&good);
+    fetch_for_both(&mut main, &mut worker, KEYS, &issuer.jwks());
+    assert_eq!(worker.status(waiting), None);
+    fetch_for_both(&mut main, &mut worker, FEED, &page(0, &[], false));
+    assert_eq!(worker.status(waiting), Some(200));
+    for host in [&mut main, &mut worker] {
+        assert_eq!(host.decide(&revoked), Some(200));
+    }
+
+    // A cached token is refused as soon as one of them has read that it is revoked.
+    main.tick_after(1);
+    main.answer(FEED, &page(0, &["two"], false));
+    for host in [&mut main, &mut worker] {
+        assert_eq!(host.decide(&revoked), Some(401));
+        assert_eq!(host.decide(&good), Some(200));
+    }
+
+    // A new key that a request to the worker needs first.
+    let before = json!({"keys": [issuer.jwk("another")]}).to_string();
+    let mut main = Host::ready(before.as_bytes());
+    let mut worker = main.beside();
+    let waiting = worker.hold(&good);
+    worker.tick_after(0);
+    fetch_for_both(&mut worker, &mut main, KEYS, &issuer.jwks());
+    assert_eq!(worker.status(waiting), Some(200));
+    assert_eq!(main.decide(&good), Some(200));
 }
 
 #[test]

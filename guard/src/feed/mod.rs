@@ -66,6 +66,9 @@ pub struct Request {
     pub timeout: u64,
 }
 
+/// The position in a feed, and when the reader was last at its end.
+pub type Progress = (u64, Option<u64>);
+
 /// The reader of one feed. Times are seconds of the steady clock, except the `wall` time of [`Time`].
 #[derive(Debug)]
 pub struct Feed {
@@ -87,6 +90,8 @@ pub struct Feed {
     stalls: Stalls,
     sharing: Sharing,
     skipped: u64,
+    /// What [`Feed::take_counts`] has returned so far.
+    counted: [u64; 2],
     /// The last unknown kind that was logged.
     unknown_kind: Option<String>,
     was_folding: bool,
@@ -112,6 +117,7 @@ impl Feed {
             stalls: Stalls::new(config.poll_seconds),
             sharing,
             skipped: 0,
+            counted: [0; 2],
             unknown_kind: None,
             was_folding: false,
             remarks: Vec::new(),
@@ -140,9 +146,13 @@ impl Feed {
         self.completed_at
     }
 
-    /// Number of entries that were skipped because their kind is unknown.
-    pub const fn skipped(&self) -> u64 {
-        self.skipped
+    /// Numbers of entries that were dropped to make room, and that were skipped because their kind is unknown, since the
+    /// last call.
+    pub fn take_counts(&mut self) -> [u64; 2] {
+        let [folded, skipped] = [self.revocations.folded(), self.skipped];
+        let [folded_before, skipped_before] =
+            std::mem::replace(&mut self.counted, [folded, skipped]);
+        [folded - folded_before, skipped - skipped_before]
     }
 
     /// True until the reader reaches the end of the feed.
@@ -153,6 +163,11 @@ impl Feed {
     /// True if another VM polls, so that this VM must read the shared pages.
     pub fn follows(&self) -> bool {
         self.caught_up && self.sharing.role == Role::Follower
+    }
+
+    /// How far the reader is.
+    pub const fn progress(&self) -> Progress {
+        (self.position, self.completed_at)
     }
 
     /// Returns the remarks for the log since the last call.

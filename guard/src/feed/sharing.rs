@@ -42,7 +42,7 @@ pub struct SharedDataError;
 pub type Versioned = (Vec<u8>, u32);
 
 /// Key-value store that all VMs of a gateway share.
-pub trait SharedData: Debug {
+pub trait SharedData: Debug + Send {
     /// Returns the value of `key` with its version.
     ///
     /// # Errors

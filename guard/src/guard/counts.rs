@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::Guard;
-use crate::feed::Feed;
 
 /// Counts since the last call of [`Guard::take_counts`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -54,6 +53,19 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Adds the metrics of a guard beside this one, which has the keys and feeds in common.
+    pub fn add_beside(&mut self, other: &Self) {
+        let added = self.counters.iter_mut().zip(other.counters);
+        added.for_each(|((_, value), (_, more))| *value += more);
+        for (reason, more) in &other.denied {
+            *self.denied.entry(reason).or_default() += more;
+        }
+        let [.., waiting, cache_bytes] = &mut self.sums;
+        let [.., more_waiting, more_bytes] = other.sums;
+        waiting.1 += more_waiting.1;
+        cache_bytes.1 += more_bytes.1;
+    }
+
     fn new(counts: Counts, [keys_age, revocations_age]: [u64; 2], sums: [usize; 6]) -> Self {
         let [
             keys_missing,
@@ -95,11 +107,11 @@ impl Metrics {
 impl Guard {
     /// Returns the counts since the last call.
     pub(crate) fn take_counts(&mut self) -> Counts {
-        let feeds = || self.feeds.iter().map(|shared| &shared.feed);
-        let folded = feeds().map(|feed| feed.revocations().folded()).sum();
-        let skipped = feeds().map(Feed::skipped).sum();
-        self.counts.revocations_folded = folded - std::mem::replace(&mut self.folded, folded);
-        self.counts.revocations_skipped = skipped - std::mem::replace(&mut self.skipped, skipped);
+        for shared in self.feeds.iter().filter(|shared| shared.is_own()) {
+            let [folded, skipped] = shared.write().take_counts();
+            self.counts.revocations_folded += folded;
+            self.counts.revocations_skipped += skipped;
+        }
         std::mem::take(&mut self.counts)
     }
 
@@ -141,7 +153,7 @@ impl Guard {
     /// feeds.
     pub(crate) fn revocations_age(&self, now: u64) -> Option<u64> {
         let feeds = self.feeds.iter();
-        oldest(feeds.map(|shared| shared.feed.completed_at()), now)
+        oldest(feeds.map(|shared| shared.read().completed_at()), now)
     }
 
     /// Number of issuers without known keys.
@@ -154,7 +166,7 @@ impl Guard {
     pub(crate) fn issuers_without_revocations(&self) -> usize {
         let without = (0..self.issuers.len()).filter(|issuer| {
             let feed = self.feed(*issuer);
-            feed.is_some_and(|feed| feed.completed_at().is_none())
+            feed.is_some_and(|shared| shared.read().completed_at().is_none())
         });
         without.count()
     }
@@ -167,14 +179,14 @@ impl Guard {
     /// Number of entries in all revocation tables.
     pub(crate) fn revocation_entries(&self) -> usize {
         let feeds = self.feeds.iter();
-        feeds.map(|shared| shared.feed.revocations().len()).sum()
+        feeds.map(|shared| shared.read().revocations().len()).sum()
     }
 
     /// Number of feeds whose table is full, so that the guard refuses old tokens.
     pub(crate) fn folding_feeds(&self) -> usize {
         let feeds = self.feeds.iter();
         feeds
-            .filter(|shared| shared.feed.revocations().folded_until().is_some())
+            .filter(|shared| shared.read().revocations().folded_until().is_some())
             .count()
     }
 }

@@ -1,6 +1,6 @@
 //! What the guard reads of a request, and what it decides.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::fetch::FetchKind;
 use crate::access_log;
@@ -42,7 +42,7 @@ impl Patience {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The request passes, with these headers added.
-    Allow(Rc<[Header]>),
+    Allow(Arc<[Header]>),
     /// The request passes without a token.
     Anonymous {
         /// Whether there are `Authorization` headers that the resource server must not receive.
@@ -64,7 +64,7 @@ pub(crate) enum Decision {
 pub(crate) struct Outcome {
     pub(crate) decision: Decision,
     /// The token of the request, once it is verified.
-    pub(crate) token: Option<Rc<TokenReference>>,
+    pub(crate) token: Option<Arc<TokenReference>>,
 }
 
 impl From<Decision> for Outcome {
@@ -90,14 +90,14 @@ pub struct Effect {
     /// Why the guard refuses the request, or would refuse it without report-only mode.
     pub denial: Option<Denial>,
     /// The token of the request, once it is verified.
-    pub token: Option<Rc<TokenReference>>,
+    pub token: Option<Arc<TokenReference>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// The request goes to the resource server.
     Pass {
-        add: Rc<[Header]>,
+        add: Arc<[Header]>,
         /// Whether the `Authorization` headers must be removed first.
         withhold_authorization: bool,
     },

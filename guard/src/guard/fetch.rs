@@ -5,6 +5,7 @@ use strum::IntoStaticStr;
 
 use crate::config::Endpoint;
 use crate::discovery::MAX_METADATA_BYTES;
+use crate::fetch::Failure;
 use crate::introspection::MAX_ANSWER_BYTES;
 use crate::keys::MAX_JWKS_BYTES;
 use crate::secret::Secret;
@@ -83,6 +84,33 @@ impl Fetch {
 
     pub fn body(&self) -> Option<&str> {
         self.form.as_ref().map(|form| form.body.expose())
+    }
+
+    /// The result of this fetch. `status`: of the response, `None` without one.
+    ///
+    /// # Errors
+    /// There was no response, or another status than 200.
+    pub fn result(&self, status: Option<&[u8]>, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let Some(status) = status else {
+            return Err(Failure::without_response(format!(
+                "no answer within {} seconds, or no connection",
+                self.timeout
+            )));
+        };
+        if status == b"200" {
+            return Ok(body);
+        }
+        // The gateway's own message distinguishes refused connections, DNS errors and TLS errors.
+        let words: String = String::from_utf8_lossy(&body)
+            .chars()
+            .filter(|character| !character.is_control())
+            .take(200)
+            .collect();
+        let status = String::from_utf8_lossy(status);
+        Err(Failure {
+            why: format!("status {status}: {words}"),
+            status: status.parse().ok(),
+        })
     }
 
     /// Key under which the log counts failures: one for each endpoint, not one for each token.

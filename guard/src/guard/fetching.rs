@@ -37,14 +37,15 @@ impl Guard {
                 }),
             }));
         }
-        for shared in &mut self.feeds {
-            if let Some(request) = shared.feed.due(now) {
+        for shared in self.own_feeds() {
+            let mut feed = shared.write();
+            if let Some(request) = feed.due(now) {
                 due.push(Fetch {
                     issuer: shared.issuer,
                     kind: FetchKind::Revocations,
                     endpoint: Endpoint {
                         path: request.path,
-                        ..shared.feed.endpoint().clone()
+                        ..feed.endpoint().clone()
                     },
                     timeout: request.timeout,
                     form: None,
@@ -97,9 +98,9 @@ impl Guard {
                     steady: now,
                     ..self.time
                 };
-                let feed = state.feed.and_then(|feed| self.feeds.get_mut(feed));
+                let feed = state.feed.and_then(|feed| self.feeds.get(feed));
                 let answered =
-                    feed.map(|shared| shared.feed.answered(body, &*self.shared_data, time));
+                    feed.map(|shared| shared.write().answered(body, &*self.shared_data, time));
                 answered.unwrap_or(Ok(())).map(|()| Vec::new())
             }
         };
@@ -130,8 +131,8 @@ impl Guard {
                 }
             }
             FetchKind::Revocations => {
-                if let Some(feed) = self.feed_mut(issuer) {
-                    feed.failed(now);
+                if let Some(shared) = self.feed(issuer) {
+                    shared.write().failed(now);
                 }
             }
         }
@@ -172,8 +173,8 @@ impl Guard {
                 state().is_some_and(|state| state.introspection.is_known())
             }
             FetchKind::Revocations => {
-                let feed = self.feed(issuer);
-                feed.is_some_and(|feed| feed.completed_at().is_some())
+                let shared = self.feed(issuer);
+                shared.is_some_and(|shared| shared.read().completed_at().is_some())
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The state of one issuer, and the check of its tokens.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::decision::Patience;
 use super::fetch::FetchKind;
@@ -34,7 +34,7 @@ pub(super) struct IssuerState {
     pub(super) feed: Option<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Discovered {
     keys: Endpoint,
     /// Time of the next metadata fetch, in seconds of the steady clock.
@@ -50,10 +50,29 @@ pub(super) struct Moment {
     pub(super) patience: Patience,
 }
 
+/// A verified token that is not revoked.
+pub(super) struct Accepted {
+    pub(super) token: VerifiedToken,
+    /// Time until which the token counts as active, in seconds of the steady clock.
+    pub(super) active_until: u64,
+    /// Generation of the revocations in which the token was not found; 0 without a feed.
+    pub(super) not_revoked_at: u64,
+}
+
+impl Accepted {
+    const fn without_feed(token: VerifiedToken, active_until: u64) -> Self {
+        Self {
+            token,
+            active_until,
+            not_revoked_at: 0,
+        }
+    }
+}
+
 pub(super) enum Check {
     Wait(FetchKind),
     /// Has the token if it is verified.
-    Deny(Denial, Option<Rc<TokenReference>>),
+    Deny(Denial, Option<Arc<TokenReference>>),
 }
 
 impl IssuerState {
@@ -79,6 +98,30 @@ impl IssuerState {
         }
     }
 
+    /// The state of this issuer in a guard beside this one.
+    pub(super) fn beside(&self) -> Self {
+        let mut state = Self {
+            keys: KeySet::default(),
+            key_schedule: None,
+            keys_fetched_at: None,
+            discovered: None,
+            introspection: Introspection::default(),
+            skipped_keys: Skipped::default(),
+            feed: self.feed,
+        };
+        state.adopt(self);
+        state
+    }
+
+    /// Takes over the keys of a guard beside this one, where they come from, and when they are fetched next.
+    pub(super) fn adopt(&mut self, other: &Self) {
+        self.keys = other.keys.clone();
+        self.key_schedule = other.key_schedule.clone();
+        self.keys_fetched_at = other.keys_fetched_at;
+        self.discovered = other.discovered.clone();
+        self.skipped_keys = other.skipped_keys.clone();
+    }
+
     /// True if a cached token would still be accepted. `time`: of the last tick, at most a second ago.
     pub(super) fn still_good(
         &self,
@@ -97,10 +140,11 @@ impl IssuerState {
         let Some(shared) = self.feed.and_then(|feed| feeds.get(feed)) else {
             return true;
         };
-        if !is_usable(&shared.feed, issuer, time.steady) {
+        let feed = shared.read();
+        if !is_usable(&feed, issuer, time.steady) {
             return false;
         }
-        let revocations = shared.feed.revocations();
+        let revocations = feed.revocations();
         if hit.not_revoked_at == revocations.generation() {
             return true;
         }
@@ -109,21 +153,19 @@ impl IssuerState {
         refusal.is_none()
     }
 
-    /// Returns the verified token, and the time until which it counts as active, in seconds of the steady
-    /// clock.
     pub(super) fn check(
         &mut self,
         token: &str,
         parsed: ParsedToken<'_>,
         config: &IssuerConfig,
-        feed: Option<&mut SharedFeed>,
+        feed: Option<&SharedFeed>,
         host: &dyn HostVerifier,
         Moment {
             now,
             skew,
             patience,
         }: Moment,
-    ) -> Result<(VerifiedToken, u64), Check> {
+    ) -> Result<Accepted, Check> {
         let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match schedule {
             Some(schedule) if patience.is_left_for(FetchKind::Keys) => {
                 schedule.hurry(now.steady);
@@ -158,7 +200,7 @@ impl IssuerState {
             let introspection = &mut self.introspection;
             let standing = introspection.standing(source, asker, now.steady);
             let denial = match standing {
-                Standing::Active { until } => return Ok((verified, until)),
+                Standing::Active { until } => return Ok(Accepted::without_feed(verified, until)),
                 Standing::Asked(question) => {
                     return Err(Check::Wait(FetchKind::Introspection(question)));
                 }
@@ -168,12 +210,14 @@ impl IssuerState {
             };
             return Err(Check::Deny(denial, Some(verified.reference)));
         }
-        let Some(SharedFeed { feed, .. }) = feed else {
-            return Ok((verified, u64::MAX));
+        let Some(shared) = feed else {
+            return Ok(Accepted::without_feed(verified, u64::MAX));
         };
-        if !is_usable(feed, config, now.steady) {
+        let feed = shared.read();
+        if !is_usable(&feed, config, now.steady) {
             if patience.is_left_for(FetchKind::Revocations) {
-                feed.hurry(now.steady);
+                drop(feed);
+                shared.write().hurry(now.steady);
                 return Err(Check::Wait(FetchKind::Revocations));
             }
             let denial = Denial::RevocationsUnavailable;
@@ -185,7 +229,11 @@ impl IssuerState {
                 let denial = Denial::Token(refusal);
                 Err(Check::Deny(denial, Some(verified.reference)))
             }
-            None => Ok((verified, u64::MAX)),
+            None => Ok(Accepted {
+                token: verified,
+                active_until: u64::MAX,
+                not_revoked_at: revocations.generation(),
+            }),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the rule for a request requires, and whether the request has it.
 
 use std::borrow::Cow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::decision::{Decision, Outcome, Request};
 use crate::answers::Denial;
@@ -45,12 +45,12 @@ pub(super) fn presented<'a>(request: &Request<'a>) -> Result<&'a [u8], Denial> {
 /// Allows the request if the verified token has what is needed.
 pub(super) fn permitted(needed: &Access, token: &CachedToken) -> Outcome {
     let decision = match require(needed, token) {
-        Ok(()) => Decision::Allow(Rc::clone(&token.headers)),
+        Ok(()) => Decision::Allow(Arc::clone(&token.headers)),
         Err(denial) => Decision::Deny(denial),
     };
     Outcome {
         decision,
-        token: Some(Rc::clone(&token.reference)),
+        token: Some(Arc::clone(&token.reference)),
     }
 }
 

@@ -1,13 +1,54 @@
 //! Revocation feeds that several issuers may share.
 
-use crate::config::{Config, IssuerConfig, WhenStale};
-use crate::feed::{Feed, FeedConfig};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A feed, with the index of the first issuer that uses this feed.
+use crate::config::{Config, IssuerConfig, WhenStale};
+use crate::feed::{Feed, FeedConfig, Progress};
+
+/// A feed, with the index of the first issuer that uses this feed. Guards beside each other have the feed in common, and one of
+/// them reads it.
 #[derive(Debug)]
 pub(super) struct SharedFeed {
     pub(super) issuer: usize,
-    pub(super) feed: Feed,
+    feed: Arc<RwLock<Feed>>,
+    /// `None` for the guard that reads the feed; else what this guard has seen of it.
+    seen: Option<Progress>,
+}
+
+impl SharedFeed {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Feed> {
+        self.feed.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Feed> {
+        self.feed.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same feed for a guard beside this one.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            issuer: self.issuer,
+            feed: Arc::clone(&self.feed),
+            seen: Some(Progress::default()),
+        }
+    }
+
+    /// True for the guard that reads the feed.
+    pub(super) const fn is_own(&self) -> bool {
+        self.seen.is_none()
+    }
+
+    /// For guards that do not read the feed: true if there was news since the last call.
+    pub(super) fn has_news(&mut self) -> bool {
+        let progress = self.read().progress();
+        let seen = self.seen.replace(progress);
+        seen != Some(progress)
+    }
+
+    /// True if a panic interrupted a change of the feed.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.feed.is_poisoned()
+    }
 }
 
 /// The feeds, one for each endpoint, and for each issuer the index of its feed.
@@ -46,7 +87,8 @@ pub(super) fn feeds(config: &Config) -> (Vec<SharedFeed>, Vec<Option<usize>>) {
     }
     let feeds = configs.into_iter().map(|(issuer, config)| SharedFeed {
         issuer,
-        feed: Feed::new(config),
+        feed: Arc::new(RwLock::new(Feed::new(config))),
+        seen: None,
     });
     (feeds.collect(), of_issuers)
 }

@@ -411,7 +411,7 @@ fn with_feed(when_stale: &str) -> Value {
 fn feed(guard: &mut Guard, entries: &[Value], now: u64) {
     guard.set_time(at(now));
     guard.due(now);
-    let since = guard.feeds[0].feed.position;
+    let since = guard.feeds[0].read().position;
     let position = since + entries.len() as u64;
     let page = json!({"feed": "A", "since": since, "position": position, "more": false, "revocations": entries});
     let page = page.to_string();

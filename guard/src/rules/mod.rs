@@ -6,7 +6,7 @@ mod pattern;
 mod readings;
 
 use std::borrow::Cow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
@@ -44,7 +44,7 @@ pub enum Access {
         /// The token must have all of these scopes.
         scopes: Vec<String>,
         /// The token must have all of these values.
-        claims: Vec<Rc<RequiredClaim>>,
+        claims: Vec<Arc<RequiredClaim>>,
     },
 }
 
@@ -136,7 +136,7 @@ impl Rules {
     }
 
     /// The required values of all rules that these claims have.
-    pub fn values_in(&self, claims: &Map<String, Value>) -> Vec<Rc<RequiredClaim>> {
+    pub fn values_in(&self, claims: &Map<String, Value>) -> Vec<Arc<RequiredClaim>> {
         let mut met = Vec::new();
         for rule in &self.list {
             let Access::Token {
@@ -147,7 +147,7 @@ impl Rules {
             };
             for required in required {
                 if !met.contains(required) && required.is_in(claims) {
-                    met.push(Rc::clone(required));
+                    met.push(Arc::clone(required));
                 }
             }
         }

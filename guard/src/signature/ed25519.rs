@@ -6,8 +6,7 @@
 //! tables of radix 32 to 256 more than 54 us). The group, the scalars, the tables and the hash come from the
 //! libraries. This module only compares.
 
-use std::cell::OnceCell;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use curve25519_dalek::constants::ED25519_BASEPOINT_POINT;
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsBasepointTable, EdwardsPoint};
@@ -25,7 +24,7 @@ pub struct VerifyingKey {
     encoded: [u8; 32],
     minus_a: EdwardsPoint,
     /// Multiples of -A, 30 KiB. Computing them takes 1.3 ms, so only keys that are used get them.
-    table: OnceCell<Box<EdwardsBasepointTable>>,
+    table: OnceLock<Box<EdwardsBasepointTable>>,
 }
 
 impl VerifyingKey {
@@ -40,7 +39,7 @@ impl VerifyingKey {
         Some(Self {
             encoded,
             minus_a: -a,
-            table: OnceCell::new(),
+            table: OnceLock::new(),
         })
     }
 

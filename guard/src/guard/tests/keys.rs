@@ -230,12 +230,12 @@ fn unusable_keys_are_remarked_once() {
 fn a_fetch_takes_over_the_keys_that_it_finds_again() {
     let issuer = Issuer::new(Algorithm::EdDsa);
     let mut guard = ready(&issuer);
-    let key = |guard: &Guard| Rc::clone(guard.issuers[0].keys.get(Issuer::KID).unwrap());
+    let key = |guard: &Guard| Arc::clone(guard.issuers[0].keys.get(Issuer::KID).unwrap());
     let before = key(&guard);
     guard
         .fetched(0, FetchKind::Keys, &issuer.jwks(), NOW + 301)
         .unwrap();
-    assert!(Rc::ptr_eq(&before, &key(&guard)));
+    assert!(Arc::ptr_eq(&before, &key(&guard)));
 }
 
 /// The due fetches, as kind and path.

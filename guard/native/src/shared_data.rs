@@ -1,4 +1,4 @@
-//! Data that the guards of all workers share, so that one of them reads a revocation feed for all.
+//! Data that the guards of one process share, so that one of them reads a revocation feed for all.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,9 +7,9 @@ use guard::feed::{SharedData, SharedDataError, Versioned};
 
 /// Values by key, with the versions that writers compare.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WorkersData(Arc<Mutex<HashMap<String, Versioned>>>);
+pub struct ProcessData(Arc<Mutex<HashMap<String, Versioned>>>);
 
-impl SharedData for WorkersData {
+impl SharedData for ProcessData {
     fn get(&self, key: &str) -> Result<Option<Versioned>, SharedDataError> {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(values.get(key).cloned())
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn of_two_writers_that_saw_the_same_value_one_sets_it() {
         let (one, other) = {
-            let data = WorkersData::default();
+            let data = ProcessData::default();
             (data.clone(), data)
         };
         assert_eq!(one.get("lease"), Ok(None));

@@ -11,7 +11,7 @@ use guard::signature::HostVerifier;
 /// Verifies all algorithms except EdDSA with aws-lc, which is several times faster than pure Rust. The guard
 /// verifies EdDSA itself, with a table for each key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct NativeSignatures;
+pub struct NativeSignatures;
 
 fn verification(algorithm: Algorithm) -> Option<&'static dyn VerificationAlgorithm> {
     Some(match algorithm {

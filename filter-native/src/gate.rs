@@ -1,0 +1,473 @@
+//! One configuration of the filter: the drivers of the main thread and of the workers, fetches, and requests.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use guard::answers::Denial;
+use guard::config::Config;
+use guard::denial_log::Denied;
+use guard::driver::{Driver, End, Held, Task};
+use guard::fetch::Severity;
+use guard::guard::{Effect, Fate, Fetch, Guard};
+use guard::parts::Parts;
+use guard_native::{Clocks, NativeSignatures, ProcessData};
+
+use crate::abi::{self, Action, Level, Resumer, Stream};
+use crate::metrics::Metrics;
+use crate::timer::Timer;
+
+/// What all configurations of this process share: who reads a feed, and what a new configuration takes over from the one that
+/// it replaces.
+static DATA: LazyLock<ProcessData> = LazyLock::new(ProcessData::default);
+
+/// The clocks that tell the times in [`DATA`].
+static CLOCKS: LazyLock<Clocks> = LazyLock::new(Clocks::new);
+
+/// Time until state that a panic may have damaged is made anew.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// The place of the main thread's driver. It reads the feeds and gets no requests.
+const MAIN: usize = 0;
+
+/// One configuration of the filter.
+pub(crate) struct Gate {
+    envoy: abi::Config,
+    text: Vec<u8>,
+    /// The driver of the main thread, and those of the workers. The main thread alone locks two of them at once.
+    members: Vec<Mutex<Member>>,
+    /// The running fetches, by the number of the call, with the members that sent them.
+    fetches: Mutex<HashMap<u64, (usize, Fetch)>>,
+    metrics: Metrics,
+    panics: AtomicU64,
+    /// `None` if Envoy only checks the configuration.
+    timer: Option<Timer>,
+}
+
+/// The driver of one thread.
+struct Member {
+    driver: Driver,
+    waiting: HashMap<u32, Waiting>,
+    /// The number that a request got last.
+    numbered: u32,
+}
+
+/// A request that waits.
+struct Waiting {
+    resumer: Resumer,
+    decided: Option<(Effect, Held)>,
+}
+
+impl Member {
+    fn new(driver: Driver) -> Self {
+        Self {
+            driver,
+            waiting: HashMap::new(),
+            numbered: 0,
+        }
+    }
+
+    fn gone(&mut self, number: u32) {
+        self.waiting.remove(&number);
+        self.driver.gone(number);
+    }
+}
+
+/// Reads the configuration.
+///
+/// # Errors
+/// Everything that is wrong with it.
+fn first_driver(text: &[u8]) -> Result<Driver, Vec<String>> {
+    let config = Config::parse(text, &NativeSignatures)?;
+    for warning in config.rules.warnings() {
+        abi::log(Level::Warn, &format!("configuration: {warning}"));
+    }
+    let guard = Guard::new(config)
+        .with_host(Box::new(NativeSignatures))
+        .with_shared_data(Box::new(DATA.clone()));
+    Ok(Driver::new(guard, &*CLOCKS))
+}
+
+fn driver_beside(first: &Driver) -> Driver {
+    let data = Box::new(DATA.clone());
+    first.beside(Box::new(NativeSignatures), data, &*CLOCKS)
+}
+
+impl Gate {
+    /// Starts with this configuration. `None` if it is invalid; the log then has the reasons.
+    pub(crate) fn configure(envoy: abi::Config, text: &[u8]) -> Option<Self> {
+        let first = match first_driver(text) {
+            Ok(first) => first,
+            Err(problems) => {
+                for problem in &problems {
+                    abi::log(Level::Critical, &format!("configuration: {problem}"));
+                }
+                return None;
+            }
+        };
+        let workers = abi::workers();
+        let mut members: Vec<_> = (0..workers)
+            .map(|_| Mutex::new(Member::new(driver_beside(&first))))
+            .collect();
+        members.insert(MAIN, Mutex::new(Member::new(first)));
+        let timer = match abi::only_checks() {
+            true => None,
+            false => match Timer::start(envoy.main_thread()) {
+                Ok(timer) => Some(timer),
+                Err(error) => {
+                    abi::log(
+                        Level::Critical,
+                        &format!("no thread for the timer: {error}"),
+                    );
+                    return None;
+                }
+            },
+        };
+        Some(Self {
+            metrics: Metrics::define(&envoy, workers),
+            text: text.to_vec(),
+            members,
+            fetches: Mutex::default(),
+            panics: AtomicU64::default(),
+            timer,
+            envoy,
+        })
+    }
+
+    /// A member that no panic has damaged.
+    fn member(&self, index: usize) -> Option<MutexGuard<'_, Member>> {
+        let member = self.members.get(index)?.lock().ok()?;
+        (!member.driver.is_damaged()).then_some(member)
+    }
+
+    fn set_timer(&self, period: Duration) {
+        if let Some(timer) = &self.timer {
+            timer.set(period);
+        }
+    }
+
+    // ---- on the main thread ----------------------------------------------------------------------------
+
+    /// Starts due fetches, resumes requests that have waited, and publishes metrics.
+    pub(crate) fn tick(&self) {
+        if let Some(timer) = &self.timer {
+            timer.has_called();
+        }
+        self.set_timer(AFTER_PANIC);
+        self.mend();
+        // The main thread's driver is the first, so that it fetches what all need.
+        for index in 0..self.members.len() {
+            if let Some(mut member) = self.member(index) {
+                member.driver.tick(&*CLOCKS);
+            }
+            self.work(index);
+        }
+        self.publish();
+        let ticks = (0..self.members.len())
+            .filter_map(|index| Some(self.member(index)?.driver.next_tick()));
+        if let Some(period) = ticks.min() {
+            self.set_timer(period);
+        }
+    }
+
+    fn publish(&self) {
+        let Some(mut values) = self.member(MAIN).map(|mut member| member.driver.metrics()) else {
+            return;
+        };
+        for index in MAIN + 1..self.members.len() {
+            if let Some(mut member) = self.member(index) {
+                values.add_beside(&member.driver.metrics());
+            }
+        }
+        let panics = self.panics.swap(0, Ordering::Relaxed);
+        self.metrics.publish(&self.envoy, &values, panics);
+    }
+
+    /// Makes anew what a panic may have damaged. The requests that waited there are refused.
+    fn mend(&self) {
+        let is_damaged = |index: usize| self.member(index).is_none();
+        // The others have the feeds in common with the main thread's driver, which alone reads them.
+        let all = is_damaged(MAIN);
+        let damaged: Vec<usize> = (0..self.members.len())
+            .filter(|index| all || is_damaged(*index))
+            .collect();
+        for index in damaged {
+            let Some(lock) = self.members.get(index) else {
+                continue;
+            };
+            let new = match index {
+                MAIN => match first_driver(&self.text) {
+                    Ok(driver) => driver,
+                    Err(_) => continue,
+                },
+                _ => match self.member(MAIN) {
+                    Some(main) => driver_beside(&main.driver),
+                    None => continue,
+                },
+            };
+            let mut member = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let old = std::mem::replace(&mut *member, Member::new(new));
+            member.numbered = old.numbered;
+            for (number, waiting) in old.waiting {
+                waiting.resumer.resume();
+                let decided = None;
+                member
+                    .waiting
+                    .insert(number, Waiting { decided, ..waiting });
+            }
+            lock.clear_poison();
+            abi::log(Level::Warn, "started anew after a panic");
+        }
+    }
+
+    /// Handles the end of a fetch.
+    pub(crate) fn fetched(&self, call: u64, status: Option<&[u8]>, mut body: Vec<u8>) {
+        let fetch = self.fetches().remove(&call);
+        let Some((index, fetch)) = fetch else {
+            return;
+        };
+        // One byte more than allowed says that a body is too long.
+        body.truncate(fetch.kind.longest_answer() + 1);
+        let result = fetch.result(status, body);
+        if let Some(mut member) = self.member(index) {
+            let end = member.driver.fetched(&fetch, result, &*CLOCKS);
+            self.tell_others(
+                index,
+                &member.driver,
+                |other, sender| {
+                    other.adopts(&fetch, end, sender, &*CLOCKS);
+                },
+                &fetch,
+            );
+        }
+        for index in 0..self.members.len() {
+            self.work(index);
+        }
+        self.set_timer(self.soonest());
+    }
+
+    fn soonest(&self) -> Duration {
+        let hurries = (0..self.members.len())
+            .filter_map(|index| self.member(index))
+            .any(|member| member.driver.hurries());
+        match hurries {
+            true => Duration::ZERO,
+            false => AFTER_PANIC,
+        }
+    }
+
+    /// What an introspection finds is for its driver alone.
+    fn tell_others(
+        &self,
+        index: usize,
+        sender: &Driver,
+        tell: impl Fn(&mut Driver, &Driver),
+        fetch: &Fetch,
+    ) {
+        if fetch.form.is_some() {
+            return;
+        }
+        for other in (0..self.members.len()).filter(|other| *other != index) {
+            if let Some(mut member) = self.member(other) {
+                tell(&mut member.driver, sender);
+            }
+        }
+    }
+
+    fn fetches(&self) -> MutexGuard<'_, HashMap<u64, (usize, Fetch)>> {
+        self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does what a driver wants done now.
+    fn work(&self, index: usize) {
+        loop {
+            let Some(mut member) = self.member(index) else {
+                return;
+            };
+            match member.driver.next_task() {
+                None => return,
+                Some(Task::Log(remark)) => {
+                    let level = match remark.severity {
+                        Severity::Info => Level::Info,
+                        Severity::Warning => Level::Warn,
+                        Severity::Error => Level::Error,
+                    };
+                    abi::log(level, &remark.to_string());
+                }
+                Some(Task::Send(fetch)) => {
+                    self.tell_others(
+                        index,
+                        &member.driver,
+                        |other, sender| other.joins(&fetch, sender),
+                        &fetch,
+                    );
+                    // Released, because Envoy may end the call before it returns.
+                    drop(member);
+                    self.send(index, fetch);
+                }
+                Some(Task::Answer {
+                    id,
+                    effect,
+                    request,
+                }) => {
+                    if let Some(waiting) = member.waiting.get_mut(&id) {
+                        waiting.decided = Some((effect, request));
+                        waiting.resumer.resume();
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&self, index: usize, fetch: Fetch) {
+        if let Some(call) = self.envoy.call(&fetch) {
+            self.fetches().insert(call, (index, fetch));
+            return;
+        }
+        let why = "the gateway knows no such cluster, or is not ready";
+        if let Some(mut member) = self.member(index) {
+            let end: End = member.driver.not_sent(&fetch, why);
+            self.tell_others(
+                index,
+                &member.driver,
+                |other, sender| {
+                    other.adopts(&fetch, end, sender, &*CLOCKS);
+                },
+                &fetch,
+            );
+        }
+    }
+
+    // ---- on a worker -----------------------------------------------------------------------------------
+
+    /// Decides about a request when its headers have arrived. `held` gets the number of a request that waits.
+    pub(crate) fn decide(
+        &self,
+        mut stream: Stream,
+        worker: usize,
+        held: &mut Option<u32>,
+    ) -> Action {
+        let index = MAIN + 1 + worker;
+        let Some(mut guarded) = self.member(index) else {
+            return refuse(&mut stream);
+        };
+        let member = &mut *guarded;
+        let Some(headers) = stream.headers() else {
+            let refusal = member.driver.guard().refusal(Denial::Host, None);
+            return finish(guarded, stream, refusal, &Denied::default());
+        };
+        let mut parts = Parts::default();
+        let mut stripped = Vec::new();
+        for (name, value) in headers.iter() {
+            parts.note(name, value);
+            if member.driver.guard().strips(name) {
+                stripped.push(name.to_vec());
+            }
+        }
+        #[cfg(debug_assertions)]
+        #[expect(clippy::panic, reason = "the test of what follows a panic")]
+        if headers.iter().any(|(name, _)| name == b"x-panic") {
+            panic!("a header asked for it");
+        }
+        member.driver.keep_time(&*CLOCKS);
+        member.numbered = member.numbered.wrapping_add(1);
+        let number = member.numbered;
+        let denied = parts.as_denied();
+        let effect = member
+            .driver
+            .arrived(number, parts.as_request(), &denied, &*CLOCKS);
+        // The headers are Envoy's until the first change. The log needs some of them, if the request is refused.
+        let is_denied = effect
+            .as_ref()
+            .is_some_and(|effect| effect.denial.is_some());
+        let told = is_denied.then(|| Held::from(&denied));
+        drop(headers);
+        // Headers that only the filter may set are removed before the request goes anywhere (RFC 9700 §4.13).
+        let is_stripped = stripped.iter().all(|name| stream.remove_header(name));
+        let denied = told.as_ref().map(Held::as_denied).unwrap_or_default();
+        if !is_stripped {
+            member.driver.gone(number);
+            let refusal = member.driver.guard().refusal(Denial::Host, None);
+            return finish(guarded, stream, refusal, &denied);
+        }
+        if let Some(effect) = effect {
+            return finish(guarded, stream, effect, &denied);
+        }
+        let resumer = stream.resumer();
+        let decided = None;
+        member.waiting.insert(number, Waiting { resumer, decided });
+        drop(guarded);
+        *held = Some(number);
+        // The main thread starts the fetch.
+        self.set_timer(Duration::ZERO);
+        Action::Hold
+    }
+
+    /// Goes on with a request that has waited.
+    pub(crate) fn resume(&self, mut stream: Stream, worker: usize, number: u32) -> Action {
+        let Some(mut member) = self.member(MAIN + 1 + worker) else {
+            return refuse(&mut stream);
+        };
+        let decided = member
+            .waiting
+            .remove(&number)
+            .and_then(|waiting| waiting.decided);
+        match decided {
+            Some((effect, request)) => finish(member, stream, effect, &request.as_denied()),
+            None => {
+                drop(member);
+                refuse(&mut stream)
+            }
+        }
+    }
+
+    /// Forgets a request that ended while it waited.
+    pub(crate) fn forget(&self, worker: usize, number: u32) {
+        if let Some(lock) = self.members.get(MAIN + 1 + worker) {
+            let mut member = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            member.gone(number);
+        }
+    }
+
+    /// A panic was caught.
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        self.set_timer(AFTER_PANIC);
+    }
+}
+
+impl Drop for Gate {
+    /// Another configuration may read the feeds at once.
+    fn drop(&mut self) {
+        if let Some(mut main) = self.member(MAIN) {
+            main.driver.end();
+        }
+    }
+}
+
+/// Carries out, counts and logs an effect. The member is released before the answer, during which Envoy may call the filter
+/// again.
+fn finish(
+    mut member: MutexGuard<'_, Member>,
+    mut stream: Stream,
+    effect: Effect,
+    denied: &Denied<'_>,
+) -> Action {
+    let (effect, line) = member.driver.carry_out(effect, denied, &mut stream);
+    drop(member);
+    if let Some(line) = line {
+        abi::log(Level::Info, &line.json());
+    }
+    let Fate::Answer(answer) = &effect.fate else {
+        return Action::Continue;
+    };
+    stream.respond(answer.status, &answer.headers, answer.body.as_bytes());
+    Action::Stop
+}
+
+/// Refuses a request that nothing can decide about.
+pub(crate) fn refuse(stream: &mut Stream) -> Action {
+    stream.respond(503, &[], b"");
+    Action::Stop
+}
