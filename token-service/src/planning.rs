@@ -1,7 +1,7 @@
 //! What a plan of a registry change reads from the store in addition to the [`Excerpt`] of its names. All lists are read
 //! in pages, so that memory is proportional to the plan.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use document::{Place, Problem};
@@ -10,7 +10,7 @@ use domain::{Client, ClientId, Excerpt, FileChange, ObjectName, User, Username};
 use protocol::flow::TokenName;
 use protocol::flows;
 use protocol::settings::Settings;
-use registration::apply::{Listed, Plan};
+use registration::apply::Plan;
 use registration::describe::Registered as _;
 use registration::registrations::Registrations;
 use store::{Store, StoreError};
@@ -58,14 +58,16 @@ pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<Str
 /// clients in `listed` are bound stay. `stored` contains the clients in `listed`.
 pub async fn prune(
     plan: &mut Plan,
-    listed: &Listed,
+    listed: &HashSet<ObjectName>,
     stored: &Excerpt,
     store: &dyn Store,
 ) -> Result<(), StoreError> {
     let bound = bound_users(plan, listed, stored);
     let page = |after| store.clients(after, PAGE);
     visit(String::new(), page, client_id, |client| {
-        plan.remove_unlisted(&client, listed);
+        if !listed.contains(&client.object_name()) {
+            plan.remove(&client);
+        }
         ControlFlow::Continue(())
     })
     .await?;
@@ -73,10 +75,9 @@ pub async fn prune(
     let name = |user: &User| user.username.to_string();
     visit(String::new(), page, name, |user| {
         match bound.get(&user.username) {
-            Some(client_id) if !listed.contains(&user.object_name()) => {
-                plan.keep_bound(&user, client_id);
-            }
-            _ => plan.remove_unlisted(&user, listed),
+            _ if listed.contains(&user.object_name()) => {}
+            Some(client_id) => plan.keep_bound(&user, client_id),
+            None => plan.remove(&user),
         }
         ControlFlow::Continue(())
     })
@@ -99,7 +100,11 @@ pub async fn prune(
 }
 
 /// The users to whom clients in `listed` are bound after `plan`, each with one of the clients.
-fn bound_users(plan: &Plan, listed: &Listed, stored: &Excerpt) -> HashMap<Username, ClientId> {
+fn bound_users(
+    plan: &Plan,
+    listed: &HashSet<ObjectName>,
+    stored: &Excerpt,
+) -> HashMap<Username, ClientId> {
     let stored = stored.clients().map(|client| &**client);
     let put: HashMap<&ClientId, &Client> = stored
         .chain(&plan.change.put_clients)

@@ -5,12 +5,9 @@ mod merge;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
-
 use crate::describe::values::Values;
-use crate::describe::{Registered, Registration, Rule};
-use crate::protection::{Protected, Protection, ProtectionError};
-use crate::registrations::Registrations;
+use crate::describe::{Registered, Registration};
+use crate::protection::{Protection, ProtectionError};
 use domain::client::ClientId;
 use domain::remembered::ObjectName;
 use domain::user::User;
@@ -27,21 +24,6 @@ pub struct Plan {
     pub differences: Vec<Difference>,
     /// Differences that stay, because the registry takes precedence over the file.
     pub kept: Vec<Kept>,
-}
-
-/// The names in files.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listed(HashSet<ObjectName>);
-
-impl Listed {
-    pub fn of(registrations: &Registrations) -> Self {
-        let objects = registrations.objects();
-        Self(objects.map(|(object, _)| object).collect())
-    }
-
-    pub fn contains(&self, object: &ObjectName) -> bool {
-        self.0.contains(object)
-    }
 }
 
 impl Plan {
@@ -118,12 +100,6 @@ impl Plan {
         });
     }
 
-    pub fn remove_unlisted<T: Registered>(&mut self, object: &T, listed: &Listed) {
-        if !listed.contains(&object.object_name()) {
-            self.remove(object);
-        }
-    }
-
     /// Objects that were not compared with the file, because something else must change first.
     pub fn postponed(&self) -> impl Iterator<Item = &ObjectName> {
         let postponed = self.kept.iter().filter(|kept| kept.is_postponed());
@@ -134,14 +110,6 @@ impl Plan {
         let differences = &mut self.differences;
         differences.sort_by(|one, other| one.object.cmp(&other.object));
     }
-
-    pub fn remove_totp_secret(&mut self, user: &User) {
-        let without = User {
-            totp_secret_sealed: None,
-            ..user.clone()
-        };
-        self.put(without, Some(user));
-    }
 }
 
 /// The object in its stored form. Unchanged secrets keep their stored form.
@@ -150,32 +118,20 @@ fn protect<T: Registered>(
     before: Option<&T>,
     protection: &dyn Protection,
 ) -> Result<T, ProtectionError> {
-    let Registration {
-        mut object, hidden, ..
-    } = registration;
-    let before = before.and_then(T::user);
+    let mut object = registration.object;
     let Some(user) = object.user_mut() else {
         return Ok(object);
     };
-    for key in secrets::<T>() {
-        let stored = before.and_then(|user| Protected::of(user, key));
-        let kept = match (hidden.get(key), stored) {
-            (Some(given), Some(stored)) if given.is(&stored, &user.username, protection)? => {
-                Some(stored)
-            }
-            (Some(given), _) => Some(given.protect(&user.username, protection)?),
-            (None, stored) => stored,
-        };
-        if let Some(kept) = kept {
-            kept.store_in(user);
+    if let Some(before) = before.and_then(T::user) {
+        user.password_hash.clone_from(&before.password_hash);
+        user.registered_password_digest = before.registered_password_digest;
+        user.totp_secret_sealed
+            .clone_from(&before.totp_secret_sealed);
+    }
+    for given in &registration.hidden {
+        if !given.is_of(user, protection)? {
+            given.store_in(user, protection)?;
         }
     }
     Ok(object)
-}
-
-/// The keys of the fields with a secret that is stored in a protected form.
-fn secrets<T: Registered>() -> impl Iterator<Item = &'static str> {
-    let fields = T::DESCRIPTION.fields.iter();
-    let hidden = fields.filter(|field| field.rule == Rule::Hidden);
-    hidden.map(|field| field.key)
 }

@@ -96,51 +96,29 @@ pub enum Hidden {
     TotpSecret(Zeroizing<Vec<u8>>),
 }
 
-/// The stored form of a user's secret: hashed or sealed.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Protected {
-    Hash {
-        /// The hash in its stored spelling.
-        hash: String,
-        /// [`domain::User::registered_password_digest`].
-        registered: Option<Digest>,
-    },
-    Sealed(Vec<u8>),
-}
-
-impl Protected {
-    /// The stored form of the secret in a field of `user`.
-    pub(crate) fn of(user: &User, field: &str) -> Option<Self> {
-        if field == "totp_secret" {
-            return user.totp_secret_sealed.clone().map(Self::Sealed);
-        }
-        let hash = user.password_hash.clone()?;
-        let registered = user.registered_password_digest;
-        Some(Self::Hash { hash, registered })
-    }
-
-    pub(crate) fn store_in(self, user: &mut User) {
-        match self {
-            Self::Hash { hash, registered } => {
-                user.password_hash = Some(hash);
-                user.registered_password_digest = registered;
-            }
-            Self::Sealed(sealed) => user.totp_secret_sealed = Some(sealed),
-        }
-    }
-
-    /// Identifies the stored form. A hash that became stronger at a sign-in keeps the digest of the registered hash.
-    pub(crate) fn digest(&self) -> Digest {
-        match self {
-            Self::Hash { hash, registered } => {
-                registered.unwrap_or_else(|| Digest::of(hash.as_bytes()))
-            }
-            Self::Sealed(sealed) => Digest::of(sealed),
-        }
+/// Identifies the stored form of the secret in a field of `user`. A hash that became stronger at a sign-in keeps the digest
+/// of the registered hash.
+pub(crate) fn stored_digest(user: &User, field: &str) -> Option<Digest> {
+    let of_hash = |hash: &String| match user.registered_password_digest {
+        Some(registered) => registered,
+        None => Digest::of(hash.as_bytes()),
+    };
+    match field {
+        "password" => user.password_hash.as_ref().map(of_hash),
+        "totp_secret" => user.totp_secret_sealed.as_deref().map(Digest::of),
+        _ => None,
     }
 }
 
 impl Hidden {
+    /// The key of the field.
+    pub(crate) const fn field(&self) -> &'static str {
+        match self {
+            Self::Password(_) | Self::PasswordHash(_) => "password",
+            Self::TotpSecret(_) => "totp_secret",
+        }
+    }
+
     /// The tag by which the store remembers the secret.
     pub(crate) fn tag(&self, owner: &Username, protection: &dyn Protection) -> String {
         let (field, secret) = match self {
@@ -151,42 +129,43 @@ impl Hidden {
         protection.tag(field, owner, secret)
     }
 
-    /// True if `protected` is the stored form of this secret.
-    pub(crate) fn is(
+    /// True if `user` has this secret.
+    pub(crate) fn is_of(
         &self,
-        protected: &Protected,
-        owner: &Username,
+        user: &User,
         protection: &dyn Protection,
     ) -> Result<bool, ProtectionError> {
-        match (self, protected) {
-            (Self::Password(password), Protected::Hash { hash, .. }) => {
-                protection.is_hash_of(hash, password)
+        let (hash, sealed) = (&user.password_hash, &user.totp_secret_sealed);
+        match (self, hash, sealed) {
+            (Self::Password(password), Some(hash), _) => protection.is_hash_of(hash, password),
+            (Self::PasswordHash(given), Some(hash), _) => {
+                let registered = user.registered_password_digest;
+                Ok(given == hash || registered == Some(Digest::of(given.as_bytes())))
             }
-            (Self::PasswordHash(given), Protected::Hash { hash, registered }) => {
-                Ok(given == hash || *registered == Some(Digest::of(given.as_bytes())))
-            }
-            (Self::TotpSecret(secret), Protected::Sealed(sealed)) => {
-                let opened = protection.unseal(owner, sealed)?;
+            (Self::TotpSecret(secret), _, Some(sealed)) => {
+                let opened = protection.unseal(&user.username, sealed)?;
                 Ok(Digest::of(&opened) == Digest::of(secret))
             }
             _ => Ok(false),
         }
     }
 
-    /// Creates the stored form of the secret.
-    pub(crate) fn protect(
+    /// Stores the secret in its protected form.
+    pub(crate) fn store_in(
         &self,
-        owner: &Username,
+        user: &mut User,
         protection: &dyn Protection,
-    ) -> Result<Protected, ProtectionError> {
+    ) -> Result<(), ProtectionError> {
         let hash = match self {
             Self::Password(password) => protection.hash(password)?,
             Self::PasswordHash(hash) => hash.clone(),
             Self::TotpSecret(secret) => {
-                return Ok(Protected::Sealed(protection.seal(owner, secret)?));
+                user.totp_secret_sealed = Some(protection.seal(&user.username, secret)?);
+                return Ok(());
             }
         };
-        let registered = None;
-        Ok(Protected::Hash { hash, registered })
+        user.password_hash = Some(hash);
+        user.registered_password_digest = None;
+        Ok(())
     }
 }

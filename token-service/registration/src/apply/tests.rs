@@ -4,6 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::file;
+use crate::registrations::Registrations;
 use domain::clock::Timestamp;
 use domain::user::Username;
 use zeroize::Zeroizing;

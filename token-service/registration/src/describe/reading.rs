@@ -14,8 +14,8 @@ use domain::remembered::ObjectKind;
 pub struct Registration<T> {
     /// The object without its protected secrets.
     pub object: T,
-    /// The protected secrets, by key of the field. Absent secrets keep their stored form.
-    pub hidden: BTreeMap<&'static str, Hidden>,
+    /// The protected secrets, at most one for each field. Absent secrets keep their stored form.
+    pub hidden: Vec<Hidden>,
     /// False if the document alone does not say everything about the object: its certificates are in other files, or
     /// the time decides about a warning.
     pub is_settled: bool,
@@ -26,7 +26,7 @@ impl<T> Registration<T> {
     pub const fn of(object: T) -> Self {
         Self {
             object,
-            hidden: BTreeMap::new(),
+            hidden: Vec::new(),
             is_settled: true,
         }
     }

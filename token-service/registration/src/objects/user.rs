@@ -169,9 +169,9 @@ impl Registered for User {
         let email = entry.text("email", email);
         let organization = entry.text("organization", claim_text);
         let enabled = entry.enabled();
-        let password = password(entry).map(|hidden| ("password", hidden));
+        let password = password(entry);
         let totp_secret = entry.text("totp_secret", totp_secret);
-        let totp_secret = totp_secret.map(|secret| ("totp_secret", Hidden::TotpSecret(secret)));
+        let totp_secret = totp_secret.map(Hidden::TotpSecret);
         let accounts = account::read(entry);
         let user = Self {
             email,

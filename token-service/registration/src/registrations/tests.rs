@@ -130,15 +130,12 @@ bound_user = "ada@example.com"
     assert_eq!(ada.object.accounts[0].user_id, "1");
     assert_eq!(ada.object.accounts[0].username, "alovelace");
     assert_eq!(ada.object.accounts[0].site, "https://us1.example.com");
-    assert!(matches!(
-        ada.hidden.get("password"),
-        Some(Hidden::Password(password)) if password.as_str() == "correct horse"
-    ));
+    let [Hidden::Password(password), Hidden::TotpSecret(secret)] = ada.hidden.as_slice() else {
+        panic!("a password and a TOTP secret");
+    };
+    assert_eq!(password.as_str(), "correct horse");
     // RFC 6238 appendix B.
-    assert!(matches!(
-        ada.hidden.get("totp_secret"),
-        Some(Hidden::TotpSecret(secret)) if secret.as_slice() == b"12345678901234567890"
-    ));
+    assert_eq!(secret.as_slice(), b"12345678901234567890");
 
     let [machine, bound] = read.clients.as_slice() else {
         panic!("two clients");

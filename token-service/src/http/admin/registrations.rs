@@ -20,7 +20,7 @@ use domain::remembered::{ObjectKind, ObjectName};
 use domain::{AuditAction, AuditEvent, ClientId, Excerpt, RegistryChange, RegistryOutcome};
 use protocol::flow::TokenName;
 use protocol::flows;
-use registration::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
+use registration::apply::{Difference, DifferenceKind, Kept, Occasion, Plan};
 use registration::describe::Completeness;
 use registration::protection::{AtRest, ProtectionError};
 use registration::registrations::Registrations;
@@ -110,7 +110,7 @@ impl Administration {
             let unknown = unknown.map(|(_, warning)| warning.to_string());
             let warnings = registrations.warnings.iter().map(ToString::to_string);
             let warnings = warnings.chain(unknown).collect();
-            let listed = Listed::of(&registrations);
+            let listed = registrations.objects().map(|(object, _)| object).collect();
             let places = registrations.client_places.clone();
             let mut plan = self
                 .planned(&stored, move |stored, protection| {

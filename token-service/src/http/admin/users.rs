@@ -110,7 +110,12 @@ impl Administration {
             if before.totp_secret_sealed.is_some() {
                 // The second factor that the user set up goes with the registered one.
                 let mut plan = Plan::on(&stored);
-                plan.remove_totp_secret(before);
+                let totp_secret_sealed = None;
+                let without = User {
+                    totp_secret_sealed,
+                    ..before.clone()
+                };
+                plan.put(without, Some(before));
                 self.make(plan, Some(entry)).await?;
                 return Ok(());
             }

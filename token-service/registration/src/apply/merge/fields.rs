@@ -5,236 +5,84 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::past::Past;
 use crate::describe::values::{Item, Values, read_stored, stored};
 use crate::describe::{Registered, Rule};
-use crate::protection::{Hidden, Protected, Protection, ProtectionError};
+use crate::protection::{Hidden, Protection, ProtectionError, stored_digest};
 use domain::User;
 use domain::remembered::{Element, Made};
 
-/// Merges the fields of one object, and records the fields that both sides changed.
-pub(super) struct Merger<'a> {
-    past: Past<'a>,
-    pub(super) conflicts: BTreeSet<&'static str>,
-}
-
-/// A field of the object, with its values in the file and in the registry.
-#[derive(Clone, Copy)]
-struct Sides<'v> {
-    field: &'static str,
-    said: &'v [Item],
-    found: &'v [Item],
-}
-
-/// The outcome of merging a secret that is stored in a protected form.
-pub(super) struct Settled {
-    pub(super) kept: Option<Protected>,
-    /// Whether the stored form comes from the file, as far as known.
-    pub(super) is_files: bool,
-    pub(super) made: Option<Made>,
-}
-
-impl<'a> Merger<'a> {
-    pub(super) const fn new(past: Past<'a>) -> Self {
-        Self {
-            past,
-            conflicts: BTreeSet::new(),
+/// Merges `file` with the values `files` into `before` with the values `found`. Secrets that are stored in a protected form
+/// stay. Also returns the fields that both sides changed.
+pub(super) fn merged<T: Registered>(
+    past: Past<'_>,
+    (file, files): (&T, &[Values]),
+    (before, found): (&T, &[Values]),
+) -> (T, BTreeSet<&'static str>) {
+    let (mut merged, mut kind) = (stored(before), before.integration());
+    let mut conflicts = BTreeSet::new();
+    let mut is_of_files_type = true;
+    for (said, found) in files.iter().zip(found) {
+        let field = said.field;
+        // The file may describe another integration type.
+        let is_described = is_of_files_type || field.rule == Rule::Enabled;
+        if field.rule == Rule::Hidden || !field.is_of(kind) || !is_described {
+            continue;
         }
-    }
-
-    /// Merges the object `file` with the values `files` into `before` with the values `found`. Its secrets keep their stored
-    /// form.
-    pub(super) fn object<T: Registered>(
-        &mut self,
-        file: &T,
-        before: &T,
-        files: &[Values],
-        found: &[Values],
-    ) -> T {
-        let (mut merged, mut kind) = (stored(before), before.integration());
-        let mut is_of_files_type = true;
-        for (said, found) in files.iter().zip(found) {
-            let field = said.field;
-            if !field.is_of(kind) {
-                continue;
-            }
-            let sides = Sides {
-                field: field.key,
-                said: &said.items,
-                found: &found.items,
-            };
-            match field.rule {
-                Rule::Hidden => {}
-                Rule::Type if sides.said == sides.found => {}
-                Rule::Type if self.list(sides).into_iter().eq(sides.said) => {
-                    (merged, kind) = (stored(file), file.integration());
-                }
-                Rule::Type => is_of_files_type = false,
-                // The file describes another integration type.
-                rule if rule != Rule::Enabled && !is_of_files_type => {}
-                rule => field.set(&mut merged, &self.choose(rule, sides)),
-            }
+        let sides = Sides {
+            bases: past.said(field.key),
+            said: &said.items,
+            found: &found.items,
+        };
+        let (items, is_conflict) = sides.merged(field.rule);
+        if is_conflict {
+            conflicts.insert(field.key);
         }
-        read_stored(merged).unwrap_or_else(|| before.clone())
-    }
-
-    fn choose<'v>(&mut self, rule: Rule, sides: Sides<'v>) -> Vec<&'v Item> {
-        match rule {
-            Rule::FilledList => self.filled_list(sides),
-            Rule::Enabled => self.enabled(sides),
-            Rule::ClientSecrets => self.client_secrets(sides),
-            Rule::Name | Rule::Type | Rule::Value | Rule::Optional | Rule::List | Rule::Hidden => {
-                self.list(sides)
+        if field.rule != Rule::Type {
+            field.set(&mut merged, &items);
+        } else if sides.said != sides.found {
+            is_of_files_type = items.into_iter().eq(sides.said);
+            if is_of_files_type {
+                (merged, kind) = (stored(file), file.integration());
             }
         }
     }
+    let merged = read_stored(merged).unwrap_or_else(|| before.clone());
+    (merged, conflicts)
+}
 
-    /// Records that both sides changed the field. The registry stays.
-    fn conflict<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
-        self.conflicts.insert(sides.field);
-        sides.found.iter().collect()
+/// Merges a secret that is stored in a protected form into `user`. Returns `None` if the user then has the secret of the
+/// file, as far as known, otherwise whether both sides changed the secret.
+pub(super) fn merge_secret(
+    past: Past<'_>,
+    given: &Hidden,
+    user: &mut User,
+    made: &mut BTreeMap<String, Made>,
+    protection: &dyn Protection,
+) -> Result<Option<bool>, ProtectionError> {
+    let (field, tag) = (given.field(), given.tag(&user.username, protection));
+    let bases = past.said(field);
+    let stored = stored_digest(user, field);
+    let is_made = stored.is_some() && stored == made.get(field).map(|made| made.digest);
+    if bases.contains(&[single(&tag)].as_slice()) {
+        return Ok((!is_made).then_some(false));
     }
-
-    /// The result if only one side changed the field; `None` if both sides changed it.
-    fn one_side<'v>(&self, sides: Sides<'v>) -> Option<Vec<&'v Item>> {
-        let bases = self.past.said(sides.field);
-        let is_base = |side: &[Item]| {
-            let mut bases = bases.iter();
-            bases.any(|base| base.iter().eq(side.iter().map(|item| &item.element)))
-        };
-        if sides.said == sides.found || is_base(sides.said) {
-            Some(sides.found.iter().collect())
-        } else {
-            is_base(sides.found).then(|| sides.said.iter().collect())
-        }
-    }
-
-    /// Merges a list value by value. Values are matched by key.
-    fn list<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
-        if let Some(picked) = self.one_side(sides) {
-            return picked;
-        }
-        let Sides { field, said, found } = sides;
-        let bases = self.past.said(field);
-        let (in_file, in_store) = (by_key(said), by_key(found));
-        let mut merged = Vec::new();
-        let added = said.iter().map(|one| &*one.element.key);
-        let added = added.filter(|key| !in_store.contains_key(key));
-        for key in found.iter().map(|one| &*one.element.key).chain(added) {
-            let (file, stored) = (in_file.get(key), in_store.get(key));
-            let was = |side: Option<&&Item>| {
-                bases.iter().any(|base| {
-                    let found = base.iter().find(|element| element.key == key);
-                    found == side.map(|item| &item.element)
-                })
-            };
-            let chosen = if file == stored || was(file) {
-                stored
-            } else if was(stored) {
-                file
-            } else {
-                self.conflicts.insert(field);
-                stored
-            };
-            merged.extend(chosen.copied());
-        }
-        let texts = |items: &[&'v Item]| -> BTreeSet<(&'v str, &'v str)> {
-            let elements = items.iter().map(|item| &item.element);
-            elements.map(|one| (&*one.key, &*one.value)).collect()
-        };
-        let of_file: Vec<&Item> = said.iter().collect();
-        if texts(&merged) == texts(&of_file) {
-            return of_file;
-        }
-        merged
-    }
-
-    fn filled_list<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
-        let merged = self.list(sides);
-        if !merged.is_empty() || sides.said.is_empty() {
-            return merged;
-        }
-        let kept = self.conflict(sides);
-        match kept.is_empty() {
-            true => sides.said.iter().collect(),
-            false => kept,
-        }
-    }
-
-    fn enabled<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
-        if self.past.remembered.is_some() {
-            return self.list(sides);
-        }
-        let is_enabled = |side: &[Item]| side.iter().any(|flag| flag.element.value == "true");
-        match (is_enabled(sides.said), is_enabled(sides.found)) {
-            (false, _) => sides.said.iter().collect(),
-            (true, false) => self.conflict(sides),
-            (true, true) => sides.found.iter().collect(),
-        }
-    }
-
-    fn client_secrets<'v>(&mut self, sides: Sides<'v>) -> Vec<&'v Item> {
-        if let Some(picked) = self.one_side(sides) {
-            return picked;
-        }
-        let Sides { field, said, found } = sides;
-        if said.is_empty() || !said.iter().all(|secret| found.contains(secret)) {
-            return self.conflict(sides);
-        }
-        // The file contains the result of a rotation, so its earlier contents no longer count.
-        let bases = self.past.said(field);
-        let is_over = |secret: &&Item| {
-            let mut bases = bases.iter();
-            bases.any(|base| base.contains(&secret.element)) && !said.contains(secret)
-        };
-        found.iter().filter(|one| !is_over(one)).collect()
-    }
-
-    /// Merges a secret that is stored in a protected form.
-    pub(super) fn secret(
-        &mut self,
-        field: &'static str,
-        given: &Hidden,
-        before: &User,
-        protection: &dyn Protection,
-    ) -> Result<Settled, ProtectionError> {
-        let owner = &before.username;
-        let stored = Protected::of(before, field);
-        let tag = given.tag(owner, protection);
-        let bases = self.past.said(field);
-        let made = self.past.made().remove(field);
-        let is_made = |stored: &Protected| {
-            made.as_ref()
-                .is_some_and(|made| made.digest == stored.digest())
-        };
-        let stored_made = stored.as_ref().is_some_and(is_made);
+    if !given.is_of(user, protection)? {
         // Neither the file nor a command had set a secret before, so the file sets the first secret.
-        let first = stored.is_none() && bases.contains(&[].as_slice());
-        if bases.contains(&[single(&tag)].as_slice()) {
-            return Ok(Settled {
-                kept: stored,
-                is_files: stored_made,
-                made,
-            });
+        let is_first = stored.is_none() && bases.contains(&[].as_slice());
+        if !is_made && !is_first {
+            return Ok(Some(true));
         }
-        let kept = match stored {
-            Some(stored) if given.is(&stored, owner, protection)? => stored,
-            _ if stored_made || first => given.protect(owner, protection)?,
-            stored => {
-                self.conflicts.insert(field);
-                return Ok(Settled {
-                    kept: stored,
-                    is_files: false,
-                    made,
-                });
-            }
-        };
-        Ok(Settled {
-            made: Some(Made {
-                value: tag,
-                digest: kept.digest(),
-            }),
-            kept: Some(kept),
-            is_files: true,
-        })
+        given.store_in(user, protection)?;
     }
+    made.extend(made_of(user, field, &tag));
+    Ok(None)
+}
+
+/// What to remember of the stored form of a secret of the file, with the tag of the secret.
+pub(super) fn made_of(user: &User, field: &str, tag: &str) -> Option<(String, Made)> {
+    let made = Made {
+        value: tag.to_owned(),
+        digest: stored_digest(user, field)?,
+    };
+    Some((field.to_owned(), made))
 }
 
 /// The value of a field that is not a list.
@@ -242,6 +90,98 @@ pub(super) fn single(value: &str) -> Element {
     Element {
         key: String::new(),
         value: value.to_owned(),
+    }
+}
+
+/// A field of an object: its values in earlier files, in the file and in the registry.
+struct Sides<'v> {
+    /// Empty if no file was ever applied to the object.
+    bases: Vec<&'v [Element]>,
+    said: &'v [Item],
+    found: &'v [Item],
+}
+
+impl<'v> Sides<'v> {
+    /// The merged values, and whether both sides changed the field. On a conflict, the registry stays.
+    fn merged(&self, rule: Rule) -> (Vec<&'v Item>, bool) {
+        let all = |side: &'v [Item]| side.iter().collect();
+        let is_disabled = |side: &[Item]| side.iter().all(|flag| flag.element.value != "true");
+        let (merged, is_conflict) = match rule {
+            Rule::Enabled if self.bases.is_empty() && is_disabled(self.said) => {
+                return (all(self.said), false);
+            }
+            Rule::ClientSecrets => self.client_secrets(),
+            _ => self.list(),
+        };
+        if rule == Rule::FilledList && merged.is_empty() && !self.said.is_empty() {
+            let is_empty = self.found.is_empty();
+            return (all(if is_empty { self.said } else { self.found }), true);
+        }
+        (merged, is_conflict)
+    }
+
+    /// The result if only one side changed the field; `None` if both sides changed it.
+    fn one_side(&self) -> Option<&'v [Item]> {
+        let is_base = |side: &[Item]| {
+            let mut bases = self.bases.iter();
+            bases.any(|base| base.iter().eq(side.iter().map(|item| &item.element)))
+        };
+        if self.said == self.found || is_base(self.said) {
+            Some(self.found)
+        } else {
+            is_base(self.found).then_some(self.said)
+        }
+    }
+
+    /// Merges a list value by value. Values are matched by key.
+    fn list(&self) -> (Vec<&'v Item>, bool) {
+        if let Some(picked) = self.one_side() {
+            return (picked.iter().collect(), false);
+        }
+        let (in_file, in_store) = (by_key(self.said), by_key(self.found));
+        let mut merged = Vec::new();
+        let mut is_conflict = false;
+        let added = self.said.iter().map(|one| &*one.element.key);
+        let added = added.filter(|key| !in_store.contains_key(key));
+        let found = self.found.iter().map(|one| &*one.element.key);
+        for key in found.chain(added) {
+            let (file, stored) = (in_file.get(key), in_store.get(key));
+            let was = |side: Option<&&Item>| {
+                self.bases.iter().any(|base| {
+                    let found = base.iter().find(|element| element.key == key);
+                    found == side.map(|item| &item.element)
+                })
+            };
+            let is_files = file != stored && !was(file) && was(stored);
+            is_conflict |= file != stored && !was(file) && !was(stored);
+            merged.extend(if is_files { file } else { stored });
+        }
+        let texts = |items: &[&'v Item]| -> BTreeSet<(&'v str, &'v str)> {
+            let elements = items.iter().map(|item| &item.element);
+            elements.map(|one| (&*one.key, &*one.value)).collect()
+        };
+        let of_file: Vec<&Item> = self.said.iter().collect();
+        if texts(&merged) == texts(&of_file) {
+            merged = of_file;
+        }
+        (merged, is_conflict)
+    }
+
+    fn client_secrets(&self) -> (Vec<&'v Item>, bool) {
+        if let Some(picked) = self.one_side() {
+            return (picked.iter().collect(), false);
+        }
+        let is_live = |secret| self.found.contains(secret);
+        if self.said.is_empty() || !self.said.iter().all(is_live) {
+            return (self.found.iter().collect(), true);
+        }
+        // The file contains the result of a rotation, so its earlier contents no longer count.
+        let is_over = |secret: &&Item| {
+            let mut bases = self.bases.iter();
+            bases.any(|base| base.contains(&secret.element)) && !self.said.contains(secret)
+        };
+        let live = self.found.iter().filter(|secret| !is_over(secret));
+        (live.collect(), false)
     }
 }
 

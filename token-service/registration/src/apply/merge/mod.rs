@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use super::difference::{FieldChange, is_secret, text};
-use super::{Plan, protect, secrets};
+use super::{Plan, protect};
 use crate::describe::values::Values;
-use crate::describe::{Registered, Registration};
-use crate::protection::{Protected, Protection, ProtectionError};
+use crate::describe::{Registered, Registration, Rule};
+use crate::protection::{Hidden, Protection, ProtectionError};
 use crate::registrations::Registrations;
 use domain::legacy_instance::LegacyInstance;
-use domain::remembered::{Element, Made, ObjectName, Remembered, Said};
+use domain::remembered::{Made, ObjectName, Remembered, Said};
 use domain::{Client, Excerpt, Username};
-use fields::{Merger, single};
+use fields::{made_of, merge_secret, merged, single};
 use past::Past;
 
 pub use past::Occasion;
@@ -54,8 +54,49 @@ impl fmt::Display for Kept {
     }
 }
 
+impl Plan {
+    /// Merges the changes in `file` since it was last applied into `stored` (D-27). `stored` contains the names in
+    /// `file`, as far as they are registered or remembered.
+    pub fn merge(
+        file: Registrations,
+        stored: &Excerpt,
+        occasion: Occasion,
+        protection: &dyn Protection,
+    ) -> Result<Self, ProtectionError> {
+        let mut plan = Self::on(stored);
+        let mut merge = Merge::new(&mut plan, stored, occasion, protection);
+        for user in file.users {
+            merge.object(user)?;
+        }
+        let put_users = merge.plan.change.put_users.iter();
+        let put_users: HashMap<String, Username> = put_users
+            .map(|user| (user.username.folded().into_owned(), user.username.clone()))
+            .collect();
+        for client in file.clients {
+            merge.client(client, &put_users)?;
+        }
+        plan.kept
+            .sort_by(|one, other| one.object.cmp(&other.object));
+        plan.sort();
+        Ok(plan)
+    }
+
+    /// Merges the changes of the configuration's legacy instances since the last start. `stored` contains what is
+    /// remembered of them.
+    pub fn merge_legacy_instances(
+        &mut self,
+        instances: &[LegacyInstance],
+        stored: &Excerpt,
+        protection: &dyn Protection,
+    ) -> Result<(), ProtectionError> {
+        let mut merge = Merge::new(self, stored, Occasion::Start, protection);
+        let mut instances = instances.iter().cloned().map(Registration::of);
+        instances.try_for_each(|instance| merge.object(instance))
+    }
+}
+
 struct Merge<'a> {
-    plan: Plan,
+    plan: &'a mut Plan,
     stored: &'a Excerpt,
     remembered: HashMap<&'a ObjectName, &'a Remembered>,
     occasion: Occasion,
@@ -63,39 +104,20 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    fn new(stored: &'a Excerpt, occasion: Occasion, protection: &'a dyn Protection) -> Self {
+    fn new(
+        plan: &'a mut Plan,
+        stored: &'a Excerpt,
+        occasion: Occasion,
+        protection: &'a dyn Protection,
+    ) -> Self {
         let remembered = stored.remembered().iter();
         Self {
-            plan: Plan::on(stored),
+            plan,
             stored,
             remembered: remembered.map(|one| (&one.object, one)).collect(),
             occasion,
             protection,
         }
-    }
-
-    fn registrations(mut self, file: Registrations) -> Result<Plan, ProtectionError> {
-        for user in file.users {
-            self.object(user)?;
-        }
-        let put_users = self.plan.change.put_users.iter();
-        let put_users: HashMap<String, Username> = put_users
-            .map(|user| (user.username.folded().into_owned(), user.username.clone()))
-            .collect();
-        for client in file.clients {
-            self.client(client, &put_users)?;
-        }
-        let kept = &mut self.plan.kept;
-        kept.sort_by(|one, other| one.object.cmp(&other.object));
-        self.plan.sort();
-        Ok(self.plan)
-    }
-
-    fn legacy_instances(mut self, instances: &[LegacyInstance]) -> Result<Plan, ProtectionError> {
-        for instance in instances {
-            self.object(Registration::of(instance.clone()))?;
-        }
-        Ok(self.plan)
     }
 
     /// A client whose bound user stays removed is not changed.
@@ -110,19 +132,17 @@ impl<'a> Merge<'a> {
         };
         file.object.spell_bound_user(registered);
         let bound_user = file.object.bound_user();
-        match bound_user.filter(|name| registered(name).is_none()) {
-            Some(name) => {
-                let reason = format!("stays as it is; its bound_user {name} stays removed");
-                self.plan.kept.push(Kept {
-                    object: file.object.object_name(),
-                    field: None,
-                    conflict: true,
-                    values: Some(reason),
-                });
-                Ok(())
-            }
-            None => self.object(file),
-        }
+        let Some(name) = bound_user.filter(|name| registered(name).is_none()) else {
+            return self.object(file);
+        };
+        let reason = format!("stays as it is; its bound_user {name} stays removed");
+        self.plan.kept.push(Kept {
+            object: file.object.object_name(),
+            field: None,
+            conflict: true,
+            values: Some(reason),
+        });
+        Ok(())
     }
 
     fn object<T: Registered>(&mut self, file: Registration<T>) -> Result<(), ProtectionError> {
@@ -134,21 +154,32 @@ impl<'a> Merge<'a> {
         let overwrites = self.occasion == Occasion::Overwrite;
         let files = Values::of(&file.object);
         let said = said(&file, &files, self.protection);
-        let before = T::find(self.stored, &object.name);
-        let made = match before {
+        let made = past.remembered.map(|one| one.made.clone());
+        let mut made = made.unwrap_or_default();
+        match T::find(self.stored, &object.name) {
             None if past.remembered.is_some() && !overwrites => {
-                self.keep_removed(&object, past, &said);
-                past.made()
+                let is_unchanged = said
+                    .iter()
+                    .all(|(field, elements)| past.said(field).contains(&elements.as_slice()));
+                self.plan.kept.push(Kept {
+                    object: object.clone(),
+                    field: None,
+                    conflict: !is_unchanged,
+                    values: None,
+                });
             }
-            Some(before) if !overwrites => self.merge(&object, past, &file, &files, before)?,
+            Some(before) if !overwrites => self.merge(past, &file, &files, before, &mut made)?,
             before => {
                 let registered = protect(file, before, self.protection)?;
-                let mut made = past.made();
-                made.extend(made_of(&registered, &said));
+                if let Some(user) = registered.user() {
+                    let tags = said
+                        .iter()
+                        .filter_map(|(field, tag)| Some((field, tag.first()?)));
+                    made.extend(tags.filter_map(|(field, tag)| made_of(user, field, &tag.value)));
+                }
                 self.plan.put(registered, before);
-                made
             }
-        };
+        }
         let next = past.next(object, said, made);
         if past.remembered != Some(&next) {
             self.plan.change.remember.push(next);
@@ -156,82 +187,45 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Merges an object that is stored. Returns the stored forms of its secrets, to be remembered.
+    /// Merges an object that is stored. Adds the stored forms of its secrets to `made`.
     fn merge<T: Registered>(
         &mut self,
-        object: &ObjectName,
         past: Past<'_>,
         file: &Registration<T>,
         files: &[Values],
         before: &T,
-    ) -> Result<BTreeMap<String, Made>, ProtectionError> {
-        let mut merger = Merger::new(past);
+        made: &mut BTreeMap<String, Made>,
+    ) -> Result<(), ProtectionError> {
+        let object = file.object.object_name();
+        let kept = |field, conflict, values| Kept {
+            object: object.clone(),
+            field: Some(field),
+            conflict,
+            values,
+        };
         let found = Values::of(before);
-        let mut merged = merger.object(&file.object, before, files, &found);
-        let mut made = past.made();
-        let mut others = Vec::new();
-        if let Some((before, user)) = before.user().zip(merged.user_mut()) {
-            for (field, given) in &file.hidden {
-                let settled = merger.secret(field, given, before, self.protection)?;
-                if !settled.is_files {
-                    others.push(*field);
-                }
-                made.extend(settled.made.map(|made| ((*field).to_owned(), made)));
-                if let Some(kept) = settled.kept {
-                    kept.store_in(user);
-                }
+        let (mut merged, conflicts) = merged(past, (&file.object, files), (before, &found));
+        let mut secrets = Vec::new();
+        if let Some(user) = merged.user_mut() {
+            for given in &file.hidden {
+                let differs = merge_secret(past, given, user, made, self.protection)?;
+                secrets.extend(differs.map(|conflict| kept(given.field(), conflict, None)));
             }
         }
-        let hidden: Vec<_> = secrets::<T>().collect();
-        let mut after = Values::of(&merged);
-        self.plan
-            .put_changed(merged, Some(FieldChange::between(&found, &after)));
-        live_secret_is_files(files, &mut after);
-        let shown = files.iter().zip(&after);
-        // Hidden secrets were already compared above.
-        for (files, after) in shown.filter(|(files, _)| !hidden.contains(&files.field.key)) {
-            let is_conflict = merger.conflicts.contains(files.field.key);
-            self.keep(object, files, after, is_conflict);
-        }
-        for field in others {
-            self.plan.kept.push(Kept {
-                object: object.clone(),
-                field: Some(field),
-                conflict: merger.conflicts.contains(field),
-                values: None,
-            });
-        }
-        Ok(made)
-    }
-
-    fn keep_removed(&mut self, object: &ObjectName, past: Past<'_>, said: &Said) {
-        let unchanged = |(field, elements): (&String, &Vec<Element>)| {
-            past.said(field).contains(&elements.as_slice())
-        };
-        self.plan.kept.push(Kept {
-            object: object.clone(),
-            field: None,
-            conflict: !said.iter().all(unchanged),
-            values: None,
+        let after = Values::of(&merged);
+        let changes = FieldChange::between(&found, &after);
+        self.plan.put_changed(merged, Some(changes));
+        let differing = files
+            .iter()
+            .zip(&after)
+            .filter(|(file, after)| differ(file, after));
+        let fields = differing.map(|(file, after)| {
+            let values = || format!("{}; the file says {}", text(after), text(file));
+            let (key, values) = (file.field.key, (!is_secret(file)).then(values));
+            kept(key, conflicts.contains(key), values)
         });
-    }
-
-    /// Records a difference between `after` and the file.
-    fn keep(&mut self, object: &ObjectName, file: &Values, after: &Values, conflict: bool) {
-        let is_other = |one: &Values, other: &Values| {
-            let mut items = one.items.iter();
-            items.any(|item| !other.items.contains(item))
-        };
-        if !is_other(file, after) && !is_other(after, file) {
-            return;
-        }
-        let values = || format!("{}; the file says {}", text(after), text(file));
-        self.plan.kept.push(Kept {
-            object: object.clone(),
-            field: Some(file.field.key),
-            conflict,
-            values: (!is_secret(file)).then(values),
-        });
+        self.plan.kept.extend(fields.chain(secrets));
+        Ok(())
     }
 }
 
@@ -243,72 +237,26 @@ fn said<T: Registered>(
 ) -> Said {
     let elements = |one: &Values| one.items.iter().map(|item| item.element.clone()).collect();
     // The object contains no stored forms, so these are the fields of the file.
-    let values = files.iter();
-    let mut said: Said = values
-        .map(|values| (values.field.key.to_owned(), elements(values)))
+    let fields = files.iter();
+    let mut said: Said = fields
+        .map(|one| (one.field.key.to_owned(), elements(one)))
         .collect();
     if let Some(user) = file.object.user() {
+        let tag = |given: &Hidden| vec![single(&given.tag(&user.username, protection))];
         let hidden = file.hidden.iter();
-        said.extend(hidden.map(|(field, given)| {
-            let tag = given.tag(&user.username, protection);
-            ((*field).to_owned(), vec![single(&tag)])
-        }));
+        said.extend(hidden.map(|given| (given.field().to_owned(), tag(given))));
     }
     said
 }
 
-/// The digests of the stored forms that `object` got from the file, with the tags of the file's secrets.
-fn made_of<T: Registered>(object: &T, said: &Said) -> BTreeMap<String, Made> {
-    let made = secrets::<T>().filter_map(|field| {
-        let value = said.get(field)?.first()?.value.clone();
-        let digest = Protected::of(object.user()?, field)?.digest();
-        Some((field.to_owned(), Made { value, digest }))
-    });
-    made.collect()
-}
-
-/// A secret of the file that equals one of two live secrets is not reported as a difference.
-fn live_secret_is_files(file: &[Values], after: &mut [Values]) {
-    for (file, after) in file.iter().zip(after) {
-        let mut said = file.items.iter();
-        if is_secret(file)
-            && !file.items.is_empty()
-            && said.all(|secret| after.items.contains(secret))
-        {
-            after.items.clone_from(&file.items);
-        }
-    }
-}
-
-impl Plan {
-    /// Merges the changes in `file` since it was last applied into `stored` (D-27). `stored` contains the names in
-    /// `file`, as far as they are registered or remembered.
-    pub fn merge(
-        file: Registrations,
-        stored: &Excerpt,
-        occasion: Occasion,
-        protection: &dyn Protection,
-    ) -> Result<Self, ProtectionError> {
-        Merge::new(stored, occasion, protection).registrations(file)
-    }
-
-    /// Merges the changes of the configuration's legacy instances since the last start. `stored` contains what is
-    /// remembered of them.
-    pub fn merge_legacy_instances(
-        &mut self,
-        instances: &[LegacyInstance],
-        stored: &Excerpt,
-        protection: &dyn Protection,
-    ) -> Result<(), ProtectionError> {
-        let merge = Merge::new(stored, Occasion::Start, protection);
-        let plan = merge.legacy_instances(instances)?;
-        let change = plan.change;
-        self.change
-            .put_legacy_instances
-            .extend(change.put_legacy_instances);
-        self.change.remember.extend(change.remember);
-        self.differences.extend(plan.differences);
-        self.kept.extend(plan.kept);
-        Ok(())
+/// True if `after` differs from the file in more than the order. A secret of the file that equals one of two live secrets
+/// is no difference. Secrets that are stored in a protected form are compared in another way.
+fn differ(file: &Values, after: &Values) -> bool {
+    let has =
+        |one: &Values, other: &Values| other.items.iter().all(|item| one.items.contains(item));
+    match file.field.rule {
+        Rule::Hidden => false,
+        Rule::ClientSecrets if !file.items.is_empty() => !has(after, file),
+        _ => !has(after, file) || !has(file, after),
     }
 }

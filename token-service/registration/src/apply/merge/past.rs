@@ -26,21 +26,12 @@ impl<'a> Past<'a> {
         let Some(remembered) = self.remembered else {
             return Vec::new();
         };
-        let of = |said: &'a Said| said.get(field).map_or(&[][..], Vec::as_slice);
-        let start = match self.occasion {
-            Occasion::Start => remembered.start.as_ref(),
-            Occasion::Apply | Occasion::Overwrite => None,
-        };
+        let start = remembered.start.as_ref();
+        let start = start.filter(|_| self.occasion == Occasion::Start);
         std::iter::once(&remembered.last)
             .chain(start)
-            .map(of)
+            .map(|said| said.get(field).map_or(&[][..], Vec::as_slice))
             .collect()
-    }
-
-    /// The stored forms of secrets from files.
-    pub(super) fn made(self) -> BTreeMap<String, Made> {
-        let remembered = self.remembered;
-        remembered.map(|one| one.made.clone()).unwrap_or_default()
     }
 
     /// What to remember of an object for which the file contains `said`.
@@ -50,34 +41,29 @@ impl<'a> Past<'a> {
         said: Said,
         made: BTreeMap<String, Made>,
     ) -> Remembered {
-        let before = self.remembered;
-        let start = before.and_then(|before| before.start.as_ref());
-        match self.occasion {
-            Occasion::Apply | Occasion::Overwrite => Remembered {
+        let start = self.remembered.and_then(|before| before.start.as_ref());
+        if self.occasion != Occasion::Start {
+            return Remembered {
                 object,
                 last: said,
                 start: start.cloned(),
                 made,
-            },
-            Occasion::Start => {
-                let untouched = |field: &String, elements: &Vec<Element>| {
-                    start.and_then(|start| start.get(field)) == Some(elements)
-                };
-                let mut last = said.clone();
-                for (field, elements) in &mut last {
-                    if untouched(field, elements)
-                        && let Some(before) = before.and_then(|before| before.last.get(field))
-                    {
-                        elements.clone_from(before);
-                    }
-                }
-                Remembered {
-                    object,
-                    last,
-                    start: Some(said),
-                    made,
+            };
+        }
+        let mut last = said.clone();
+        if let Some((before, start)) = self.remembered.zip(start) {
+            for (field, elements) in &mut last {
+                let is_untouched = start.get(field) == Some(elements);
+                if let Some(before) = before.last.get(field).filter(|_| is_untouched) {
+                    elements.clone_from(before);
                 }
             }
+        }
+        Remembered {
+            object,
+            last,
+            start: Some(said),
+            made,
         }
     }
 }
