@@ -44,7 +44,7 @@ pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'stat
     /// Reads all fields. Reports wrong and missing values.
     fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>>;
 
-    /// The values of the keys in [`Field::shown`], as an object; `null` for an absent value.
+    /// The values of the keys that only views have, as an object; `null` for an absent value.
     fn shown(&self, _moment: &Moment<'_>) -> Value {
         Value::Null
     }
@@ -96,26 +96,27 @@ pub struct Description {
     pub fields: &'static [Field],
 }
 
+/// A key of registrations, views or both.
 #[derive(Debug)]
 pub struct Field {
     /// Key in files and JSON. Differences and the audit log use it too.
     pub key: &'static str,
-    /// Another key for the same field in another form.
-    pub alternative: Option<Key>,
-    /// Name in output for people.
+    /// Name in output for people, as a line and as a column.
     pub label: &'static str,
     pub help: &'static str,
     /// Additional help for registrations; may be empty.
     pub given: &'static str,
+    /// True if every registration has the key, or every view for a key that only views have.
     pub required: bool,
     pub flag: Option<Flag>,
-    /// True if lists for people have a column for the field.
+    /// True if the output for a single object has a line for the key.
+    pub card: bool,
+    /// True if lists have a column for the key.
     pub column: bool,
     /// The integration types with the field; empty if all objects have it.
     pub types: &'static [IntegrationKind],
     pub shape: Shape,
-    /// What views show instead of the field.
-    pub shown: Option<&'static [Shown]>,
+    pub(crate) place: In,
     pub(crate) rule: Rule,
     /// Members of the stored form that contain the field: an object has the first or the second. Empty if the only one
     /// has the name of the key.
@@ -124,15 +125,23 @@ pub struct Field {
     pub(crate) element: fn(&Value) -> Element,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct Shown {
-    pub key: Key,
-    /// Name in output for people, as a line and as a column.
-    pub label: &'static str,
-    /// True if the output for a single object has a line for the key.
-    pub card: bool,
-    /// True if lists have a column for the key.
-    pub column: bool,
+/// Where a key occurs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum In {
+    Both,
+    /// Views show the field under other keys, or not at all.
+    Registrations,
+    /// [`Registered::shown`] has the value.
+    Views,
+}
+
+impl Description {
+    /// The fields that views have, in the order of the output for people.
+    pub fn viewed(&self) -> impl Iterator<Item = &'static Field> {
+        self.fields
+            .iter()
+            .filter(|field| field.place != In::Registrations)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -157,8 +166,8 @@ pub enum Flag {
 /// How a file and the registry are merged in a field (D-27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// The name of the object. It never differs.
-    Name,
+    /// Never compared: the name of the object, another form of a field, or what only views have.
+    None,
     /// The integration type. It determines the fields of the object.
     Type,
     Value,
@@ -224,19 +233,28 @@ impl Field {
     pub(crate) const fn new(key: &'static str, label: &'static str, help: &'static str) -> Self {
         Self {
             key,
-            alternative: None,
             label,
             help,
             given: "",
             required: false,
             flag: None,
+            card: true,
             column: false,
             types: &[],
             shape: Shape::Text,
-            shown: None,
+            place: In::Both,
             rule: Rule::Value,
             members: &[],
             element: values::plain,
+        }
+    }
+
+    /// A key that only views have.
+    pub(crate) const fn shown(key: &'static str, label: &'static str, help: &'static str) -> Self {
+        Self {
+            place: In::Views,
+            rule: Rule::None,
+            ..Self::new(key, label, help)
         }
     }
 
@@ -251,34 +269,27 @@ impl Field {
     }
 
     pub fn can_change(&self) -> bool {
-        !matches!(self.rule, Rule::Name | Rule::Type)
+        !matches!(self.rule, Rule::None | Rule::Type)
     }
 
-    /// The keys of the field in a registration.
-    pub fn registered(&self) -> impl Iterator<Item = Key> {
-        let own = Key {
-            required: self.required,
+    const fn with(&self, required: bool) -> Key {
+        Key {
+            required,
             ..Key::new(self.key, self.help, self.shape)
-        };
-        std::iter::once(own).chain(self.alternative)
+        }
     }
 
-    /// True if every view contains the field.
-    fn is_always_viewed(&self) -> bool {
-        self.types.is_empty() && !self.is_optional()
+    /// The key in registrations.
+    pub fn registered(&self) -> Option<Key> {
+        (self.place != In::Views).then(|| self.with(self.required))
     }
 
-    /// The keys of the field in a view.
-    pub fn viewed(&self) -> Vec<Shown> {
-        let own = || Shown {
-            key: Key {
-                required: self.is_always_viewed(),
-                ..Key::new(self.key, self.help, self.shape)
-            },
-            label: self.label,
-            card: true,
-            column: self.column,
-        };
-        self.shown.map_or_else(|| vec![own()], <[Shown]>::to_vec)
+    /// The key in views.
+    pub fn viewed(&self) -> Option<Key> {
+        match self.place {
+            In::Both => Some(self.with(self.types.is_empty() && !self.is_optional())),
+            In::Registrations => None,
+            In::Views => Some(self.with(self.required)),
+        }
     }
 }

@@ -89,15 +89,13 @@ impl Reading {
         let read = T::read(&mut entry);
         let fields = T::DESCRIPTION.fields.iter();
         for field in fields.filter(|field| !field.is_of(entry.integration)) {
-            for key in field.registered() {
-                match entry.integration {
-                    Some(kind) => {
-                        let why = format!("not for a client of type {}", kind.name());
-                        entry.section.refuse(key.key, &why);
-                    }
-                    // The type is wrong, so its fields are unknown.
-                    None => entry.section.skip(key.key),
+            match entry.integration {
+                Some(kind) => {
+                    let why = format!("not for a client of type {}", kind.name());
+                    entry.section.refuse(field.key, &why);
                 }
+                // The type is wrong, so its fields are unknown.
+                None => entry.section.skip(field.key),
             }
         }
         entry.section.finish();

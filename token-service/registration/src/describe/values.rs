@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Field, Moment, Registered, Rule, Shape};
+use super::{Field, In, Moment, Registered, Rule, Shape};
 use domain::remembered::Element;
 
 /// One value of a field. Two values are equal if their texts are.
@@ -34,7 +34,7 @@ impl Values {
             field,
             items: field.items(&stored),
         });
-        values.filter(|one| one.field.rule != Rule::Name).collect()
+        values.filter(|one| one.field.rule != Rule::None).collect()
     }
 }
 
@@ -146,23 +146,22 @@ impl Field {
     }
 }
 
-/// The object in the form of a registration, without the fields that views show in another form. Patches are applied to
-/// this form.
+/// The object in the form of a registration, without the keys that only registrations have. Patches are applied to this
+/// form.
 pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
     let stored = stored(object);
     let fields = T::DESCRIPTION.fields.iter();
-    let own = fields.filter(|field| field.shown.is_none());
-    own.filter_map(|field| Some((field.key.to_owned(), field.json(&stored)?)))
+    let both = fields.filter(|field| field.place == In::Both);
+    both.filter_map(|field| Some((field.key.to_owned(), field.json(&stored)?)))
         .collect()
 }
 
 /// The object in the form of views, without secrets and hashes.
 pub fn view<T: Registered>(object: &T, moment: &Moment<'_>) -> Map<String, Value> {
     let mut view = registration(object);
-    for field in T::DESCRIPTION.fields {
-        let is_empty = view.get(field.key) == Some(&Value::Array(Vec::new()));
-        if is_empty && !field.is_always_viewed() {
-            view.remove(field.key);
+    for key in T::DESCRIPTION.fields.iter().filter_map(Field::viewed) {
+        if !key.required && view.get(key.key) == Some(&Value::Array(Vec::new())) {
+            view.remove(key.key);
         }
     }
     if let Value::Object(shown) = object.shown(moment) {

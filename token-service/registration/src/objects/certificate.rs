@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::describe::checks::unique;
 use crate::describe::reading::{Completeness, Entry};
 use crate::describe::values::plain;
-use crate::describe::{Key, Moment, Record, Shape, Shown};
+use crate::describe::{Key, Moment, Record, Shape};
 use document::{Located, Place, Section};
 use domain::certificate::CertificateState;
 use domain::remembered::Element;
@@ -20,32 +20,22 @@ const fn text(key: &'static str, help: &'static str) -> Key {
     Key::always(key, help, Shape::Text)
 }
 
-/// What a view shows of the certificates.
-pub(super) const SHOWN: Shown = Shown {
-    key: Key::new(
-        "certificates",
-        "The certificates of the client's assertions.",
-        Shape::Records(&Record {
-            name: "CertificateView",
-            help: "A certificate of a non-interactive client.",
-            keys: &[
-                ALIAS,
-                text(
-                    "x5t",
-                    "The SHA-1 thumbprint, base64url: compared with `x5t`.",
-                ),
-                text("not_before", "First second of validity, RFC 3339."),
-                text("not_after", "Last second of validity, RFC 3339."),
-                text(
-                    "state",
-                    "`valid`, `expires_soon` (within 30 days), `expired` or `not_yet_valid`.",
-                ),
-            ],
-        }),
-    ),
-    label: "Certificates",
-    card: true,
-    column: true,
+pub(super) const VIEW: Record = Record {
+    name: "CertificateView",
+    help: "A certificate of a non-interactive client.",
+    keys: &[
+        ALIAS,
+        text(
+            "x5t",
+            "The SHA-1 thumbprint, base64url: compared with `x5t`.",
+        ),
+        text("not_before", "First second of validity, RFC 3339."),
+        text("not_after", "Last second of validity, RFC 3339."),
+        text(
+            "state",
+            "`valid`, `expires_soon` (within 30 days), `expired` or `not_yet_valid`.",
+        ),
+    ],
 };
 
 /// A certificate as it is registered. A file may name the file of the certificate in place of its text.

@@ -6,7 +6,7 @@ use super::{certificate, client_secret, redirect_uris};
 use crate::describe::checks::{claim_text, display_name};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::values::parsed;
-use crate::describe::{Description, Field, Flag, Moment, Registered, Rule, Shape};
+use crate::describe::{Description, Field, Flag, In, Moment, Registered, Rule, Shape};
 use document::Located;
 use domain::client::IntegrationKind::{
     self, Installed, Legacy, NonInteractive, UserBound, WebServer,
@@ -33,7 +33,7 @@ const DESCRIPTION: Description = Description {
             given: "1 to 128 printable ASCII characters without space.",
             required: true,
             column: true,
-            rule: Rule::Name,
+            rule: Rule::None,
             ..Field::new("client_id", "Client ID", "The Client ID.")
         },
         Field {
@@ -88,23 +88,60 @@ const DESCRIPTION: Description = Description {
             )
         },
         Field {
-            alternative: Some(client_secret::DIGEST),
             given: "32 to 1024 bytes. The administration generates an absent one, but not for `legacy`.",
-            types: &[WebServer, NonInteractive, UserBound, Legacy],
-            shown: Some(client_secret::SHOWN),
+            types: client_secret::TYPES,
+            place: In::Registrations,
             rule: Rule::ClientSecrets,
             members: &["secrets"],
             element: |value| parsed(value, |secret: ClientSecret| secret.digest().to_base64url()),
-            ..Field::new("client_secret", "Client secret", "The client secret.")
+            ..Field::new("client_secret", "", "The client secret.")
+        },
+        Field {
+            types: client_secret::TYPES,
+            place: In::Registrations,
+            rule: Rule::None,
+            ..Field::new(
+                client_secret::DIGEST,
+                "",
+                "In place of the client secret: its SHA-256 digest, hexadecimal or base64url.",
+            )
+        },
+        Field {
+            required: true,
+            card: false,
+            column: true,
+            shape: Shape::Count,
+            ..Field::shown(
+                "secrets",
+                "Secrets",
+                "Live client secrets: two during a rotation.",
+            )
+        },
+        Field {
+            shape: Shape::Records(&client_secret::TIMES),
+            ..Field::shown(
+                "secret_times",
+                "Live secrets",
+                "The times of the live client secrets, the oldest first.",
+            )
         },
         Field {
             flag: Some(Flag::NamedFile("certificate")),
             types: &[NonInteractive],
             shape: Shape::Records(&certificate::REGISTRATION),
-            shown: Some(&[certificate::SHOWN]),
+            place: In::Registrations,
             rule: Rule::FilledList,
             element: certificate::element,
             ..Field::new(
+                "certificates",
+                "Certificates",
+                "The certificates of the client's assertions.",
+            )
+        },
+        Field {
+            column: true,
+            shape: Shape::Records(&certificate::VIEW),
+            ..Field::shown(
                 "certificates",
                 "Certificates",
                 "The certificates of the client's assertions.",

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::describe::checks::MAX_SECRET_LENGTH;
 use crate::describe::reading::{Completeness, Entry};
-use crate::describe::{Key, Moment, Record, Shape, Shown};
-use domain::client::{ClientSecret, IntegrationKind};
+use crate::describe::{Key, Moment, Record, Shape};
+use domain::client::ClientSecret;
+use domain::client::IntegrationKind::{self, Legacy, NonInteractive, UserBound, WebServer};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{Client, SecretTimes};
@@ -14,38 +15,13 @@ use domain::{Client, SecretTimes};
 /// Length of a client secret, in bytes. Shorter secrets could be guessed.
 const LENGTH: std::ops::RangeInclusive<usize> = 32..=MAX_SECRET_LENGTH;
 
-/// The other form of a client secret.
-pub(super) const DIGEST: Key = Key::new(
-    "client_secret_sha256",
-    "In place of the client secret: its SHA-256 digest, hexadecimal or base64url.",
-    Shape::Text,
-);
+/// The integration types with a client secret.
+pub(super) const TYPES: &[IntegrationKind] = &[WebServer, NonInteractive, UserBound, Legacy];
 
-/// What a view shows of the client secrets.
-pub(super) const SHOWN: &[Shown] = &[
-    Shown {
-        key: Key::always(
-            "secrets",
-            "Live client secrets: two during a rotation.",
-            Shape::Count,
-        ),
-        label: "Secrets",
-        card: false,
-        column: true,
-    },
-    Shown {
-        key: Key::new(
-            "secret_times",
-            "The times of the live client secrets, the oldest first.",
-            Shape::Records(&TIMES),
-        ),
-        label: "Live secrets",
-        card: true,
-        column: false,
-    },
-];
+/// The key of the other form of a client secret.
+pub(super) const DIGEST: &str = "client_secret_sha256";
 
-const TIMES: Record = Record {
+pub(super) const TIMES: Record = Record {
     name: "SecretView",
     help: "A client secret, by its times.",
     keys: &[
@@ -91,9 +67,9 @@ pub(super) fn times(client: &Client, moment: &Moment<'_>) -> Option<Value> {
 
 /// The secrets in the registration: one, or none if the registration may be incomplete. Legacy clients need no secret.
 pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<ClientSecret> {
-    let is_needed = entry.integration != Some(IntegrationKind::Legacy)
-        && entry.reading.completeness == Completeness::Whole;
-    if is_needed && !entry.section.has("client_secret") && !entry.section.has(DIGEST.key) {
+    let is_needed =
+        entry.integration != Some(Legacy) && entry.reading.completeness == Completeness::Whole;
+    if is_needed && !entry.section.has("client_secret") && !entry.section.has(DIGEST) {
         let message = "client_secret or client_secret_sha256 is missing";
         entry.section.report(entry.section.place(), message);
     }
@@ -111,9 +87,9 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<ClientSecret> {
         }
         Ok(ClientSecret::of(text))
     });
-    let digest = entry.section.parsed(DIGEST.key, |text| {
-        sha256(text).map(ClientSecret::from_digest)
-    });
+    let digest = entry
+        .section
+        .parsed(DIGEST, |text| sha256(text).map(ClientSecret::from_digest));
     if let (Some(_), Some(digest)) = (&secret, &digest) {
         let message = "client_secret_sha256: client_secret is there too; keep one of the two";
         entry.section.report(&digest.place, message);

@@ -19,7 +19,7 @@ const DESCRIPTION: Description = Description {
         Field {
             required: true,
             column: true,
-            rule: Rule::Name,
+            rule: Rule::None,
             ..Field::new(
                 "hostname",
                 "Hostname",

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::account;
 use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
 use crate::describe::reading::{Entry, Registration};
-use crate::describe::{Description, Field, Flag, Key, Moment, Registered, Rule, Shape, Shown};
+use crate::describe::{Description, Field, Flag, In, Moment, Registered, Rule, Shape};
 use crate::protection::Hidden;
 use document::Located;
 use domain::remembered::ObjectKind;
@@ -15,12 +15,6 @@ use domain::{Excerpt, RegistryChange, User, Username, password_hash};
 
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
-
-const PASSWORD_HASH: Key = Key::new(
-    "password_hash",
-    "In place of the password: its hash by argon2, bcrypt, PBKDF2 or scrypt, also as Django or Keycloak stores it.",
-    Shape::Text,
-);
 
 const DESCRIPTION: Description = Description {
     kind: ObjectKind::User,
@@ -37,7 +31,7 @@ const DESCRIPTION: Description = Description {
             given: "1 to 255 bytes.",
             required: true,
             column: true,
-            rule: Rule::Name,
+            rule: Rule::None,
             ..Field::new("username", "Username", "The account's username.")
         },
         Field {
@@ -78,47 +72,57 @@ const DESCRIPTION: Description = Description {
             )
         },
         Field {
-            alternative: Some(PASSWORD_HASH),
             given: "8 to 1024 bytes.",
             flag: Some(Flag::File("password-file")),
-            shown: Some(&[Shown {
-                key: Key::always(
-                    "has_password",
-                    "Whether the user has a password.",
-                    Shape::Flag,
-                ),
-                label: "Password",
-                card: true,
-                column: false,
-            }]),
+            place: In::Registrations,
             rule: Rule::Hidden,
             members: &["password_hash", "registered_password_digest"],
             ..Field::new(
                 "password",
-                "Password",
+                "",
                 "The password; a new one ends the user's sessions and revokes what was issued.",
+            )
+        },
+        Field {
+            place: In::Registrations,
+            rule: Rule::None,
+            ..Field::new(
+                "password_hash",
+                "",
+                "In place of the password: its hash by argon2, bcrypt, PBKDF2 or scrypt, also as Django or Keycloak \
+                 stores it.",
+            )
+        },
+        Field {
+            required: true,
+            shape: Shape::Flag,
+            ..Field::shown(
+                "has_password",
+                "Password",
+                "Whether the user has a password.",
             )
         },
         Field {
             given: "128 to 512 bits.",
             flag: Some(Flag::File("totp-secret-file")),
-            shown: Some(&[Shown {
-                key: Key::always(
-                    "has_totp",
-                    "Whether the user has a registered second factor.",
-                    Shape::Flag,
-                ),
-                label: "TOTP",
-                card: true,
-                column: true,
-            }]),
+            place: In::Registrations,
             rule: Rule::Hidden,
             members: &["totp_secret_sealed"],
             ..Field::new(
                 "totp_secret",
-                "TOTP",
+                "",
                 "The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was \
                issued.",
+            )
+        },
+        Field {
+            required: true,
+            column: true,
+            shape: Shape::Flag,
+            ..Field::shown(
+                "has_totp",
+                "TOTP",
+                "Whether the user has a registered second factor.",
             )
         },
         Field {
@@ -248,9 +252,7 @@ fn password(entry: &mut Entry<'_, '_>) -> Option<Hidden> {
         check_secret_length(text)?;
         Ok::<_, String>(Zeroizing::new(text.to_owned()))
     });
-    let hash = entry
-        .section
-        .parsed(PASSWORD_HASH.key, password_hash::normal);
+    let hash = entry.section.parsed("password_hash", password_hash::normal);
     if let (Some(_), Some(hash)) = (&plaintext, &hash) {
         let message = "password_hash: password is there too; keep one of the two";
         entry.section.report(&hash.place, message);

@@ -7,33 +7,27 @@ use serde_json::Value;
 use super::table;
 use crate::http::admin::Object;
 use domain::clock::{Clock as _, Timestamp};
-use registration::describe::{Description, Field, Key, Record, Registered, Shape, Shown};
+use registration::describe::{Field, Record, Registered, Shape};
 use system::SystemClock;
 
 /// An object as lines of name and value.
 pub(super) fn card<T: Registered>(view: &Object) -> String {
-    let keys = keys(T::DESCRIPTION).filter(|one| one.card);
-    table::card(keys.map(|one| (one.label, text(&one.key, view.get(one.key.key)))))
+    let lines = T::DESCRIPTION.viewed().filter(|field| field.card);
+    table::card(lines.map(|field| (field.label, text(field, view.get(field.key)))))
 }
 
 pub(super) fn rows<T: Registered>(views: &[Object]) -> String {
-    let columns: Vec<Shown> = keys(T::DESCRIPTION).filter(|one| one.column).collect();
-    let heads = columns.iter().map(|one| one.label.to_uppercase());
-    let cells = views.iter().map(|view| {
-        let columns = columns.iter();
-        columns.map(|one| cell(&one.key, view.get(one.key.key)))
-    });
+    let columns = || T::DESCRIPTION.viewed().filter(|field| field.column);
+    let heads = columns().map(|field| field.label.to_uppercase());
+    let cells = views
+        .iter()
+        .map(|view| columns().map(|field| cell(field, view.get(field.key))));
     table::list(heads, cells)
 }
 
-/// The keys of a view in display order.
-fn keys(description: &Description) -> impl Iterator<Item = Shown> {
-    description.fields.iter().flat_map(Field::viewed)
-}
-
 /// A complete value: a list has one line per item; `None` if there is no value.
-fn text(key: &Key, value: Option<&Value>) -> Option<String> {
-    match (key.shape, value?) {
+fn text(field: &Field, value: Option<&Value>) -> Option<String> {
+    match (field.shape, value?) {
         (Shape::Records(record), Value::Array(items)) => {
             table::lines(items.iter().map(|item| line(record, item)))
         }
@@ -43,11 +37,11 @@ fn text(key: &Key, value: Option<&Value>) -> Option<String> {
 }
 
 /// A value as a table cell: for a list the number of items, for certificates those that need attention.
-fn cell(key: &Key, value: Option<&Value>) -> String {
+fn cell(field: &Field, value: Option<&Value>) -> String {
     let Some(value) = value else {
         return String::new();
     };
-    match (key.shape, value) {
+    match (field.shape, value) {
         (Shape::Records(record), Value::Array(items)) if record.name == "CertificateView" => {
             let certificates = items.iter().map(|item| {
                 let state = member(item, "state").filter(|state| *state != "valid");

@@ -67,12 +67,8 @@ impl<T: Registered> PartialSchema for Given<T> {
             if T::DESCRIPTION.kind == ObjectKind::LegacyInstance && !field.can_change() {
                 continue;
             }
-            for key in field.registered() {
-                let help = match key.key == field.key {
-                    true => meaning(field),
-                    false => key.help.to_owned(),
-                };
-                schema = with_key(schema, &key, &help);
+            if let Some(key) = field.registered() {
+                schema = with_key(schema, &key, &meaning(field));
             }
         }
         schema.into()
@@ -86,7 +82,7 @@ impl<T: Registered> ToSchema for Given<T> {
 
     fn schemas(schemas: &mut Schemas) {
         let fields = T::DESCRIPTION.fields.iter();
-        let keys: Vec<Key> = fields.flat_map(Field::registered).collect();
+        let keys: Vec<Key> = fields.filter_map(Field::registered).collect();
         records(&keys, schemas);
     }
 }
@@ -105,8 +101,7 @@ impl ToSchema for AccountView {
 
 fn viewed<T: Registered>() -> Vec<Key> {
     let fields = T::DESCRIPTION.fields.iter();
-    let keys = fields.flat_map(Field::viewed);
-    keys.map(|shown| shown.key).collect()
+    fields.filter_map(Field::viewed).collect()
 }
 
 /// The description of a field: its integration types and its value.
@@ -117,7 +112,7 @@ fn meaning(field: &Field) -> String {
         .map(|kind| format!("`{}`", kind.name()))
         .collect();
     let types = match types.as_slice() {
-        [] => String::new(),
+        types if types.is_empty() || !field.can_change() => String::new(),
         types => format!("For {}.", types.join(", ")),
     };
     let parts = [field.help, field.given, &types];
