@@ -87,6 +87,8 @@ pub struct Description {
     pub list: &'static str,
     /// Key of the name in files and JSON.
     pub name_key: &'static str,
+    /// Placeholder of the name in the help of the command line.
+    pub name_value: &'static str,
     /// Flag for the name of a new object, as an alternative to the argument.
     pub name_flag: Option<&'static str>,
     /// Name and description of the schema of registrations.

@@ -21,6 +21,7 @@ const DESCRIPTION: Description = Description {
     kind: ObjectKind::Client,
     list: "clients",
     name_key: "client_id",
+    name_value: "CLIENT_ID",
     name_flag: Some("id"),
     registration: (
         "ClientRegistration",

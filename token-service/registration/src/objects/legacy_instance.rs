@@ -12,6 +12,7 @@ const DESCRIPTION: Description = Description {
     kind: ObjectKind::LegacyInstance,
     list: "legacy-instances",
     name_key: "hostname",
+    name_value: "HOSTNAME",
     name_flag: None,
     registration: ("LegacyInstanceRegistration", "A host of the legacy flow."),
     view: ("LegacyInstanceView", "A host of the legacy flow."),

@@ -20,6 +20,7 @@ const DESCRIPTION: Description = Description {
     kind: ObjectKind::User,
     list: "users",
     name_key: "username",
+    name_value: "USERNAME",
     name_flag: None,
     registration: (
         "UserRegistration",

@@ -1,6 +1,5 @@
 //! Command-line flags for clients, users and legacy instances, derived from the descriptions of the fields.
 
-use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -14,13 +13,12 @@ use zeroize::Zeroizing;
 use super::connection::segment;
 use crate::http::admin::Object;
 use domain::client::IntegrationKind;
-use domain::remembered::ObjectKind;
-use registration::describe::{Field, Flag, Record, Registered, Shape};
+use registration::describe::{Description, Field, Flag, Key, Record, Registered, Shape};
 use registration::objects::ACCOUNT;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Named<T: Registered> {
-    #[arg(id = T::DESCRIPTION.name_key, value_name = name_value::<T>(), help = help_of_name::<T>())]
+    #[arg(id = T::DESCRIPTION.name_key, value_name = T::DESCRIPTION.name_value, help = help_of_name::<T>())]
     pub(super) name: String,
     #[arg(skip)]
     of: PhantomData<T>,
@@ -30,40 +28,32 @@ pub(in crate::command) struct Named<T: Registered> {
 #[derive(Debug)]
 pub(in crate::command) struct Form<T: Registered, const CHANGE: bool> {
     pub(super) named: Named<T>,
-    given: BTreeMap<&'static str, Given>,
+    flags: ArgMatches,
 }
 
 pub(in crate::command) type New<T> = Form<T, false>;
 pub(in crate::command) type Change<T> = Form<T, true>;
 
-/// The value of a field from the command line.
-#[derive(Debug, Clone)]
-enum Given {
-    Json(Value),
-    File(PathBuf),
-    /// Pairs of a name and a file.
-    NamedFiles(Vec<String>),
-}
-
 impl<T: Registered, const CHANGE: bool> clap::Args for Form<T, CHANGE> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let command = Named::<T>::augment_args(command);
-        let command = match T::DESCRIPTION.name_flag.filter(|_| !CHANGE) {
-            None => command,
-            Some(flag) => command
-                .mut_arg(T::DESCRIPTION.name_key, |name| {
+        let Description {
+            name_key,
+            name_value,
+            name_flag,
+            fields,
+            ..
+        } = T::DESCRIPTION;
+        let mut command = Named::<T>::augment_args(command);
+        if let Some(flag) = name_flag.filter(|_| !CHANGE) {
+            let alternative = Arg::new(flag).long(flag).value_name(name_value);
+            let help = format!("The same as the argument {name_value}");
+            command = command
+                .mut_arg(name_key, |name| {
                     name.required(false).required_unless_present(flag)
                 })
-                .arg(
-                    Arg::new(flag)
-                        .long(flag)
-                        .value_name(name_value::<T>())
-                        .conflicts_with(T::DESCRIPTION.name_key)
-                        .help(format!("The same as the argument {}", name_value::<T>())),
-                ),
-        };
-        let fields = T::DESCRIPTION.fields.iter();
-        command.args(fields.flat_map(|field| arguments_of(field, CHANGE)))
+                .arg(alternative.conflicts_with(name_key).help(help));
+        }
+        command.args(fields.iter().flat_map(|field| arguments_of(field, CHANGE)))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -72,77 +62,82 @@ impl<T: Registered, const CHANGE: bool> clap::Args for Form<T, CHANGE> {
 }
 
 impl<T: Registered, const CHANGE: bool> clap::FromArgMatches for Form<T, CHANGE> {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut given = BTreeMap::new();
-        for field in T::DESCRIPTION.fields {
-            if let Some(flag) = field.flag.filter(|_| is_offered(field, CHANGE)) {
-                let value = value(field, flag, CHANGE, matches);
-                given.extend(value.map(|value| (field.key, value)));
-            }
-        }
+    fn from_arg_matches(flags: &ArgMatches) -> Result<Self, clap::Error> {
         let flag = T::DESCRIPTION.name_flag.filter(|_| !CHANGE);
-        let flag = flag.and_then(|flag| matches.get_one::<String>(flag));
-        let name = matches.get_one::<String>(T::DESCRIPTION.name_key).or(flag);
-        let name = name.cloned().unwrap_or_default();
-        let of = PhantomData;
+        let flag = flag.and_then(|flag| flags.get_one::<String>(flag));
+        let name = flags.get_one::<String>(T::DESCRIPTION.name_key).or(flag);
         Ok(Self {
-            named: Named { name, of },
-            given,
+            named: Named {
+                name: name.cloned().unwrap_or_default(),
+                of: PhantomData,
+            },
+            flags: flags.clone(),
         })
     }
 
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
+    fn update_from_arg_matches(&mut self, flags: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(flags)?;
         Ok(())
     }
 }
 
-/// False for accounts and certificates of an existing object, which have their own commands.
-fn is_offered(field: &Field, change: bool) -> bool {
+impl<T: Registered, const CHANGE: bool> Form<T, CHANGE> {
+    /// The request body, without the object's name.
+    pub(super) fn body(&self) -> anyhow::Result<Object> {
+        let fields = T::DESCRIPTION.fields.iter();
+        let values = fields.filter_map(|field| {
+            let value = value(field, CHANGE, &self.flags)?;
+            Some(value.map(|value| (field.key.to_owned(), value)))
+        });
+        values.collect()
+    }
+}
+
+/// The flag of a field. Accounts and certificates of an existing object have their own commands.
+fn flag_of(field: &Field, change: bool) -> Option<Flag> {
     let is_record = matches!(field.shape, Shape::Records(_));
-    !change || (field.can_change() && !is_record)
+    let is_offered = !change || (field.can_change() && !is_record);
+    field.flag.filter(|_| is_offered)
 }
 
 fn arguments_of(field: &'static Field, change: bool) -> Vec<Arg> {
-    let Some(flag) = field.flag.filter(|_| is_offered(field, change)) else {
-        return Vec::new();
-    };
     let arg = |long: &'static str, help: String| Arg::new(long).long(long).help(help);
     let several = |arg: Arg| match is_list(field) {
         true => arg.action(ArgAction::Append),
         false => arg,
     };
-    let required = field.required && !change;
-    match flag {
-        Flag::Value(long, value) => {
+    match flag_of(field, change) {
+        None => Vec::new(),
+        Some(Flag::Value(long, value)) => {
             let arg = arg(long, help(field, change)).value_name(value);
             let arg = several(arg).value_parser(parser(field));
             // The help text already lists the values.
-            vec![arg.required(required).hide_possible_values(true)]
+            let arg = arg.hide_possible_values(true);
+            vec![arg.required(field.required && !change)]
         }
-        Flag::File(long) => {
+        Some(Flag::File(long)) => {
             let help = plain(field.help) + ". From a file; - is standard input";
             let arg = arg(long, help).value_name("FILE");
             vec![arg.value_parser(clap::value_parser!(PathBuf))]
         }
-        Flag::NamedFile(long) => {
-            let arg = arg(long, help(field, change)).value_name("ALIAS=FILE");
-            vec![several(arg)]
+        Some(Flag::NamedFile(long)) => {
+            vec![several(
+                arg(long, help(field, change)).value_name("ALIAS=FILE"),
+            )]
         }
-        Flag::Switch { on, off, default } => {
-            let states = [(on, true), (off, false)];
-            let offered = states
-                .into_iter()
-                .filter(|(_, state)| change || *state != default);
-            let switch = |((long, help), state): ((&'static str, &'static str), bool)| {
+        Some(Flag::Switch { on, off, default }) => {
+            let switch = |(long, help), (other, _)| {
                 let switch = arg(long, plain(help)).action(ArgAction::SetTrue);
-                let (other, _) = if state { off } else { on };
                 match change {
                     true => switch.conflicts_with(other),
                     false => switch,
                 }
             };
-            offered.map(switch).collect()
+            match (change, default) {
+                (true, _) => vec![switch(on, off), switch(off, on)],
+                (false, true) => vec![switch(off, on)],
+                (false, false) => vec![switch(on, off)],
+            }
         }
     }
 }
@@ -170,24 +165,13 @@ fn record_of(record: &Record, text: &str) -> Result<Object, String> {
         let names: Vec<String> = keys.iter().map(|key| key.key.to_uppercase()).collect();
         return Err(format!("expected {}", names.join(",")));
     }
-    let pairs = keys.iter().zip(values);
-    Ok(pairs
-        .map(|(key, value)| (key.key.to_owned(), json!(value)))
-        .collect())
+    let member = |(key, value): (&Key, &str)| (key.key.to_owned(), json!(value));
+    Ok(keys.iter().zip(values).map(member).collect())
 }
 
 /// Reads a linked account of the form `USER_ID,USERNAME,SITE`.
 pub(super) fn account(text: &str) -> Result<Object, String> {
     record_of(&ACCOUNT, text)
-}
-
-/// The placeholder for the name in the help.
-fn name_value<T: Registered>() -> &'static str {
-    match T::DESCRIPTION.kind {
-        ObjectKind::Client => "CLIENT_ID",
-        ObjectKind::User => "USERNAME",
-        ObjectKind::LegacyInstance => "HOSTNAME",
-    }
 }
 
 fn help_of_name<T: Registered>() -> String {
@@ -214,48 +198,28 @@ fn help(field: &Field, change: bool) -> String {
     }
 }
 
-fn value(field: &Field, flag: Flag, change: bool, matches: &ArgMatches) -> Option<Given> {
-    match flag {
+/// The value of a field from the command line; `None` without its flag.
+fn value(field: &Field, change: bool, flags: &ArgMatches) -> Option<anyhow::Result<Value>> {
+    match flag_of(field, change)? {
         Flag::Value(long, _) => {
-            let values: Vec<Value> = matches.get_many(long)?.cloned().collect();
+            let mut values = flags.get_many::<Value>(long)?.cloned();
             let value = match is_list(field) {
-                true => values.into(),
-                false => values.into_iter().next()?,
+                true => values.collect(),
+                false => values.next()?,
             };
-            let is_none = change && field.is_optional() && value == json!("");
-            Some(Given::Json(if is_none { Value::Null } else { value }))
+            let is_none = change && field.is_optional() && value == "";
+            Some(Ok(if is_none { Value::Null } else { value }))
         }
-        Flag::File(long) => matches.get_one(long).cloned().map(Given::File),
+        Flag::File(long) => Some(secret(flags.get_one::<PathBuf>(long)?)),
         Flag::NamedFile(long) => {
-            let named = matches.get_many(long)?.cloned().collect();
-            Some(Given::NamedFiles(named))
+            let named = flags.get_many::<String>(long)?;
+            Some(named.map(|named| named_file(named)).collect())
         }
         Flag::Switch { on, off, .. } => {
-            let is_set = |(long, _): (&str, &str)| {
-                let set = matches.try_get_one::<bool>(long).ok().flatten();
-                set.copied().unwrap_or_default()
-            };
-            let state = is_set(on);
-            (state || is_set(off)).then(|| Given::Json(json!(state)))
+            let is_set = |long| matches!(flags.try_get_one(long), Ok(Some(true)));
+            let state = is_set(on.0);
+            (state || is_set(off.0)).then(|| Ok(json!(state)))
         }
-    }
-}
-
-impl<T: Registered, const CHANGE: bool> Form<T, CHANGE> {
-    /// The request body, without the object's name.
-    pub(super) fn body(&self) -> anyhow::Result<Object> {
-        let body = self.given.iter().map(|(key, given)| {
-            let value = match given {
-                Given::Json(value) => value.clone(),
-                Given::File(file) => json!(*secret(file)?),
-                Given::NamedFiles(files) => {
-                    let records = files.iter().map(|named| named_file(named));
-                    records.collect::<anyhow::Result<_>>()?
-                }
-            };
-            Ok(((*key).to_owned(), value))
-        });
-        body.collect()
     }
 }
 
@@ -269,7 +233,7 @@ fn named_file(named: &str) -> anyhow::Result<Value> {
 }
 
 /// Reads a secret from a file or standard input, and removes the line end that editors add.
-fn secret(file: &Path) -> anyhow::Result<Zeroizing<String>> {
+fn secret(file: &Path) -> anyhow::Result<Value> {
     let mut text = Zeroizing::new(String::new());
     if file == Path::new("-") {
         std::io::stdin()
@@ -280,9 +244,7 @@ fn secret(file: &Path) -> anyhow::Result<Zeroizing<String>> {
             std::fs::read_to_string(file).with_context(|| file.display().to_string())?,
         );
     }
-    let end = text.trim_end_matches(['\r', '\n']).len();
-    text.truncate(end);
-    Ok(text)
+    Ok(json!(text.trim_end_matches(['\r', '\n'])))
 }
 
 impl<T: Registered> Named<T> {

@@ -65,39 +65,29 @@ const MOST_COUNTED: usize = 500;
 
 pub(super) fn remove<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    let (kind, name) = (T::DESCRIPTION.kind.name(), &own.name);
-    let owner = match T::DESCRIPTION.kind {
-        ObjectKind::Client => Some("client_id"),
-        ObjectKind::User => Some("username"),
-        ObjectKind::LegacyInstance => None,
-    };
-    let Some(owner) = owner else {
+    let (kind, name) = (T::DESCRIPTION.kind, &own.name);
+    let removed = format!("Removed the {} {name}.", kind.name());
+    if kind == ObjectKind::LegacyInstance {
         administration.delete(&own.path())?;
-        let removed = json!({"removed": name});
-        return administration.print(&removed, |_| format!("Removed the {kind} {name}."));
-    };
+        return administration.print(&json!({"removed": name}), |_| removed);
+    }
     let query = query(&[
-        (owner, Some(name.clone())),
+        (T::DESCRIPTION.name_key, Some(name.clone())),
         ("limit", Some(MOST_COUNTED.to_string())),
     ]);
     let page: Answer<Page<GrantView>> = administration.get(&format!("/grants{query}"))?;
-    let live = page.value.items.iter();
-    let live = live.filter(|grant| grant.revoked_at.is_none()).count();
+    let grants = page.value.items.iter();
+    let live = grants.filter(|grant| grant.revoked_at.is_none()).count();
     administration.delete(&own.path())?;
-    let least = if page.value.next.is_some() {
-        "at least "
-    } else {
-        ""
+    let least = page.value.next.map_or("", |_| "at least ");
+    let sessions = match kind {
+        ObjectKind::User => ", sessions",
+        ObjectKind::Client | ObjectKind::LegacyInstance => "",
     };
-    let removed = json!({"removed": name, "grants_revoked": live});
-    administration.print(&removed, |_| {
-        let sessions = match T::DESCRIPTION.kind {
-            ObjectKind::User => ", sessions",
-            ObjectKind::Client | ObjectKind::LegacyInstance => "",
-        };
+    administration.print(&json!({"removed": name, "grants_revoked": live}), |_| {
         format!(
-            "Removed the {kind} {name}. {least}{live} grants revoked; its codes{sessions} and every access token issued \
-             to it have ended too."
+            "{removed} {least}{live} grants revoked; its codes{sessions} and every access token issued to it have \
+             ended too."
         )
     })
 }

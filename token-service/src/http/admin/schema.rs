@@ -14,21 +14,14 @@ use domain::{Client, LegacyInstance, LinkedAccount, User};
 use registration::describe::{Field, Key, Record, Registered, Shape};
 use registration::objects::ACCOUNT;
 
-/// A view of an object, with the keys of the description.
+/// An object as JSON, with the keys of its description: a view, or with `GIVEN` a registration, which is an entry of a
+/// registrations file.
 #[derive(Debug, Serialize)]
 #[serde(transparent, bound = "")]
-pub struct View<T>(Object, #[serde(skip)] PhantomData<fn() -> T>);
+pub struct Described<T, const GIVEN: bool>(Object, #[serde(skip)] PhantomData<fn() -> T>);
 
-impl<T> View<T> {
-    pub const fn new(object: Object) -> Self {
-        Self(object, PhantomData)
-    }
-}
-
-/// The registration of an object: an entry of a registrations file. The reader of registrations checks each key.
-#[derive(Debug, Clone, Copy)]
-pub struct Given<T>(PhantomData<fn() -> T>);
-
+pub type View<T> = Described<T, false>;
+pub type Given<T> = Described<T, true>;
 pub type ClientView = View<Client>;
 pub type UserView = View<User>;
 pub type LegacyInstanceView = View<LegacyInstance>;
@@ -42,54 +35,56 @@ pub struct AccountView(pub LinkedAccount);
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
-impl<T: Registered> PartialSchema for View<T> {
-    fn schema() -> RefOr<Schema> {
-        object(T::DESCRIPTION.view.1, &viewed::<T>())
+impl<T> View<T> {
+    pub const fn new(object: Object) -> Self {
+        Self(object, PhantomData)
     }
 }
 
-impl<T: Registered> ToSchema for View<T> {
+impl<T: Registered, const GIVEN: bool> Described<T, GIVEN> {
+    /// Name and description of the schema.
+    const NAME: (&'static str, &'static str) = match GIVEN {
+        true => T::DESCRIPTION.registration,
+        false => T::DESCRIPTION.view,
+    };
+
+    /// The keys, each with its description.
+    fn keys() -> impl Iterator<Item = (Key, String)> {
+        let fields = T::DESCRIPTION.fields.iter();
+        fields.filter_map(|field| match GIVEN {
+            // The path contains the name of a legacy instance.
+            true if T::DESCRIPTION.kind == ObjectKind::LegacyInstance && !field.can_change() => {
+                None
+            }
+            true => Some((field.registered()?, meaning(field))),
+            false => Some((field.viewed()?, field.help.to_owned())),
+        })
+    }
+}
+
+impl<T: Registered, const GIVEN: bool> PartialSchema for Described<T, GIVEN> {
+    fn schema() -> RefOr<Schema> {
+        object(Self::NAME.1, Self::keys())
+    }
+}
+
+impl<T: Registered, const GIVEN: bool> ToSchema for Described<T, GIVEN> {
     fn name() -> Cow<'static, str> {
-        T::DESCRIPTION.view.0.into()
+        Self::NAME.0.into()
     }
 
     fn schemas(schemas: &mut Schemas) {
-        records(&viewed::<T>(), schemas);
-    }
-}
-
-impl<T: Registered> PartialSchema for Given<T> {
-    fn schema() -> RefOr<Schema> {
-        let help = T::DESCRIPTION.registration.1;
-        let mut schema = ObjectBuilder::new().description(Some(help));
-        for field in T::DESCRIPTION.fields {
-            // The path contains the name of a legacy instance.
-            if T::DESCRIPTION.kind == ObjectKind::LegacyInstance && !field.can_change() {
-                continue;
-            }
-            if let Some(key) = field.registered() {
-                schema = with_key(schema, &key, &meaning(field));
+        for (key, _) in Self::keys() {
+            if let Shape::Records(record) = key.shape {
+                schemas.push((record.name.to_owned(), of_record(record)));
             }
         }
-        schema.into()
-    }
-}
-
-impl<T: Registered> ToSchema for Given<T> {
-    fn name() -> Cow<'static, str> {
-        T::DESCRIPTION.registration.0.into()
-    }
-
-    fn schemas(schemas: &mut Schemas) {
-        let fields = T::DESCRIPTION.fields.iter();
-        let keys: Vec<Key> = fields.filter_map(Field::registered).collect();
-        records(&keys, schemas);
     }
 }
 
 impl PartialSchema for AccountView {
     fn schema() -> RefOr<Schema> {
-        object(ACCOUNT.help, ACCOUNT.keys)
+        of_record(&ACCOUNT)
     }
 }
 
@@ -97,11 +92,6 @@ impl ToSchema for AccountView {
     fn name() -> Cow<'static, str> {
         ACCOUNT.name.into()
     }
-}
-
-fn viewed<T: Registered>() -> Vec<Key> {
-    let fields = T::DESCRIPTION.fields.iter();
-    fields.filter_map(Field::viewed).collect()
 }
 
 /// The description of a field: its integration types and its value.
@@ -112,6 +102,7 @@ fn meaning(field: &Field) -> String {
         .map(|kind| format!("`{}`", kind.name()))
         .collect();
     let types = match types.as_slice() {
+        // Another form of a field has the types of the field.
         types if types.is_empty() || !field.can_change() => String::new(),
         types => format!("For {}.", types.join(", ")),
     };
@@ -120,28 +111,21 @@ fn meaning(field: &Field) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// Adds the schemas of nested objects.
-fn records(keys: &[Key], schemas: &mut Schemas) {
-    for key in keys {
-        if let Shape::Records(Record { name, help, keys }) = key.shape {
-            schemas.push(((*name).to_owned(), object(help, keys)));
-        }
-    }
+fn of_record(record: &Record) -> RefOr<Schema> {
+    let keys = record.keys.iter();
+    object(record.help, keys.map(|key| (*key, key.help.to_owned())))
 }
 
-fn object(help: &str, keys: &[Key]) -> RefOr<Schema> {
+fn object(help: &str, keys: impl Iterator<Item = (Key, String)>) -> RefOr<Schema> {
     let object = ObjectBuilder::new().description(Some(help));
-    let with = |object, key: &Key| with_key(object, key, key.help);
-    keys.iter().fold(object, with).into()
-}
-
-fn with_key(object: ObjectBuilder, key: &Key, help: &str) -> ObjectBuilder {
-    let object = object.property(key.key, property(key, help));
-    if key.required {
-        object.required(key.key)
-    } else {
-        object
-    }
+    let with = |object: ObjectBuilder, (key, help): (Key, String)| {
+        let object = object.property(key.key, property(&key, &help));
+        match key.required {
+            true => object.required(key.key),
+            false => object,
+        }
+    };
+    keys.fold(object, with).into()
 }
 
 fn property(key: &Key, help: &str) -> RefOr<Schema> {
