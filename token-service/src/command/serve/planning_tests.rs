@@ -123,7 +123,7 @@ pub(super) async fn update<T: crate::http::admin::objects::Administered>(
     .await
 }
 
-pub(super) async fn delete<T: crate::http::admin::objects::Administered>(
+pub(super) async fn delete<T: registration::describe::Registered>(
     service: &Arc<Service>,
     name: &str,
 ) -> Result<(), String> {

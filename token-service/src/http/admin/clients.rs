@@ -13,7 +13,7 @@ use super::{Administration, body};
 use document::{InvalidDocument, Place, Problem};
 use domain::client::ClientSecret;
 use domain::random::Random;
-use domain::{Certificate, Client, ClientId, IntegrationType};
+use domain::{Certificate, Client, IntegrationType};
 use store::{Store, StoreError};
 
 /// Maximum number of live secrets of a client: the old secret and its successor (D-21).
@@ -48,13 +48,6 @@ impl Administered for Client {
         ClientWithSecret {
             client,
             client_secret: secret.map(|secret| secret.to_string()),
-        }
-    }
-
-    async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
-        match ClientId::parse(name) {
-            Some(client_id) => store.client(client_id).await,
-            None => Ok(None),
         }
     }
 

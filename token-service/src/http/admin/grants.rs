@@ -11,7 +11,6 @@ use super::Administration;
 use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::body;
-use super::objects::{Administered, not_found};
 use super::pages::{Page, entries};
 use super::schema::AccountView;
 use crate::audit_log::Entry;
@@ -21,6 +20,7 @@ use domain::{
     AuditAction, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, Revoked, User,
     Username,
 };
+use registration::describe::Registered;
 
 /// An authorization by a user for a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -247,11 +247,10 @@ impl Administration {
     }
 
     /// The registered object with this name, if a name is given.
-    async fn named<T: Administered>(&self, name: Option<&str>) -> Result<Option<T>, AdminError> {
-        let Some(name) = name else {
-            return Ok(None);
-        };
-        let found = T::stored(&*self.service.store, name).await?;
-        found.map(Some).ok_or_else(|| not_found::<T>(name))
+    async fn named<T: Registered>(&self, name: Option<&str>) -> Result<Option<T>, AdminError> {
+        match name {
+            Some(name) => Ok(Some(self.stored(name).await?)),
+            None => Ok(None),
+        }
     }
 }

@@ -1,34 +1,13 @@
 //! `/admin/legacy-instances`: hosts of the legacy flow.
 
 use actix_web::web::{self, Path, Payload};
-use zeroize::Zeroizing;
 
 use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer, ErrorBody};
-use super::objects::{self, Administered};
+use super::objects;
 use super::schema::{LegacyInstanceRegistration, LegacyInstanceView};
 use super::{Administration, Object, body};
 use domain::LegacyInstance;
-use store::{Store, StoreError};
-
-impl Administered for LegacyInstance {
-    type Created = LegacyInstanceView;
-
-    fn created(view: LegacyInstanceView, _: Option<Zeroizing<String>>) -> LegacyInstanceView {
-        view
-    }
-
-    async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
-        let mut instances = store.legacy_instances().await?.into_iter();
-        Ok(instances.find(|instance| instance.hostname == name))
-    }
-
-    async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
-        let instances = store.legacy_instances().await?.into_iter();
-        let behind = instances.filter(|instance| instance.hostname > after);
-        Ok(behind.take(limit).collect())
-    }
-}
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes

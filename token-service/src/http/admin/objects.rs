@@ -27,7 +27,7 @@ use registration::describe::{self, Completeness, Moment, Registered, Registratio
 use registration::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
-/// A kind of object that the administration registers, changes and removes.
+/// A kind of object with all operations of this file.
 pub trait Administered: Registered {
     type Created: Serialize + ToSchema;
 
@@ -38,11 +38,6 @@ pub trait Administered: Registered {
 
     /// The response to a registration.
     fn created(view: View<Self>, secret: Option<Zeroizing<String>>) -> Self::Created;
-
-    fn stored(
-        store: &dyn Store,
-        name: &str,
-    ) -> impl Future<Output = Result<Option<Self>, StoreError>>;
 
     /// At most `limit` objects after the name `after`, sorted by name.
     fn page(
@@ -91,9 +86,8 @@ async fn create<T: Administered>(administrator: Administrator, payload: Payload)
 }
 
 async fn show<T: Administered>(reader: Reader, name: Path<String>) -> Answer {
-    let found = T::stored(&*reader.service.store, &name).await?;
-    let found = found.ok_or_else(|| not_found::<T>(&name))?;
-    answer::ok(reader.view(&found).await?)
+    let object = reader.stored::<T>(&name).await?;
+    answer::ok(reader.view(&object).await?)
 }
 
 async fn update<T: Administered>(
@@ -105,7 +99,7 @@ async fn update<T: Administered>(
     answer::ok(administrator.update::<T>(&name, patch).await?)
 }
 
-pub(super) async fn delete<T: Administered>(
+pub(super) async fn delete<T: Registered>(
     administrator: Administrator,
     name: Path<String>,
 ) -> Answer {
@@ -196,7 +190,7 @@ impl Administration {
     ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
-    pub async fn put<T: Administered>(
+    pub async fn put<T: Registered>(
         &self,
         name: &str,
         registration: Object,
@@ -215,7 +209,7 @@ impl Administration {
     ///
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
-    pub async fn delete<T: Administered>(&self, name: &str) -> Result<(), AdminError> {
+    pub async fn delete<T: Registered>(&self, name: &str) -> Result<(), AdminError> {
         self.changing(async || {
             let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
             let object = found::<T>(&stored, name)?;
@@ -254,12 +248,19 @@ impl Administration {
         .await
     }
 
-    async fn read<T: Administered>(
+    async fn read<T: Registered>(
         &self,
         registration: Object,
     ) -> Result<Draft<Registration<T>>, AdminError> {
         let now = self.service.clock.now();
         blocking(move || read_entry(registration, Completeness::Partial, now)).await
+    }
+
+    /// The registered object with this name.
+    pub(super) async fn stored<T: Registered>(&self, name: &str) -> Result<T, AdminError> {
+        let names = vec![ObjectName::new(T::DESCRIPTION.kind, name)];
+        let stored = self.excerpt(names).await?;
+        found::<T>(&stored, name).cloned()
     }
 
     /// The registrations of these names, for a plan.
@@ -285,7 +286,7 @@ impl Administration {
         }))
     }
 
-    async fn register<T: Administered>(
+    async fn register<T: Registered>(
         &self,
         registration: Registration<T>,
         stored: &Arc<Excerpt>,
@@ -296,19 +297,21 @@ impl Administration {
             plan.register(registration, stored, protection)?;
             Ok(plan)
         });
-        self.carry_out(plan.await?).await?;
-        // The stored object also contains values that the registration omits.
-        let stored = T::stored(&*self.service.store, object.name()).await?;
-        self.view(stored.as_ref().unwrap_or(&object)).await
+        let mut plan = plan.await?;
+        // These objects also contain values that the registration omits.
+        let put = T::put(&mut plan.change).first().cloned();
+        let after = put.or_else(|| T::find(stored, object.name()).cloned());
+        self.carry_out(plan).await?;
+        self.view(&after.unwrap_or(object)).await
     }
 
-    async fn view<T: Administered>(&self, object: &T) -> Result<View<T>, AdminError> {
+    async fn view<T: Registered>(&self, object: &T) -> Result<View<T>, AdminError> {
         let mut views = self.views(std::slice::from_ref(object)).await?;
         let gone = || AdminError::Internal("an object without a view".to_owned());
         views.pop().ok_or_else(gone)
     }
 
-    pub(super) async fn views<T: Administered>(
+    pub(super) async fn views<T: Registered>(
         &self,
         objects: &[T],
     ) -> Result<Vec<View<T>>, AdminError> {
@@ -333,11 +336,8 @@ pub(super) fn found<'a, T: Registered>(
     stored: &'a Excerpt,
     name: &str,
 ) -> Result<&'a T, AdminError> {
-    T::find(stored, name).ok_or_else(|| not_found::<T>(name))
-}
-
-pub(super) fn not_found<T: Registered>(name: &str) -> AdminError {
-    AdminError::not_found(T::DESCRIPTION.kind.name(), name)
+    let not_found = || AdminError::not_found(T::DESCRIPTION.kind.name(), name);
+    T::find(stored, name).ok_or_else(not_found)
 }
 
 /// Merges `patch` into `target` (RFC 7396): `null` removes a key.
@@ -353,70 +353,50 @@ fn merge_patch(target: &mut Object, patch: Object) {
 
 /// Adds the operations to the OpenAPI description of the administration.
 pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str; 5]) {
-    let [all, one] = paths::<T>().map(|path| format!("/admin{path}"));
-    let page = Ref::from_schema_name(format!("Page_{}", View::<T>::name())).into();
-    let [list, create, show, update, delete] = summaries;
-    let name = ParameterBuilder::new()
-        .name(T::DESCRIPTION.name_key)
-        .parameter_in(ParameterIn::Path)
-        .required(Required::True)
-        .schema(Some(of_type(Type::String)))
-        .build();
-    let query = PageQuery::into_params(|| Some(ParameterIn::Query));
-    let view = || ("200", Some(reference::<View<T>>()));
-    let made = ("201", Some(reference::<T::Created>()));
-    let given = Some(reference::<Given<T>>());
-    let patch = Some(of_type(Type::Object));
-    let operations: [(_, _, _, _, _, &[&str]); 5] = [
-        (
-            "list",
-            HttpMethod::Get,
-            list,
-            ("200", Some(page)),
-            None,
-            &[],
-        ),
-        (
-            "create",
-            HttpMethod::Post,
-            create,
-            made,
-            given,
-            &["400", "409"],
-        ),
-        ("show", HttpMethod::Get, show, view(), None, &["404"]),
-        (
-            "update",
-            HttpMethod::Patch,
-            update,
-            view(),
-            patch,
-            &["400", "404", "409"],
-        ),
-        (
-            "delete",
-            HttpMethod::Delete,
-            delete,
-            ("204", None),
-            None,
-            &["404", "409"],
-        ),
-    ];
-    for (id, method, summary, (status, answer), body, failures) in operations {
+    let operation = |id, summary, failures: &[&str]| {
         let operation = OperationBuilder::new()
             .operation_id(Some(id))
             .summary(Some(summary))
-            .tag(T::DESCRIPTION.list)
-            .request_body(body.map(request_body))
-            .response(status, response(answer));
-        let operation = failures.iter().fold(operation, |operation, status| {
+            .tag(T::DESCRIPTION.list);
+        let failures = failures.iter();
+        failures.fold(operation, |operation, status| {
             operation.response(*status, failed())
-        });
-        let (path, operation) = match id {
-            "list" => (&all, operation.parameters(Some(query.clone()))),
-            "create" => (&all, operation),
-            _ => (&one, operation.parameter(name.clone())),
-        };
+        })
+    };
+    let name = || {
+        ParameterBuilder::new()
+            .name(T::DESCRIPTION.name_key)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .schema(Some(of_type(Type::String)))
+    };
+    let view = || response(Some(reference::<View<T>>()));
+    let page = Ref::from_schema_name(format!("Page_{}", View::<T>::name()));
+    let [list, create, show, update, delete] = summaries;
+    let list = operation("list", list, &[])
+        .parameters(Some(PageQuery::into_params(|| Some(ParameterIn::Query))))
+        .response("200", response(Some(page.into())));
+    let create = operation("create", create, &["400", "409"])
+        .request_body(Some(request_body(reference::<Given<T>>())))
+        .response("201", response(Some(reference::<T::Created>())));
+    let show = operation("show", show, &["404"])
+        .parameter(name())
+        .response("200", view());
+    let update = operation("update", update, &["400", "404", "409"])
+        .parameter(name())
+        .request_body(Some(request_body(of_type(Type::Object))))
+        .response("200", view());
+    let delete = operation("delete", delete, &["404", "409"])
+        .parameter(name())
+        .response("204", response(None));
+    let [all, one] = paths::<T>().map(|path| format!("/admin{path}"));
+    for (path, method, operation) in [
+        (&all, HttpMethod::Get, list),
+        (&all, HttpMethod::Post, create),
+        (&one, HttpMethod::Get, show),
+        (&one, HttpMethod::Patch, update),
+        (&one, HttpMethod::Delete, delete),
+    ] {
         let paths = &mut openapi.paths;
         paths.add_path_operation(path, vec![method], operation);
     }

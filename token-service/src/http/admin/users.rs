@@ -16,7 +16,7 @@ use super::schema::{AccountView, UserView};
 use super::{Administration, Object, body};
 use crate::audit_log::Entry;
 use domain::remembered::ObjectKind;
-use domain::{AuditAction, LinkedAccount, User, Username};
+use domain::{AuditAction, LinkedAccount, User};
 use registration::apply::Plan;
 use registration::registrations::looked_up;
 use store::{Store, StoreError};
@@ -26,13 +26,6 @@ impl Administered for User {
 
     fn created(view: UserView, _: Option<Zeroizing<String>>) -> UserView {
         view
-    }
-
-    async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
-        match Username::parse(name) {
-            Some(username) => store.user(username).await,
-            None => Ok(None),
-        }
     }
 
     async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
