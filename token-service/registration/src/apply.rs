@@ -24,6 +24,8 @@ pub struct Plan {
     pub differences: Vec<Difference>,
     /// Differences that stay, because the registry takes precedence over the file.
     pub kept: Vec<Kept>,
+    /// Objects that were not compared with the file, because something else must change first.
+    pub postponed: Vec<ObjectName>,
 }
 
 impl Plan {
@@ -91,19 +93,23 @@ impl Plan {
 
     /// Keeps a user that is not in the file, because a client in the file is bound to the user.
     pub fn keep_bound(&mut self, user: &User, client_id: &ClientId) {
-        let reason = format!("stays; the client {client_id} is bound to the user");
-        self.kept.push(Kept {
-            object: user.object_name(),
-            field: None,
-            conflict: false,
-            values: Some(reason),
-        });
+        let text = format!("stays; the client {client_id} is bound to the user");
+        self.keep(user.object_name(), None, false, text);
     }
 
-    /// Objects that were not compared with the file, because something else must change first.
-    pub fn postponed(&self) -> impl Iterator<Item = &ObjectName> {
-        let postponed = self.kept.iter().filter(|kept| kept.is_postponed());
-        postponed.map(|kept| &kept.object)
+    fn keep(
+        &mut self,
+        object: ObjectName,
+        field: Option<&'static str>,
+        conflict: bool,
+        text: String,
+    ) {
+        self.kept.push(Kept {
+            object,
+            field,
+            conflict,
+            text,
+        });
     }
 
     pub fn sort(&mut self) {

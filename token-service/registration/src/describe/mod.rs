@@ -36,11 +36,6 @@ pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'stat
         ObjectName::new(Self::DESCRIPTION.kind, self.name())
     }
 
-    /// The integration type; `None` for kinds without integration types.
-    fn integration(&self) -> Option<IntegrationKind> {
-        None
-    }
-
     /// Reads all fields. Reports wrong and missing values.
     fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>>;
 
@@ -137,15 +132,6 @@ pub(crate) enum In {
     Views,
 }
 
-impl Description {
-    /// The fields that views have, in the order of the output for people.
-    pub fn viewed(&self) -> impl Iterator<Item = &'static Field> {
-        self.fields
-            .iter()
-            .filter(|field| field.place != In::Registrations)
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 pub enum Flag {
     /// `--LONG VALUE`, with the placeholder of the value in the help; repeated for a list.
@@ -189,14 +175,6 @@ pub(crate) enum Rule {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
-    pub key: &'static str,
-    pub help: &'static str,
-    pub shape: Shape,
-    pub required: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
 pub enum Shape {
     Text,
     Flag,
@@ -205,29 +183,15 @@ pub enum Shape {
     Records(&'static Record),
 }
 
+/// Objects of texts in a list.
 #[derive(Debug)]
 pub struct Record {
     pub name: &'static str,
     pub help: &'static str,
-    pub keys: &'static [Key],
-}
-
-impl Key {
-    pub(crate) const fn new(key: &'static str, help: &'static str, shape: Shape) -> Self {
-        Self {
-            key,
-            help,
-            shape,
-            required: false,
-        }
-    }
-
-    pub(crate) const fn always(key: &'static str, help: &'static str, shape: Shape) -> Self {
-        Self {
-            required: true,
-            ..Self::new(key, help, shape)
-        }
-    }
+    /// True if every object has all keys.
+    pub required: bool,
+    /// The keys, each with its help.
+    pub keys: &'static [(&'static str, &'static str)],
 }
 
 impl Field {
@@ -274,24 +238,17 @@ impl Field {
         !matches!(self.rule, Rule::None | Rule::Type)
     }
 
-    const fn with(&self, required: bool) -> Key {
-        Key {
-            required,
-            ..Key::new(self.key, self.help, self.shape)
-        }
+    /// Whether every registration has the key; `None` if no registration has it.
+    pub fn registered(&self) -> Option<bool> {
+        (self.place != In::Views).then_some(self.required)
     }
 
-    /// The key in registrations.
-    pub fn registered(&self) -> Option<Key> {
-        (self.place != In::Views).then(|| self.with(self.required))
-    }
-
-    /// The key in views.
-    pub fn viewed(&self) -> Option<Key> {
+    /// Whether every view has the key; `None` if no view has it.
+    pub fn viewed(&self) -> Option<bool> {
         match self.place {
-            In::Both => Some(self.with(self.types.is_empty() && !self.is_optional())),
+            In::Both => Some(self.types.is_empty() && !self.is_optional()),
             In::Registrations => None,
-            In::Views => Some(self.with(self.required)),
+            In::Views => Some(self.required),
         }
     }
 }

@@ -83,7 +83,6 @@ impl Reading {
             section,
             integration: None,
             reading: self,
-            name: String::new(),
             is_settled: true,
         };
         let read = T::read(&mut entry);
@@ -109,8 +108,6 @@ pub struct Entry<'e, 'p> {
     /// The integration type of a client, after it was read.
     pub(crate) integration: Option<IntegrationKind>,
     pub(crate) reading: &'e mut Reading,
-    /// The name of the object, after it was read.
-    pub(crate) name: String,
     pub(crate) is_settled: bool,
 }
 
@@ -129,9 +126,8 @@ impl Entry<'_, '_> {
         self.section.flag("enabled").is_none_or(|flag| flag.value)
     }
 
-    /// Records the object's name. Reports the name if another object of the kind has it.
+    /// Reports the object's name if another object of the kind has it.
     pub(crate) fn name(&mut self, kind: ObjectKind, key: &str, name: &Located<String>) {
-        self.name.clone_from(&name.value);
         let names = self.reading.names.entry(kind).or_default();
         unique(&self.section, key, name, names);
     }

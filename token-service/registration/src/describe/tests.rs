@@ -70,18 +70,14 @@ fn the_types_of_a_field_are_those_that_store_it() {
 
 fn check_view<T: Registered>(object: &T, moment: &Moment<'_>) {
     let fields = T::DESCRIPTION.fields.iter();
-    let keys: Vec<Key> = fields.filter_map(Field::viewed).collect();
+    let viewed = fields.filter_map(|field| Some((field.key, field.viewed()?)));
+    let keys: Vec<(&str, bool)> = viewed.collect();
     let view = view(object, moment);
     for key in view.keys() {
-        assert!(keys.iter().any(|described| described.key == key), "{key}");
+        assert!(keys.iter().any(|(described, _)| described == key), "{key}");
     }
-    for key in keys.iter().filter(|key| key.required) {
-        assert!(
-            view.contains_key(key.key),
-            "{} of {}",
-            key.key,
-            object.name()
-        );
+    for (key, _) in keys.iter().filter(|(_, required)| *required) {
+        assert!(view.contains_key(*key), "{key} of {}", object.name());
     }
 }
 
@@ -126,8 +122,8 @@ fn a_registration_of_what_is_stored_is_read_as_it_was() {
 }
 
 /// The shape in the reader's message about a number at this key.
-fn expected(key: &Key) -> &'static str {
-    match key.shape {
+fn expected(field: &Field) -> &'static str {
+    match field.shape {
         Shape::Text => "a string",
         Shape::Flag => "true or false",
         Shape::Records(_) => "a list of objects",
@@ -141,13 +137,13 @@ fn check_shapes<T: Registered>(body: &Map<String, Value>, integration: Option<In
         if !field.is_of(integration) {
             continue;
         }
-        if let Some(key) = field.registered() {
+        if field.registered().is_some() {
             let mut body = body.clone();
-            body.insert(key.key.to_owned(), json!(1));
+            body.insert(field.key.to_owned(), json!(1));
             let now = Timestamp::from_seconds(0);
             let read = read_entry::<T>(body, Completeness::Partial, now).check(&Excerpt::default());
             let problems = read.err().unwrap().to_string();
-            let expected = format!("{}: expected {}", key.key, expected(&key));
+            let expected = format!("{}: expected {}", field.key, expected(field));
             assert!(problems.contains(&expected), "{expected} in {problems}");
         }
     }
@@ -181,10 +177,10 @@ fn documentation<T: Registered>() -> Vec<String> {
         } else {
             String::new()
         };
-        if let Some(key) = field.registered() {
-            let meaning = [key.help, field.given].join(" ");
+        if field.registered().is_some() {
+            let meaning = [field.help, field.given].join(" ");
             let meaning = meaning.trim();
-            lines.push(format!("| `{}` |{of_clients} {meaning} |", key.key));
+            lines.push(format!("| `{}` |{of_clients} {meaning} |", field.key));
         }
     }
     lines

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Field, In, Moment, Registered, Rule, Shape};
+use domain::client::IntegrationKind;
 use domain::remembered::Element;
 
 /// One value of a field. Two values are equal if their texts are.
@@ -48,6 +49,11 @@ pub(crate) fn stored<T: Registered>(object: &T) -> Map<String, Value> {
 /// The object with this stored form; `None` if no object has it.
 pub(crate) fn read_stored<T: Registered>(stored: Map<String, Value>) -> Option<T> {
     serde_json::from_value(Value::Object(stored)).ok()
+}
+
+/// The integration type of a stored object; `None` for kinds without integration types.
+pub(crate) fn integration(stored: &Map<String, Value>) -> Option<IntegrationKind> {
+    stored.get("type")?.as_str()?.parse().ok()
 }
 
 /// A value that is text in the stored form, or a flag.
@@ -159,9 +165,10 @@ pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
 /// The object in the form of views, without secrets and hashes.
 pub fn view<T: Registered>(object: &T, moment: &Moment<'_>) -> Map<String, Value> {
     let mut view = registration(object);
-    for key in T::DESCRIPTION.fields.iter().filter_map(Field::viewed) {
-        if !key.required && view.get(key.key) == Some(&Value::Array(Vec::new())) {
-            view.remove(key.key);
+    for field in T::DESCRIPTION.fields {
+        let is_empty = view.get(field.key) == Some(&Value::Array(Vec::new()));
+        if is_empty && field.viewed() == Some(false) {
+            view.remove(field.key);
         }
     }
     if let Value::Object(shown) = object.shown(moment) {

@@ -6,10 +6,10 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use url::Url;
 
+use crate::describe::Record;
 use crate::describe::checks::{MAX_CLAIM_LENGTH, claim_text, unique};
 use crate::describe::reading::{Entry, required};
 use crate::describe::values::plain;
-use crate::describe::{Key, Record, Shape};
 use document::Located;
 use domain::LinkedAccount;
 use domain::remembered::Element;
@@ -18,13 +18,13 @@ use domain::remembered::Element;
 pub const ACCOUNT: Record = Record {
     name: "AccountView",
     help: "A linked account.",
+    required: true,
     keys: &[
-        Key::always("user_id", "User ID of the account.", Shape::Text),
-        Key::always("username", "Username of the account.", Shape::Text),
-        Key::always(
+        ("user_id", "User ID of the account."),
+        ("username", "Username of the account."),
+        (
             "site",
             "URL of the instance on which the account is located.",
-            Shape::Text,
         ),
     ],
 };

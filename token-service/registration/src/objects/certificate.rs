@@ -8,30 +8,27 @@ use serde_json::{Value, json};
 use crate::describe::checks::unique;
 use crate::describe::reading::{Completeness, Entry};
 use crate::describe::values::plain;
-use crate::describe::{Key, Moment, Record, Shape};
+use crate::describe::{Moment, Record};
 use document::{Located, Place, Section};
 use domain::certificate::CertificateState;
 use domain::remembered::Element;
 use domain::{Certificate, Client};
 
-const ALIAS: Key = text("alias", "The certificateAlias, compared with `kid`.");
-
-const fn text(key: &'static str, help: &'static str) -> Key {
-    Key::always(key, help, Shape::Text)
-}
+const ALIAS: (&str, &str) = ("alias", "The certificateAlias, compared with `kid`.");
 
 pub(super) const VIEW: Record = Record {
     name: "CertificateView",
     help: "A certificate of a non-interactive client.",
+    required: true,
     keys: &[
         ALIAS,
-        text(
+        (
             "x5t",
             "The SHA-1 thumbprint, base64url: compared with `x5t`.",
         ),
-        text("not_before", "First second of validity, RFC 3339."),
-        text("not_after", "Last second of validity, RFC 3339."),
-        text(
+        ("not_before", "First second of validity, RFC 3339."),
+        ("not_after", "Last second of validity, RFC 3339."),
+        (
             "state",
             "`valid`, `expires_soon` (within 30 days), `expired` or `not_yet_valid`.",
         ),
@@ -42,7 +39,8 @@ pub(super) const VIEW: Record = Record {
 pub(super) const REGISTRATION: Record = Record {
     name: "CertificateRegistration",
     help: "A certificate of a non-interactive client.",
-    keys: &[ALIAS, text("pem", "The certificate.")],
+    required: true,
+    keys: &[ALIAS, ("pem", "The certificate.")],
 };
 
 pub(super) fn shown(client: &Client, moment: &Moment<'_>) -> Option<Value> {

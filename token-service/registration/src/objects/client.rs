@@ -187,10 +187,6 @@ impl Registered for Client {
         self.client_id.as_str()
     }
 
-    fn integration(&self) -> Option<IntegrationKind> {
-        Some(self.integration.kind())
-    }
-
     fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>> {
         let client_id = client_id(entry);
         entry.integration = required(&mut entry.section, "type", |text| {

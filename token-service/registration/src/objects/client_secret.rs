@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::describe::checks::MAX_SECRET_LENGTH;
 use crate::describe::reading::{Completeness, Entry};
-use crate::describe::{Key, Moment, Record, Shape};
+use crate::describe::{Moment, Record};
 use domain::client::ClientSecret;
 use domain::client::IntegrationKind::{self, Legacy, NonInteractive, UserBound, WebServer};
 use domain::clock::Timestamp;
@@ -24,17 +24,16 @@ pub(super) const DIGEST: &str = "client_secret_sha256";
 pub(super) const TIMES: Record = Record {
     name: "SecretView",
     help: "A client secret, by its times.",
+    required: false,
     keys: &[
-        Key::new(
+        (
             "added_at",
             "When the secret was registered, RFC 3339; absent for a secret from before this was kept.",
-            Shape::Text,
         ),
-        Key::new(
+        (
             "last_used_at",
             "When a request last proved the secret, RFC 3339, exact to five minutes; absent if none did since \
                    this is kept.",
-            Shape::Text,
         ),
     ],
 };

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::connection::segment;
 use crate::http::admin::Object;
 use domain::client::IntegrationKind;
-use registration::describe::{Description, Field, Flag, Key, Record, Registered, Shape};
+use registration::describe::{Description, Field, Flag, Record, Registered, Shape};
 use registration::objects::ACCOUNT;
 
 #[derive(Debug, clap::Args)]
@@ -162,11 +162,13 @@ fn record_of(record: &Record, text: &str) -> Result<Object, String> {
     let keys = record.keys;
     let values: Vec<&str> = text.splitn(keys.len(), ',').collect();
     if values.len() < keys.len() {
-        let names: Vec<String> = keys.iter().map(|key| key.key.to_uppercase()).collect();
+        let names: Vec<String> = keys.iter().map(|(key, _)| key.to_uppercase()).collect();
         return Err(format!("expected {}", names.join(",")));
     }
-    let member = |(key, value): (&Key, &str)| (key.key.to_owned(), json!(value));
-    Ok(keys.iter().zip(values).map(member).collect())
+    let members = keys.iter().zip(values);
+    Ok(members
+        .map(|((key, _), value)| ((*key).to_owned(), json!(value)))
+        .collect())
 }
 
 /// Reads a linked account of the form `USER_ID,USERNAME,SITE`.

@@ -12,17 +12,23 @@ use system::SystemClock;
 
 /// An object as lines of name and value.
 pub(super) fn card<T: Registered>(view: &Object) -> String {
-    let lines = T::DESCRIPTION.viewed().filter(|field| field.card);
+    let lines = viewed::<T>().filter(|field| field.card);
     table::card(lines.map(|field| (field.label, text(field, view.get(field.key)))))
 }
 
 pub(super) fn rows<T: Registered>(views: &[Object]) -> String {
-    let columns = || T::DESCRIPTION.viewed().filter(|field| field.column);
+    let columns = || viewed::<T>().filter(|field| field.column);
     let heads = columns().map(|field| field.label.to_uppercase());
     let cells = views
         .iter()
         .map(|view| columns().map(|field| cell(field, view.get(field.key))));
     table::list(heads, cells)
+}
+
+/// The fields of a view in display order.
+fn viewed<T: Registered>() -> impl Iterator<Item = &'static Field> {
+    let fields = T::DESCRIPTION.fields.iter();
+    fields.filter(|field| field.viewed().is_some())
 }
 
 /// A complete value: a list has one line per item; `None` if there is no value.
@@ -79,7 +85,7 @@ fn line(record: &Record, item: &Value) -> String {
             text("state")
         ),
         _ => {
-            let values = record.keys.iter().map(|key| text(key.key));
+            let values = record.keys.iter().map(|(key, _)| text(key));
             values.collect::<Vec<_>>().join("  ")
         }
     }

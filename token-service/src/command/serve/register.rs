@@ -181,7 +181,7 @@ impl Start<'_> {
             unsettled.extend(of_files.map(|(object, _)| object.clone()));
             planned.objects = objects.len();
             planned.plan = Plan::merge(registrations, stored, Occasion::Start, &protection)?;
-            unsettled.extend(planned.plan.postponed().cloned());
+            unsettled.extend(planned.plan.postponed.iter().cloned());
             planned.is_settled = unsettled.is_empty();
             let texts = part.texts(&changed.file);
             if texts.len() == objects.len() {

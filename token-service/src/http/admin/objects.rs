@@ -169,14 +169,16 @@ impl Administration {
             let stored = stored.await?;
             let mut registration = draft.check(&stored)?;
             let object = &mut registration.object;
-            let same_name = object.name() == before.name();
-            if !same_name || object.integration() != before.integration() {
-                let kind = T::DESCRIPTION.kind.name();
-                let key = if same_name {
-                    "type"
-                } else {
-                    T::DESCRIPTION.name_key
-                };
+            let (old, new) = (
+                describe::registration(before),
+                describe::registration(object),
+            );
+            let mut fixed = T::DESCRIPTION
+                .fields
+                .iter()
+                .filter(|field| !field.can_change());
+            if let Some(field) = fixed.find(|field| old.get(field.key) != new.get(field.key)) {
+                let (key, kind) = (field.key, T::DESCRIPTION.kind.name());
                 let message = format!("{key} cannot change: register another {kind}");
                 return Err(AdminError::Conflict(message));
             }

@@ -11,7 +11,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::Object;
 use domain::remembered::ObjectKind;
 use domain::{Client, LegacyInstance, LinkedAccount, User};
-use registration::describe::{Field, Key, Record, Registered, Shape};
+use registration::describe::{Field, Record, Registered, Shape};
 use registration::objects::ACCOUNT;
 
 /// An object as JSON, with the keys of its description: a view, or with `GIVEN` a registration, which is an entry of a
@@ -33,6 +33,9 @@ pub type LegacyInstanceRegistration = Given<LegacyInstance>;
 #[serde(transparent)]
 pub struct AccountView(pub LinkedAccount);
 
+/// Name, shape, whether all objects have it, and description.
+type Key = (&'static str, Shape, bool, String);
+
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
 impl<T> View<T> {
@@ -48,16 +51,20 @@ impl<T: Registered, const GIVEN: bool> Described<T, GIVEN> {
         false => T::DESCRIPTION.view,
     };
 
-    /// The keys, each with its description.
-    fn keys() -> impl Iterator<Item = (Key, String)> {
+    fn keys() -> impl Iterator<Item = Key> {
         let fields = T::DESCRIPTION.fields.iter();
-        fields.filter_map(|field| match GIVEN {
-            // The path contains the name of a legacy instance.
-            true if T::DESCRIPTION.kind == ObjectKind::LegacyInstance && !field.can_change() => {
-                None
-            }
-            true => Some((field.registered()?, meaning(field))),
-            false => Some((field.viewed()?, field.help.to_owned())),
+        fields.filter_map(|field| {
+            let (required, help) = match GIVEN {
+                // The path contains the name of a legacy instance.
+                true if T::DESCRIPTION.kind == ObjectKind::LegacyInstance
+                    && !field.can_change() =>
+                {
+                    return None;
+                }
+                true => (field.registered()?, meaning(field)),
+                false => (field.viewed()?, field.help.to_owned()),
+            };
+            Some((field.key, field.shape, required, help))
         })
     }
 }
@@ -74,8 +81,8 @@ impl<T: Registered, const GIVEN: bool> ToSchema for Described<T, GIVEN> {
     }
 
     fn schemas(schemas: &mut Schemas) {
-        for (key, _) in Self::keys() {
-            if let Shape::Records(record) = key.shape {
+        for (_, shape, _, _) in Self::keys() {
+            if let Shape::Records(record) = shape {
                 schemas.push((record.name.to_owned(), of_record(record)));
             }
         }
@@ -112,24 +119,26 @@ fn meaning(field: &Field) -> String {
 }
 
 fn of_record(record: &Record) -> RefOr<Schema> {
-    let keys = record.keys.iter();
-    object(record.help, keys.map(|key| (*key, key.help.to_owned())))
+    let key = |(key, help): &(&'static str, &str)| {
+        (*key, Shape::Text, record.required, (*help).to_owned())
+    };
+    object(record.help, record.keys.iter().map(key))
 }
 
-fn object(help: &str, keys: impl Iterator<Item = (Key, String)>) -> RefOr<Schema> {
+fn object(help: &str, keys: impl Iterator<Item = Key>) -> RefOr<Schema> {
     let object = ObjectBuilder::new().description(Some(help));
-    let with = |object: ObjectBuilder, (key, help): (Key, String)| {
-        let object = object.property(key.key, property(&key, &help));
-        match key.required {
-            true => object.required(key.key),
+    let with = |object: ObjectBuilder, (key, shape, required, help): Key| {
+        let object = object.property(key, property(shape, required, &help));
+        match required {
+            true => object.required(key),
             false => object,
         }
     };
     keys.fold(object, with).into()
 }
 
-fn property(key: &Key, help: &str) -> RefOr<Schema> {
-    let single = |kind: Type| match key.required {
+fn property(shape: Shape, required: bool, help: &str) -> RefOr<Schema> {
+    let single = |kind: Type| match required {
         true => SchemaType::Type(kind),
         false => SchemaType::Array(vec![kind, Type::Null]),
     };
@@ -145,7 +154,7 @@ fn property(key: &Key, help: &str) -> RefOr<Schema> {
             .items(items)
             .into()
     };
-    match key.shape {
+    match shape {
         Shape::Text => of(Type::String).into(),
         Shape::Flag => of(Type::Boolean).into(),
         Shape::Count => of(Type::Integer).minimum(Some(0)).into(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::past::Past;
-use crate::describe::values::{Item, Values, read_stored, stored};
+use crate::describe::values::{Item, Values, integration, read_stored, stored};
 use crate::describe::{Registered, Rule};
 use crate::protection::{Hidden, Protection, ProtectionError, stored_digest};
 use domain::User;
@@ -16,14 +16,14 @@ pub(super) fn merged<T: Registered>(
     (file, files): (&T, &[Values]),
     (before, found): (&T, &[Values]),
 ) -> (T, BTreeSet<&'static str>) {
-    let (mut merged, mut kind) = (stored(before), before.integration());
+    let mut merged = stored(before);
     let mut conflicts = BTreeSet::new();
     let mut is_of_files_type = true;
     for (said, found) in files.iter().zip(found) {
         let field = said.field;
         // The file may describe another integration type.
         let is_described = is_of_files_type || field.rule == Rule::Enabled;
-        if field.rule == Rule::Hidden || !field.is_of(kind) || !is_described {
+        if field.rule == Rule::Hidden || !field.is_of(integration(&merged)) || !is_described {
             continue;
         }
         let sides = Sides {
@@ -40,7 +40,7 @@ pub(super) fn merged<T: Registered>(
         } else if sides.said != sides.found {
             is_of_files_type = items.into_iter().eq(sides.said);
             if is_of_files_type {
-                (merged, kind) = (stored(file), file.integration());
+                merged = stored(file);
             }
         }
     }

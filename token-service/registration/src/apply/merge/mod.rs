@@ -25,32 +25,19 @@ pub use past::Occasion;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     pub object: ObjectName,
-    /// The field; `None` if a command removed the object and the object stays removed.
+    /// The field; `None` if the whole object stays as it is, removed for example.
     pub field: Option<&'static str>,
     /// Whether the file changed here since it was last applied, or was never applied. Then the difference was not
     /// reported before.
     pub conflict: bool,
-    /// The kept value and the file's value as text; `None` for secrets.
-    pub values: Option<String>,
-}
-
-impl Kept {
-    /// True if the object was not compared with the file.
-    pub(super) const fn is_postponed(&self) -> bool {
-        self.field.is_none() && self.values.is_some()
-    }
+    /// What stays, for people.
+    pub(super) text: String,
 }
 
 impl fmt::Display for Kept {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ObjectName { kind, name } = &self.object;
-        write!(formatter, "! {} {name}: ", kind.name())?;
-        match (self.field, &self.values) {
-            (None, None) => formatter.write_str("stays removed"),
-            (None, Some(reason)) => formatter.write_str(reason),
-            (Some(field), Some(values)) => write!(formatter, "{field} stays {values}"),
-            (Some(field), None) => write!(formatter, "{field} stays; the file has another"),
-        }
+        write!(formatter, "! {} {name}: {}", kind.name(), self.text)
     }
 }
 
@@ -135,13 +122,10 @@ impl<'a> Merge<'a> {
         let Some(name) = bound_user.filter(|name| registered(name).is_none()) else {
             return self.object(file);
         };
-        let reason = format!("stays as it is; its bound_user {name} stays removed");
-        self.plan.kept.push(Kept {
-            object: file.object.object_name(),
-            field: None,
-            conflict: true,
-            values: Some(reason),
-        });
+        let text = format!("stays as it is; its bound_user {name} stays removed");
+        let object = file.object.object_name();
+        self.plan.postponed.push(object.clone());
+        self.plan.keep(object, None, true, text);
         Ok(())
     }
 
@@ -161,12 +145,8 @@ impl<'a> Merge<'a> {
                 let is_unchanged = said
                     .iter()
                     .all(|(field, elements)| past.said(field).contains(&elements.as_slice()));
-                self.plan.kept.push(Kept {
-                    object: object.clone(),
-                    field: None,
-                    conflict: !is_unchanged,
-                    values: None,
-                });
+                let text = "stays removed".to_owned();
+                self.plan.keep(object.clone(), None, !is_unchanged, text);
             }
             Some(before) if !overwrites => self.merge(past, &file, &files, before, &mut made)?,
             before => {
@@ -196,35 +176,33 @@ impl<'a> Merge<'a> {
         before: &T,
         made: &mut BTreeMap<String, Made>,
     ) -> Result<(), ProtectionError> {
-        let object = file.object.object_name();
-        let kept = |field, conflict, values| Kept {
-            object: object.clone(),
-            field: Some(field),
-            conflict,
-            values,
-        };
         let found = Values::of(before);
         let (mut merged, conflicts) = merged(past, (&file.object, files), (before, &found));
         let mut secrets = Vec::new();
         if let Some(user) = merged.user_mut() {
             for given in &file.hidden {
                 let differs = merge_secret(past, given, user, made, self.protection)?;
-                secrets.extend(differs.map(|conflict| kept(given.field(), conflict, None)));
+                secrets.extend(differs.map(|conflict| (given.field(), conflict, None)));
             }
         }
         let after = Values::of(&merged);
         let changes = FieldChange::between(&found, &after);
+        let object = merged.object_name();
         self.plan.put_changed(merged, Some(changes));
-        let differing = files
-            .iter()
-            .zip(&after)
-            .filter(|(file, after)| differ(file, after));
-        let fields = differing.map(|(file, after)| {
-            let values = || format!("{}; the file says {}", text(after), text(file));
-            let (key, values) = (file.field.key, (!is_secret(file)).then(values));
-            kept(key, conflicts.contains(key), values)
-        });
-        self.plan.kept.extend(fields.chain(secrets));
+        let pairs = files.iter().zip(&after);
+        let fields = pairs
+            .filter(|(file, after)| differ(file, after))
+            .map(|(file, after)| {
+                let values = (!is_secret(file)).then(|| (text(after), text(file)));
+                (file.field.key, conflicts.contains(file.field.key), values)
+            });
+        for (field, conflict, values) in fields.chain(secrets) {
+            let text = match values {
+                Some((after, file)) => format!("{field} stays {after}; the file says {file}"),
+                None => format!("{field} stays; the file has another"),
+            };
+            self.plan.keep(object.clone(), Some(field), conflict, text);
+        }
         Ok(())
     }
 }
