@@ -7,11 +7,11 @@ use unicode_normalization::UnicodeNormalization as _;
 use document::{Located, Place, Section};
 
 /// Minimum length of client secrets and passwords, in bytes.
-pub const MIN_SECRET_LENGTH: usize = 8;
+const MIN_SECRET_LENGTH: usize = 8;
 /// Maximum length of client secrets and passwords, in bytes.
-pub const MAX_SECRET_LENGTH: usize = 1024;
+pub(crate) const MAX_SECRET_LENGTH: usize = 1024;
 /// Maximum length of a value in a claim and a header, in bytes.
-pub const MAX_CLAIM_LENGTH: usize = 255;
+pub(crate) const MAX_CLAIM_LENGTH: usize = 255;
 
 /// Reports `text` if it was used before. `what` is the name in the message.
 pub(crate) fn unique(
@@ -63,12 +63,7 @@ pub(crate) fn display_name(text: &str) -> Result<String, &'static str> {
 /// A text that becomes a claim and, at the gateway, a header (in which the filter percent-encodes everything except
 /// printable ASCII). Normalized to Unicode's normal form C (D-33).
 pub(crate) fn claim_text(text: &str) -> Result<String, &'static str> {
-    let text: String = text.nfc().collect();
-    if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(&text) && !text.chars().any(char::is_control) {
-        Ok(text)
-    } else {
-        Err("must be one line of at most 255 bytes without white space at its ends")
-    }
+    display_name(&text.nfc().collect::<String>())
 }
 
 pub(crate) fn check_secret_length(text: &str) -> Result<(), String> {

@@ -21,7 +21,6 @@ use domain::{Excerpt, RegistryChange, SecretTimes, User};
 
 use reading::Entry;
 
-pub use checks::{MAX_CLAIM_LENGTH, MAX_SECRET_LENGTH, MIN_SECRET_LENGTH};
 pub use reading::{Completeness, Registration};
 pub use values::{registration, view};
 

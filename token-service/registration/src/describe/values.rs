@@ -139,15 +139,11 @@ impl Field {
     /// The value in registrations and views, if it has the same form there.
     fn json(&self, stored: &Map<String, Value>) -> Option<Value> {
         self.member(stored)?;
-        let items = self.items(stored).into_iter();
-        let mut values = items.map(|item| match self.shape {
-            Shape::Texts => Value::String(item.element.value),
-            _ => item.stored,
-        });
-        if self.is_list() {
-            Some(values.collect())
-        } else {
-            values.next()
+        let mut items = self.items(stored).into_iter();
+        match self.shape {
+            Shape::Texts => Some(items.map(|item| item.element.value).collect()),
+            _ if self.is_list() => Some(items.map(|item| item.stored).collect()),
+            _ => Some(items.next()?.stored),
         }
     }
 }
