@@ -423,11 +423,12 @@ pub(crate) async fn is_revoked(store: &dyn Store, grant: &Grant) -> bool {
 }
 
 pub(crate) async fn feed(store: &dyn Store) -> Vec<Revoked> {
-    store
-        .revocations_since(0, 100)
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|entry| entry.revoked)
-        .collect()
+    let entries = entries_since(store, 0, 100).await.into_iter();
+    entries.map(|entry| entry.revoked).collect()
+}
+
+/// Reads entries as a reader of the feed does: first the state, then the entries.
+pub(crate) async fn entries_since(store: &dyn Store, since: u64, limit: usize) -> Vec<Revocation> {
+    store.feed_state().await.unwrap();
+    store.revocations_since(since, limit).await.unwrap()
 }

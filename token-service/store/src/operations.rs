@@ -283,6 +283,8 @@ pub trait RevocationStore: Send + Sync {
     /// from an earlier configuration until its last token has expired.
     fn longest_token(&self) -> Duration;
 
+    /// The feed as far as its entries have positions. All entries that were committed before have positions, unless another
+    /// process gives positions at the moment.
     async fn feed_state(&self) -> Result<FeedState, StoreError>;
 
     /// Gives the feed a new identity, so that every reader starts over.
@@ -291,7 +293,8 @@ pub trait RevocationStore: Send + Sync {
     /// Changes with every commit that may have added entries. `None` if other processes write to the store too.
     fn feed_changes(&self) -> Option<tokio::sync::watch::Receiver<u64>>;
 
-    /// At most `limit` feed entries after position `since` (0: from the start), oldest first.
+    /// At most `limit` feed entries after position `since` (0: from the start), oldest first. An entry gets its position
+    /// when [`Self::feed_state`] is asked, if not before.
     async fn revocations_since(
         &self,
         since: u64,

@@ -361,7 +361,7 @@ pub(crate) async fn ends_one_of_two_grants(
     assert!(!is_revoked(&*store, &theirs).await);
     assert_eq!(has_session(&*store, "ada").await, !ends_sessions);
     assert!(has_session(&*store, "grace").await);
-    let entries = store.revocations_since(0, 10).await.unwrap();
+    let entries = entries_since(&*store, 0, 10).await;
     let expected: Vec<Revocation> = (1..)
         .zip(announced(&mine))
         .map(|(sequence, revoked)| {

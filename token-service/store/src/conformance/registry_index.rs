@@ -30,10 +30,10 @@ fn remove(clients: &[&str], users: &[&str]) -> RegistryChange {
 }
 
 /// Reproducible random numbers (SplitMix64).
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,7 +41,7 @@ impl Dice {
         usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
     }
 
-    pub(super) fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+    pub(crate) fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())].clone()
     }
 
@@ -456,7 +456,7 @@ pub(crate) async fn assert_unreadable_rows_stop_no_change(
         let stored = store.user(user.username.clone()).await.unwrap();
         assert_eq!(stored.unwrap().enabled, user.enabled);
     }
-    let announced = store.revocations_since(feed_before, 10).await.unwrap();
+    let announced = entries_since(&*store, feed_before, 10).await;
     let announced: Vec<Revoked> = announced.into_iter().map(|entry| entry.revoked).collect();
     let client = Revoked::Client(client_id(name));
     assert!(announced.contains(&Revoked::User(username(name))));

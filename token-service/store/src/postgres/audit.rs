@@ -1,6 +1,7 @@
-//! The audit log. Sequences are assigned like those of the [revocation feed](super::revocations).
+//! The audit log. A transaction adds its entries to those that wait, so that no transaction waits for another. Whoever reads
+//! or trims the log first moves them to the log, in a transaction of its own, which gives them sequences and numbers.
+//! The row of the counter is locked until the commit, so a reader never misses an earlier entry.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,10 +11,13 @@ use tokio_postgres::types::ToSql;
 use super::PostgresStore;
 use super::fault::{Fault, readable};
 use super::operation::Connection;
+use super::positions::now;
 use super::value::{number, rows, seconds, unsigned};
 use crate::row::{RowError, decode, encode};
 use crate::{AuditStore, StoreError, Swept};
+use domain::random;
 use domain::{AuditEvent, AuditKind, AuditRange, AuditRecord};
+use system::OsRandom;
 
 #[async_trait]
 impl AuditStore for PostgresStore {
@@ -23,6 +27,7 @@ impl AuditStore for PostgresStore {
     }
 
     async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.settle_audit().await?;
         self.statement(async move |client| {
         let (sql, position) = match range {
             AuditRange::After(after) => (
@@ -55,6 +60,7 @@ impl AuditStore for PostgresStore {
         most: u64,
         limit: usize,
     ) -> Result<Swept, StoreError> {
+        self.settle_audit().await?;
         self.statement(async move |client| {
             let kind = i16::from(kind.number());
             let values: [&(dyn ToSql + Sync); 3] = [&kind, &number(most), &rows(limit)];
@@ -74,39 +80,78 @@ pub(super) const FORGET: &str = "DELETE FROM audit_log WHERE sequence IN
     WHERE kind = $1 AND number <= (SELECT max(number) FROM audit_log WHERE kind = $1) - $2::BIGINT
     ORDER BY number LIMIT $3)";
 
-/// Appends entries. Call it last in a transaction, because all other entries wait for it.
+/// Maximum number of entries that move to the log in one transaction.
+const TOGETHER: usize = 10_000;
+
+impl PostgresStore {
+    /// Moves all entries that wait to the log.
+    async fn settle_audit(&self) -> Result<(), StoreError> {
+        let waiting = self.statement(async move |client| {
+            let sql = "SELECT 1 FROM audit_waiting LIMIT 1";
+            Ok(client.query_opt(sql, &[]).await?.is_some())
+        });
+        let mut waiting = waiting.await?;
+        while waiting {
+            waiting = self
+                .transaction(async move |client| settle(client).await)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// Moves the oldest entries that wait to the log. Returns whether more may wait.
+pub(super) async fn settle(client: &Connection<'_>) -> Result<bool, Fault> {
+    let sql = "SELECT value FROM counters WHERE name = 'last_audit' FOR UPDATE";
+    let last: i64 = client
+        .query_opt(sql, &[])
+        .await?
+        .ok_or_else(|| RowError("the counter of the audit log is missing".into()))?
+        .try_get(0)?;
+    // The row of the counter is locked, so the greatest number of a kind stays until the commit.
+    let sql = "WITH moved AS (
+            DELETE FROM audit_waiting WHERE (batch, place) IN (
+                SELECT batch, place FROM audit_waiting ORDER BY waits_since, batch, place LIMIT $2
+            ) RETURNING batch, place, waits_since, kind, expires_at, body
+        )
+        INSERT INTO audit_log (sequence, expires_at, body, kind, number)
+        SELECT $1 + row_number() OVER (ORDER BY waits_since, batch, place), expires_at, body, kind,
+            row_number() OVER (PARTITION BY kind ORDER BY waits_since, batch, place)
+            + coalesce((SELECT max(held.number) FROM audit_log AS held WHERE held.kind = moved.kind), 0)
+        FROM moved";
+    let moved = client.execute(sql, &[&last, &rows(TOGETHER)]).await?;
+    let sql = "UPDATE counters SET value = $1 WHERE name = 'last_audit'";
+    let last = last.saturating_add(number(moved));
+    client.execute(sql, &[&last]).await?;
+    Ok(moved == TOGETHER as u64)
+}
+
+/// Appends entries.
 pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Result<(), Fault> {
     if events.is_empty() {
         return Ok(());
     }
-    let bodies = events.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
+    let batch: [u8; 16] = random::bytes(&OsRandom)?;
+    let places: Vec<i64> = (0..rows(events.len())).collect();
+    let kinds: Vec<i16> = events
+        .iter()
+        .map(|event| i16::from(event.action.kind().number()))
+        .collect();
     let expiries: Vec<i64> = events
         .iter()
         .map(|event| seconds(event.expires_at))
         .collect();
-    let sql = "UPDATE counters SET value = value + $1 WHERE name = 'last_audit' RETURNING value";
-    let last: i64 = client
-        .query_opt(sql, &[&rows(events.len())])
-        .await?
-        .ok_or_else(|| RowError("the counter of the audit log is missing".into()))?
-        .try_get(0)?;
-    let sequences: Vec<i64> = (last - rows(events.len()) + 1..=last).collect();
-    let mut numbers = BTreeMap::new();
-    let (mut kinds, mut numbered) = (Vec::new(), Vec::new());
-    for event in events {
-        let kind = i16::from(event.action.kind().number());
-        let number: &mut i64 = numbers.entry(kind).or_default();
-        *number += 1;
-        kinds.push(kind);
-        numbered.push(*number);
-    }
-    // The row of the counter is locked, so the greatest number of a kind stays until the commit.
-    let sql = "INSERT INTO audit_log (sequence, expires_at, body, kind, number)
-        SELECT new.sequence, new.expires_at, new.body, new.kind, new.number
-            + coalesce((SELECT max(held.number) FROM audit_log AS held WHERE held.kind = new.kind), 0)
-        FROM unnest($1::BIGINT[], $2::BIGINT[], $3::BYTEA[], $4::SMALLINT[], $5::BIGINT[])
-            AS new (sequence, expires_at, body, kind, number)";
-    let values: [&(dyn ToSql + Sync); 5] = [&sequences, &expiries, &bodies, &kinds, &numbered];
+    let bodies = events.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
+    let sql = concat!(
+        "INSERT INTO audit_waiting (batch, place, waits_since, kind, expires_at, body)
+        SELECT $1::BYTEA, new.place, ",
+        now!(),
+        ", new.kind, new.expires_at, new.body
+        FROM unnest($2::BIGINT[], $3::SMALLINT[], $4::BIGINT[], $5::BYTEA[])
+            AS new (place, kind, expires_at, body)"
+    );
+    let batch = batch.as_slice();
+    let values: [&(dyn ToSql + Sync); 5] = [&batch, &places, &kinds, &expiries, &bodies];
     client.execute(sql, &values).await?;
     Ok(())
 }

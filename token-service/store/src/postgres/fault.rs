@@ -5,6 +5,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::StoreError;
 use crate::row::{self, RowError};
+use domain::random::RandomError;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
@@ -21,6 +22,10 @@ pub(super) enum Fault {
     /// Other transactions changed the same row at every attempt of this operation.
     #[error("the row changes too often")]
     Contended,
+    #[error("revocations wait for their positions, which another replica does not finish to give")]
+    PositionsMissing,
+    #[error(transparent)]
+    Random(#[from] RandomError),
 }
 
 /// The row, or `None` (logged and counted) if it cannot be read.

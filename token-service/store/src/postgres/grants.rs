@@ -3,6 +3,7 @@
 //! A separate column contains the time of revocation, so that one statement can revoke all grants of a client or user.
 //! The rest is a row of bytes. A rotation replaces the bytes if they have not changed since they were read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
 use super::fault::{Fault, readable};
-use super::operation::Connection;
-use super::revocations::announce;
+use super::operation::{Connection, Isolation, traced};
+use super::revocations::{Ending, announce};
 use super::value::{rows, seconds, timestamp};
 use super::{audit, registry_index};
 use crate::row::{RowError, decode, decode_json, encode};
@@ -64,8 +65,16 @@ impl GrantStore for PostgresStore {
     }
 
     async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError> {
-        let stored = self.stored_grant(grant_id).await?;
-        Ok(stored.map(|stored| stored.grant))
+        self.knows_tables()?;
+        let look_up = |ids: Vec<GrantId>| {
+            let ids: Arc<[GrantId]> = ids.into();
+            traced(
+                self.pool.clone(),
+                Isolation::Statement,
+                async move |client| grants_of(client, &ids).await,
+            )
+        };
+        self.grants.run(grant_id, look_up).await?.transpose()
     }
 
     async fn grants(
@@ -114,6 +123,14 @@ impl GrantStore for PostgresStore {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let access_token_lifetime = self.longest_token();
+        if audit.is_empty() {
+            let ending = Ending {
+                revoked: Revoked::Grant(grant_id),
+                grant_id: Some(grant_id),
+                extent: Extent::of(now, access_token_lifetime),
+            };
+            return self.end(ending).await;
+        }
         self.transaction(async move |client| {
             let ended = revoke(client, grant_id, now, access_token_lifetime).await?;
             audit::append_if(client, ended, &audit).await
@@ -178,6 +195,22 @@ impl PostgresStore {
     }
 }
 
+/// The grants with these ids, in the same order.
+async fn grants_of(
+    client: &Connection<'_>,
+    ids: &[GrantId],
+) -> Result<Vec<Option<Result<Grant, StoreError>>>, Fault> {
+    let keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
+    let sql = "SELECT body, revoked_at, grant_id FROM grants WHERE grant_id = ANY($1)";
+    let mut found = BTreeMap::new();
+    for row in client.query(sql, &[&keys]).await? {
+        let id: Vec<u8> = row.try_get(2)?;
+        found.insert(id, grant(&row).map_err(StoreError::from));
+    }
+    let of = |id: &GrantId| found.get(id.as_bytes().as_slice()).cloned();
+    Ok(ids.iter().map(of).collect())
+}
+
 /// Reads a column with the JSON row of a joined table.
 fn joined<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Option<T>, Fault> {
     let body: Option<&[u8]> = row.try_get(column)?;
@@ -223,7 +256,7 @@ pub(super) struct UsedUp<'a> {
 }
 
 /// Writes the new grant of a code and what becomes of its row, if the code has a row, and revokes grants beyond the cap.
-/// Returns `false`, and writes nothing, if the grant exists. Call it last in a transaction: see [`announce`].
+/// Returns `false`, and writes nothing, if the grant exists.
 pub(super) async fn insert(
     client: &Connection<'_>,
     grant: &Grant,

@@ -13,10 +13,12 @@ mod codes;
 mod connection;
 mod credentials;
 mod fault;
+mod gathered;
 mod grants;
 mod names;
 mod once;
 mod operation;
+mod positions;
 mod records;
 mod registry;
 mod registry_index;
@@ -41,16 +43,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
-use tracing::Instrument as _;
 
 use self::fault::Fault;
-use self::operation::{Connection, Isolation, run};
+use self::gathered::Gathered;
+use self::operation::{Connection, Isolation, traced};
+use self::revocations::Ending;
 use self::schema::SchemaError;
 use self::value::unsigned;
-use crate::{BackupError, Counts, RegistrationStore as _, Store, StoreError, Swept, span};
-use domain::FeedId;
+use crate::{BackupError, Counts, RegistrationStore as _, Store, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::random::RandomError;
+use domain::{FeedId, Grant, GrantId, TokenReference};
 use system::OsRandom;
 
 pub(crate) use self::records::DatabaseRecords;
@@ -72,6 +75,9 @@ pub enum OpenError {
 
 pub struct PostgresStore {
     pool: Pool,
+    endings: Gathered<Ending, bool>,
+    look_ups: Gathered<TokenReference, bool>,
+    grants: Gathered<GrantId, Option<Result<Grant, StoreError>>>,
     sweep_cursor: Mutex<sweep::Cursor>,
     /// Lifetime of the access tokens that this process issues, in seconds.
     configured_lifetime: u64,
@@ -118,6 +124,9 @@ impl PostgresStore {
         };
         let store = Self {
             pool,
+            endings: Gathered::default(),
+            look_ups: Gathered::default(),
+            grants: Gathered::default(),
             sweep_cursor: Mutex::default(),
             configured_lifetime: access_token_lifetime.as_secs(),
             longest_token: AtomicU64::default(),
@@ -172,8 +181,7 @@ impl PostgresStore {
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
         self.knows_tables()?;
-        let span = span::of_operation("postgresql", &operation);
-        run(&self.pool, isolation, operation).instrument(span).await
+        traced(self.pool.clone(), isolation, operation).await
     }
 }
 
@@ -196,7 +204,8 @@ impl Store for PostgresStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.statement(async move |client| {
             let sql = "SELECT (SELECT count(*) FROM grants), (SELECT count(*) FROM sessions),
-                (SELECT count(*) FROM revocations), (SELECT count(*) FROM audit_log),
+                (SELECT count(*) FROM revocations),
+                (SELECT count(*) FROM audit_log) + (SELECT count(*) FROM audit_waiting),
                 (SELECT count(*) FROM clients), (SELECT count(*) FROM users)";
             let Some(row) = client.query_opt(sql, &[]).await? else {
                 return Ok(Counts::default());

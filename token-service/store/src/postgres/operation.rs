@@ -3,10 +3,11 @@
 use deadpool_postgres::{Client, Pool, Transaction};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row};
+use tracing::Instrument as _;
 
 use super::fault::Fault;
 use super::value::rows;
-use crate::StoreError;
+use crate::{StoreError, span};
 
 /// Maximum attempts of an operation that the database rolls back in favour of another transaction.
 const ATTEMPTS: u32 = 20;
@@ -139,6 +140,16 @@ pub(super) async fn run<T>(
     once(pool, isolation, operation)
         .await
         .map_err(StoreError::from)
+}
+
+/// Like [`run`], with a span for traces.
+pub(super) async fn traced<T>(
+    pool: Pool,
+    isolation: Isolation,
+    operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
+) -> Result<T, StoreError> {
+    let span = span::of_operation("postgresql", &operation);
+    run(&pool, isolation, operation).instrument(span).await
 }
 
 async fn once<T>(

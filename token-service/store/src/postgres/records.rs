@@ -8,12 +8,12 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::connection;
 use super::fault::Fault;
+use super::operation::Connection;
 use super::schema::{self, SchemaError};
 use super::settings::PostgresSettings;
 use super::value::timestamp;
-use super::{OpenError, OsRandom};
+use super::{OpenError, OsRandom, audit, connection, positions};
 use crate::StoreError;
 use crate::records::{Batch, COUNTERS, Cell, Column, ColumnType, Record, Records, Table};
 use crate::row::{decode, encode};
@@ -128,10 +128,19 @@ async fn begin(client: &Client, isolation: &str) -> Result<(), Refusal> {
         let row = client.query_one(sql, &[&connection::APPLICATION]).await?;
         used_by = row.try_get(0)?;
         if used_by == 0 {
-            return Ok(());
+            return Ok(settle(client).await?);
         }
     }
     Err(Refusal::InUse(used_by))
+}
+
+/// Gives positions to the entries of the feed that wait for one, and moves the entries that wait to the audit log: no other
+/// store has entries that wait.
+async fn settle(client: &Client) -> Result<(), SchemaError> {
+    let client = Connection::Plain(client);
+    while positions::give(&client).await?.is_some() {}
+    while audit::settle(&client).await? {}
+    Ok(())
 }
 
 /// Like [`begin`]. Creates the tables, of which none may have rows.

@@ -1,10 +1,6 @@
-//! The feed of revocations to the gateways.
-//!
-//! Sequences come from a counter that the transaction of the entry increments. The row of the counter stays locked
-//! until the commit, so entries become visible in the order of their sequences, and a reader never misses an earlier
-//! entry. (A database sequence would assign numbers before the commit, and transactions may commit in another order.) A
-//! number stays unused if two transactions announce the same revocation at the same time.
+//! The feed of revocations to the gateways. Entries get their [positions] after their commit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,13 +11,18 @@ use tokio_postgres::types::ToSql;
 use super::PostgresStore;
 use super::audit;
 use super::fault::Fault;
-use super::operation::Connection;
+use super::operation::{Connection, Isolation, traced};
+use super::positions::{self, now};
 use super::value::{number, rows, seconds, timestamp, unsigned};
 use crate::row::{RowError, decode_bare, encode_bare};
 use crate::token_lifetime::TokenLifetime;
 use crate::{RevocationStore, StoreError};
 use domain::clock::Timestamp;
-use domain::{AuditEvent, Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
+use domain::{AuditEvent, Extent, FeedId, FeedState, GrantId, Revocation, Revoked, TokenReference};
+
+/// How long a committed entry may wait while other replicas give positions. After that, the feed fails: a page without the
+/// entry would tell gateways that they know all revocations.
+const POSITIONS_WITHIN: Duration = Duration::from_secs(5);
 
 #[async_trait]
 impl RevocationStore for PostgresStore {
@@ -31,6 +32,14 @@ impl RevocationStore for PostgresStore {
         extent: Extent,
         audit: Arc<[AuditEvent]>,
     ) -> Result<bool, StoreError> {
+        if audit.is_empty() && !revoked.is_up_to_a_time() {
+            let ending = Ending {
+                revoked,
+                grant_id: None,
+                extent,
+            };
+            return self.end(ending).await;
+        }
         self.transaction(async move |client| {
             let is_new = announce(client, &revoked, extent).await?;
             audit::append_if(client, is_new, &audit).await
@@ -39,21 +48,16 @@ impl RevocationStore for PostgresStore {
     }
 
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
-        self.statement(async move |client| {
-            let sql = "SELECT 1 FROM revocations
-            WHERE revoked = ANY($1) OR (revoked = ANY($2) AND at >= $3) LIMIT 1";
-            let encoded = |all: &[Revoked]| -> Result<Vec<Vec<u8>>, RowError> {
-                all.iter().map(encode_bare).collect()
-            };
-            let ended_by = encoded(&token.ended_by())?;
-            let up_to_a_time = encoded(&token.ended_up_to_a_time_by())?;
-            let issued_at = seconds(token.issued_at);
-            let found = client
-                .query_opt(sql, &[&ended_by, &up_to_a_time, &issued_at])
-                .await?;
-            Ok(found.is_some())
-        })
-        .await
+        self.knows_tables()?;
+        let look_up = |tokens: Vec<TokenReference>| {
+            let tokens: Arc<[TokenReference]> = tokens.into();
+            traced(
+                self.pool.clone(),
+                Isolation::Statement,
+                async move |client| are_revoked(client, &tokens).await,
+            )
+        };
+        self.look_ups.run(token, look_up).await
     }
 
     fn longest_token(&self) -> Duration {
@@ -62,15 +66,26 @@ impl RevocationStore for PostgresStore {
 
     async fn feed_state(&self) -> Result<FeedState, StoreError> {
         self.statement(async move |client| {
-        let sql =
-            "SELECT identity, value FROM feed, counters WHERE counters.name = 'last_revocation'";
-        let missing = || RowError("the feed has no identity".into());
-        let row = client.query_opt(sql, &[]).await?.ok_or_else(missing)?;
-        let identity: &[u8] = row.try_get(0)?;
-        Ok(FeedState {
-            feed: FeedId::from_bytes(identity.try_into().map_err(|_| missing())?),
-            last: unsigned(row.try_get(1)?),
-        })
+            let sql = concat!(
+                "SELECT identity, value, (SELECT ",
+                now!(),
+                " - min(waits_since) FROM revocations WHERE waits_since IS NOT NULL)
+                FROM feed, counters WHERE counters.name = 'last_revocation'"
+            );
+            let missing = || RowError("the feed has no identity".into());
+            let row = client.query_opt(sql, &[]).await?.ok_or_else(missing)?;
+            let identity: &[u8] = row.try_get(0)?;
+            let feed = FeedId::from_bytes(identity.try_into().map_err(|_| missing())?);
+            let last = unsigned(row.try_get(1)?);
+            let waited: Option<i64> = row.try_get(2)?;
+            let Some(waited) = waited.map(unsigned).map(Duration::from_micros) else {
+                return Ok(FeedState { feed, last });
+            };
+            match positions::give(client).await? {
+                Some(last) => Ok(FeedState { feed, last }),
+                None if waited > POSITIONS_WITHIN => Err(Fault::PositionsMissing),
+                None => Ok(FeedState { feed, last }),
+            }
         })
         .await
     }
@@ -153,42 +168,135 @@ impl PostgresStore {
     }
 }
 
-/// Appends an entry, which replaces an earlier entry for the same subject. Returns `false` if the earlier entry already
-/// covers it. Call it last in a transaction, because all other revocations wait for it.
+/// A revocation that needs no entry in the audit log: a repetition adds nothing.
+pub(super) struct Ending {
+    /// A grant or a token.
+    pub(super) revoked: Revoked,
+    /// The live grant that ends.
+    pub(super) grant_id: Option<GrantId>,
+    pub(super) extent: Extent,
+}
+
+impl PostgresStore {
+    /// Ends a grant, or announces the end of a token. Returns `false` if there is no such live grant, or if an existing
+    /// entry already covers the token.
+    pub(super) async fn end(&self, ending: Ending) -> Result<bool, StoreError> {
+        self.knows_tables()?;
+        let end = |endings: Vec<Ending>| {
+            let endings: Arc<[Ending]> = endings.into();
+            traced(
+                self.pool.clone(),
+                Isolation::Statement,
+                async move |client| end_together(client, &endings).await,
+            )
+        };
+        self.endings.run(ending, end).await
+    }
+}
+
+/// Ends grants, and writes their entries and those of tokens, in one statement. Of several operations for the same subject,
+/// the first one takes effect.
+async fn end_together(client: &Connection<'_>, endings: &[Ending]) -> Result<Vec<bool>, Fault> {
+    // Sorted by subject, so that transactions lock the subjects in the same order.
+    let mut first = BTreeMap::new();
+    for (index, ending) in endings.iter().enumerate() {
+        let key = encode_bare(&ending.revoked)?;
+        first.entry(key).or_insert((index, ending));
+    }
+    let (mut keys, mut places, mut grants) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ats, mut expiries) = (Vec::new(), Vec::new());
+    for (key, (index, ending)) in &first {
+        keys.push(key.as_slice());
+        places.push(rows(*index));
+        grants.push(ending.grant_id.as_ref().map(|id| id.as_bytes().as_slice()));
+        ats.push(seconds(ending.extent.at));
+        expiries.push(seconds(ending.extent.expires_at));
+    }
+    let sql = concat!(
+        "WITH new AS (
+            SELECT * FROM unnest($1::BYTEA[], $2::BIGINT[], $3::BYTEA[], $4::BIGINT[], $5::BIGINT[])
+                AS new (revoked, place, grant_id, at, expires_at)
+        ), ended AS (
+            UPDATE grants SET revoked_at = new.at FROM new
+            WHERE grants.grant_id = new.grant_id AND grants.revoked_at IS NULL RETURNING grants.grant_id
+        ), announced AS (
+            INSERT INTO revocations AS held (revoked, at, expires_at, waits_since)
+            SELECT revoked, at, expires_at, ",
+        now!(),
+        " FROM new WHERE grant_id IS NULL OR grant_id IN (SELECT grant_id FROM ended) ORDER BY revoked
+            ON CONFLICT (revoked) DO UPDATE SET at = greatest(held.at, excluded.at),
+                expires_at = excluded.expires_at, waits_since = excluded.waits_since
+            WHERE held.expires_at < excluded.expires_at
+            RETURNING revoked
+        )
+        SELECT place FROM new WHERE grant_id IN (SELECT grant_id FROM ended)
+            OR (grant_id IS NULL AND revoked IN (SELECT revoked FROM announced))"
+    );
+    let values: [&(dyn ToSql + Sync); 5] = [&keys, &places, &grants, &ats, &expiries];
+    let mut outcomes = vec![false; endings.len()];
+    for row in client.query(sql, &values).await? {
+        let place: i64 = row.try_get(0)?;
+        if let Some(outcome) = usize::try_from(place)
+            .ok()
+            .and_then(|place| outcomes.get_mut(place))
+        {
+            *outcome = true;
+        }
+    }
+    Ok(outcomes)
+}
+
+/// Writes an entry, which replaces an earlier entry for the same subject. Until it has its position, the replaced entry's
+/// position has the new content, so that readers from the start miss nothing. Returns `false` if the earlier entry already
+/// covers the new one.
 pub(super) async fn announce(
     client: &Connection<'_>,
     revoked: &Revoked,
     extent: Extent,
 ) -> Result<bool, Fault> {
-    let key = encode_bare(revoked)?;
-    // This check does not wait for other transactions, because repeated revocations are frequent.
-    if extent
-        .after(existing(client, &key).await?, revoked)
-        .is_none()
-    {
-        return Ok(false);
-    }
-    // Locks the row of the counter until the commit. From here on no other transaction can announce a revocation.
-    let turn =
-        "UPDATE counters SET value = value + 1 WHERE name = 'last_revocation' RETURNING value";
-    let row = client.query_opt(turn, &[]).await?;
-    let row = row.ok_or_else(|| RowError("there is no counter of revocations".into()))?;
-    let sequence: i64 = row.try_get(0)?;
-    let Some(extent) = extent.after(existing(client, &key).await?, revoked) else {
-        return Ok(false);
-    };
-    // Two statements, because CockroachDB refuses two changes of a table in one. They travel together, so their order
-    // does not matter.
-    let remove = "DELETE FROM revocations WHERE revoked = $1 AND sequence <> $2";
-    let add = "INSERT INTO revocations (sequence, revoked, at, expires_at) VALUES ($1, $2, $3, $4)";
+    let sql = concat!(
+        "INSERT INTO revocations AS held (revoked, at, expires_at, waits_since) VALUES ($1, $2, $3, ",
+        now!(),
+        ") ON CONFLICT (revoked) DO UPDATE SET at = greatest(held.at, excluded.at),
+            expires_at = greatest(held.expires_at, excluded.expires_at), waits_since = excluded.waits_since
+        WHERE held.expires_at < excluded.expires_at OR ($4 AND held.at < excluded.at)"
+    );
     let (at, expires_at) = (seconds(extent.at), seconds(extent.expires_at));
-    let removed: [&(dyn ToSql + Sync); 2] = [&key, &sequence];
-    let added: [&(dyn ToSql + Sync); 4] = [&sequence, &key, &at, &expires_at];
-    tokio::try_join!(
-        client.execute(remove, &removed),
-        client.execute(add, &added)
-    )?;
-    Ok(true)
+    let key = encode_bare(revoked)?;
+    let values: [&(dyn ToSql + Sync); 4] = [&key, &at, &expires_at, &revoked.is_up_to_a_time()];
+    Ok(client.execute(sql, &values).await? > 0)
+}
+
+/// For each token, whether an entry of the feed revokes it.
+async fn are_revoked(
+    client: &Connection<'_>,
+    tokens: &[TokenReference],
+) -> Result<Vec<bool>, Fault> {
+    let (mut places, mut keys, mut from) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, token) in tokens.iter().enumerate() {
+        let ended_by = token.ended_by().into_iter().map(|revoked| (revoked, 0));
+        let issued_at = seconds(token.issued_at);
+        let up_to_a_time = token.ended_up_to_a_time_by().into_iter();
+        for (revoked, at) in ended_by.chain(up_to_a_time.map(|revoked| (revoked, issued_at))) {
+            places.push(rows(place));
+            keys.push(encode_bare(&revoked)?);
+            from.push(at);
+        }
+    }
+    let sql = "SELECT DISTINCT token.place
+        FROM unnest($1::BIGINT[], $2::BYTEA[], $3::BIGINT[]) AS token (place, revoked, issued_at)
+        JOIN revocations ON revocations.revoked = token.revoked AND revocations.at >= token.issued_at";
+    let mut outcomes = vec![false; tokens.len()];
+    for row in client.query(sql, &[&places, &keys, &from]).await? {
+        let place: i64 = row.try_get(0)?;
+        if let Some(outcome) = usize::try_from(place)
+            .ok()
+            .and_then(|place| outcomes.get_mut(place))
+        {
+            *outcome = true;
+        }
+    }
+    Ok(outcomes)
 }
 
 /// The first `iat` that none of the entries up to a time of these covers.
@@ -206,21 +314,6 @@ pub(super) async fn tokens_from(
     Ok(at
         .flatten()
         .map_or_else(Timestamp::default, |at| timestamp(at).next_second()))
-}
-
-async fn existing(client: &Connection<'_>, key: &[u8]) -> Result<Option<Extent>, Fault> {
-    // Earlier versions wrote several entries for the same revocation.
-    let sql = "SELECT max(at), max(expires_at) FROM revocations WHERE revoked = $1";
-    let Some(row) = client.query_opt(sql, &[&key]).await? else {
-        return Ok(None);
-    };
-    Ok(match (row.try_get(0)?, row.try_get(1)?) {
-        (Some(at), Some(expires_at)) => Some(Extent {
-            at: timestamp(at),
-            expires_at: timestamp(expires_at),
-        }),
-        _ => None,
-    })
 }
 
 pub(super) async fn counter(client: &Connection<'_>, name: &str) -> Result<u64, Fault> {

@@ -11,7 +11,7 @@ use super::fault::Fault;
 const FIRST: &str = include_str!("schema.sql");
 
 /// The tables of 0.3.0. Unreleased versions before it made tables with lower numbers.
-pub(super) const FIRST_VERSION: i64 = 15;
+pub(super) const FIRST_VERSION: i64 = 16;
 
 /// The statements that change the tables of one version to those of the next, from [`FIRST_VERSION`] on.
 const MIGRATIONS: &[&str] = &[];

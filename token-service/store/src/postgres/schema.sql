@@ -93,13 +93,17 @@ CREATE TABLE IF NOT EXISTS feed (
     name TEXT PRIMARY KEY,
     identity BYTEA NOT NULL
 );
+-- `sequence` is null until the entry gets its first position. `waits_since` is the time since when the entry waits for its
+-- next position, in microseconds since 1970, and null when the entry has its position.
 CREATE TABLE IF NOT EXISTS revocations (
-    sequence BIGINT PRIMARY KEY,
-    revoked BYTEA NOT NULL,
+    revoked BYTEA PRIMARY KEY,
+    sequence BIGINT,
     at BIGINT NOT NULL,
-    expires_at BIGINT NOT NULL
+    expires_at BIGINT NOT NULL,
+    waits_since BIGINT
 );
-CREATE INDEX IF NOT EXISTS revocations_by_subject ON revocations (revoked);
+CREATE UNIQUE INDEX IF NOT EXISTS revocations_by_sequence ON revocations (sequence);
+CREATE INDEX IF NOT EXISTS revocations_waiting ON revocations (waits_since) WHERE waits_since IS NOT NULL;
 CREATE INDEX IF NOT EXISTS revocations_by_expiry ON revocations (expires_at);
 
 CREATE TABLE IF NOT EXISTS assertion_ids (
@@ -145,6 +149,17 @@ CREATE TABLE IF NOT EXISTS audit_log (
 );
 CREATE INDEX IF NOT EXISTS audit_log_by_expiry ON audit_log (expires_at);
 CREATE INDEX IF NOT EXISTS audit_log_by_kind ON audit_log (kind, number);
+-- Entries that wait for a sequence and a number. `batch` is random, and `place` the order of the entries of a batch.
+CREATE TABLE IF NOT EXISTS audit_waiting (
+    batch BYTEA NOT NULL,
+    place BIGINT NOT NULL,
+    waits_since BIGINT NOT NULL,
+    kind SMALLINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    body BYTEA NOT NULL,
+    PRIMARY KEY (batch, place)
+);
+CREATE INDEX IF NOT EXISTS audit_waiting_by_time ON audit_waiting (waits_since, batch, place);
 
 INSERT INTO counters (name, value)
     VALUES ('last_revocation', 0), ('last_audit', 0), ('registry_position', 0), ('signing_keys', 0),

@@ -35,8 +35,8 @@ const EXPIRING: [(&str, Duration); 6] = [
         Duration::ZERO,
     ),
     (
-        "DELETE FROM revocations WHERE sequence IN
-        (SELECT sequence FROM revocations WHERE expires_at < $1 LIMIT $2)",
+        "DELETE FROM revocations WHERE revoked IN
+        (SELECT revoked FROM revocations WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
         READERS_CLOCK_SKEW,
     ),
     (

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::conformance::audit_event;
-use domain::{AuditEvent, AuditKind};
+use domain::{AuditEvent, AuditKind, AuditRange};
 
 /// Replicas trim millions of entries twice a minute.
 #[tokio::test]
@@ -10,6 +10,11 @@ async fn the_audit_log_is_trimmed_by_an_index() {
     let database = Database::new(false).await;
     let events: Vec<AuditEvent> = (0..5000).map(audit_event).collect();
     database.store.append_audit(events.into()).await.unwrap();
+    let newest = AuditRange::Before(None);
+    assert_eq!(
+        database.store.audit(newest, 1).await.unwrap()[0].sequence,
+        5000
+    );
     let client = database.store.pool.get().await.unwrap();
     client.batch_execute("ANALYZE audit_log").await.unwrap();
     let kind = AuditKind::SignIn.number().to_string();

@@ -2,6 +2,7 @@
 
 mod audit;
 mod copy;
+mod feed;
 mod server;
 
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use super::*;
 use crate::Claim;
 use crate::conformance::{
     ACCESS, Subject, apply, as_registered, assert_unreadable_rows_stop_no_change, at, bound, code,
-    conformance, grant_of, issue_legacy, put, register_at_random, replacements_and_removals,
-    revoke, session, start, use_of, user,
+    conformance, entries_since, grant_of, issue_legacy, put, register_at_random,
+    replacements_and_removals, revoke, session, start, use_of, user,
 };
 use crate::operations::*;
 use domain::digest::Digest;
@@ -162,40 +163,6 @@ async fn replicas_that_start_together_make_the_tables_once() {
     }
 }
 
-/// Many writers on several replicas revoke tokens while a reader follows the feed. The reader must never see an entry
-/// before an earlier entry.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_of_the_feed_misses_nothing() {
-    const REVOCATIONS: usize = 300;
-    let url = fresh_database().await;
-    let replicas = [open(&url).await, open(&url).await];
-    let mut writers = tokio::task::JoinSet::new();
-    for number in 0..REVOCATIONS {
-        let store = Arc::clone(&replicas[number % 2]);
-        writers.spawn(async move {
-            let mut bytes = [0; 16];
-            bytes[..8].copy_from_slice(&number.to_be_bytes());
-            let token = TokenId::from_bytes(bytes);
-            let revoked = Revoked::Token(token);
-            let extent = Extent::of(at(0), ACCESS);
-            let announce = || store.announce(revoked.clone(), extent, Arc::default());
-            while announce().await.is_err() {}
-        });
-    }
-    let mut followed = Vec::new();
-    while followed.len() < REVOCATIONS {
-        let since = followed.len() as u64;
-        // The writers may use all connections.
-        let Ok(page) = replicas[0].revocations_since(since, 7).await else {
-            continue;
-        };
-        followed.extend(page.into_iter().map(|entry| entry.sequence));
-        let gapless: Vec<u64> = (1..=followed.len() as u64).collect();
-        assert_eq!(followed, gapless);
-    }
-    writers.join_all().await;
-}
-
 /// The server's certificate must be signed by the configured CA and contain the host name.
 #[tokio::test]
 async fn the_connection_is_encrypted_and_the_server_verified() {
@@ -293,7 +260,7 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     let store = open(&url).await;
     let grant = grant_of(&*store, code()).await;
     revoke(&*store, &grant, at(5)).await;
-    let entries = store.revocations_since(0, 10).await.unwrap();
+    let entries = entries_since(&*store, 0, 10).await;
     assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
     store.sweep(at(5), 10).await.unwrap();
     assert_eq!(store.longest_token(), ACCESS * 2);
