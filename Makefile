@@ -123,7 +123,7 @@ MEASURED := $(if $(SHORT),dev,release)
 RELEASED := $(if $(SHORT),,--package token-service --package token-guard)
 
 .PHONY: bench
-bench: bench-filter bench-gateways bench-revocation bench-service ## all benchmarks, one after the other, on a quiet machine
+bench: bench-filter bench-gateways bench-peers bench-revocation bench-service ## all benchmarks, one after the other, on a quiet machine
 
 .PHONY: bench-filter
 bench-filter: .cache/envoy build ## what the filter costs Envoy, against the native jwt_authn
@@ -133,6 +133,10 @@ bench-filter: .cache/envoy build ## what the filter costs Envoy, against the nat
 bench-gateways: .cache/envoy .cache/gateways.stamp build ## requests a second and p99 that token-guard costs each gateway
 	cargo build --profile $(MEASURED) --locked $(RELEASED) --bin token-guard
 	TOKEN_GUARD_BIN=$(TARGET)/$(MEASURED:dev=debug)/token-guard $(TARGET)/debug/bench-gateways
+
+.PHONY: bench-peers
+bench-peers: .cache/clients.stamp .cache/gateways.stamp prerequisites ## what a token costs here, at oidc-provider and at Glewlwyd (some 6 minutes)
+	cargo bench --profile $(MEASURED:release=bench) --locked $(RELEASED) --bench peers
 
 .PHONY: bench-revocation
 bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token

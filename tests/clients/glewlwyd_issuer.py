@@ -1,7 +1,8 @@
-"""The issuer Glewlwyd, out of Debian's package: access tokens by RFC 9068 and ID tokens with the same key (ES384), opaque
-refresh tokens, revocation (RFC 7009), and introspection (RFC 7662) for clients and for bearers of a token with a scope.
-This program becomes Glewlwyd's server, in the current folder. Its child sets the server up through the administration API,
-prints `TOKENS` and a JSON object of tokens that the server's own endpoints issued, and ends."""
+"""The issuer Glewlwyd, out of Debian's package: access tokens by RFC 9068 and ID tokens with the same key (ES384, or the third
+argument), refresh tokens that are used once, PKCE, revocation (RFC 7009), and introspection (RFC 7662) for clients and for
+bearers of a token with a scope. This program becomes Glewlwyd's server, in the current folder. Its child sets the server up
+through the administration API, prints `TOKENS` and a JSON object of tokens that the server's own endpoints issued, with the
+cookie of a browser whose user granted the client its scopes, and ends."""
 
 import gzip
 import json
@@ -17,7 +18,8 @@ from http.cookiejar import CookieJar
 
 from joserfc.jwk import ECKey, KeySet
 
-port, audience = sys.argv[1:]
+port, audience = sys.argv[1:3]
+algorithm = "".join(sys.argv[3:]) or "ES384"
 package = pathlib.Path(__file__).resolve().parents[2] / ".cache/debian"
 server = f"http://127.0.0.1:{port}"
 issuer = f"{server}/api/oidc"
@@ -60,7 +62,8 @@ serving = os.getpid()
 if os.fork():
     os.execv(package / "usr/bin/glewlwyd", ["glewlwyd", f"--config-file={file}"])
 
-browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+cookies = CookieJar()
+browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
 
 
 def send(request):
@@ -89,8 +92,7 @@ while not is_serving():
         sys.exit("the server has ended")
     time.sleep(0.02)
 
-algorithm = "ES384"
-key = ECKey.generate_key("P-384", {"kid": "of-glewlwyd", "use": "sig", "alg": algorithm}, private=True)
+key = ECKey.generate_key(algorithm.replace("ES", "P-"), {"kid": "of-glewlwyd", "use": "sig", "alg": algorithm}, private=True)
 elsewhere = "https://elsewhere.example.com"
 plugin = {
     "module": "oidc",
@@ -104,7 +106,9 @@ plugin = {
         "refresh-token-duration": 600,
         "code-duration": 60,
         "refresh-token-rolling": False,
+        "refresh-token-one-use": "always",
         "allow-non-oidc": True,
+        "pkce-allowed": True,
         "auth-type-code-enabled": True,
         "auth-type-password-enabled": True,
         "auth-type-client-enabled": True,
@@ -124,7 +128,7 @@ for scope in scopes:
     description = {"display_name": scope, "description": scope, "password_required": False, "password_max_age": 0}
     administrate("POST", "/scope/", {"name": scope, "scheme": {}, **description})
 ada = {"username": "ada", "name": "Ada", "password": "password-of-ada", "enabled": True}
-administrate("POST", "/user/", {**ada, "scope": ["openid", "read"]})
+administrate("POST", "/user/", {**ada, "scope": ["openid", "read", "g_profile"]})
 # A client with the name of the audience: its ID token has the right audience too.
 for client_id in ["web", audience]:
     client = {
@@ -163,4 +167,8 @@ tokens |= {
     "for_another_audience": of_client(elsewhere),
     "introspects": of_client(scope="introspect"),
 }
+cookies.clear()
+administrate("POST", "/auth/", {"username": "ada", "password": "password-of-ada"})
+administrate("PUT", "/auth/grant/web", {"scope": "read"})
+tokens["cookie"] = "; ".join(f"{cookie.name}={cookie.value}" for cookie in cookies)
 print("TOKENS", json.dumps(tokens), flush=True)

@@ -1,5 +1,6 @@
 // The issuer `oidc-provider`: access tokens by RFC 9068 for a resource (RFC 8707), ID tokens, and opaque refresh tokens.
-// It prints `TOKENS` and a JSON object of tokens that its own endpoints issued, and then serves its metadata and keys.
+// It prints `TOKENS` and a JSON object of tokens that its own endpoints issued, with the cookies of a browser whose person
+// consented, and then serves.
 
 import { createHash, generateKeyPairSync, randomBytes } from 'node:crypto'
 import Provider from 'oidc-provider'
@@ -16,7 +17,33 @@ const key = { ...privateKey.export({ format: 'jwk' }), kid: 'of-oidc-provider', 
 const shortLived = `${audience}?short-lived`
 const elsewhere = 'https://elsewhere.example.com'
 
+// The least that a store can do, without an index of what belongs to a grant: the default one iterates over all of it.
+const stored = new Map()
+class Memory {
+  constructor(kind) {
+    this.kind = kind
+  }
+  upsert(id, payload) {
+    stored.set(`${this.kind}:${id}`, payload)
+    if (payload.uid) stored.set(`uid:${payload.uid}`, payload)
+  }
+  find(id) {
+    return stored.get(`${this.kind}:${id}`)
+  }
+  findByUid(uid) {
+    return stored.get(`uid:${uid}`)
+  }
+  consume(id) {
+    this.find(id).consumed = Math.floor(Date.now() / 1000)
+  }
+  destroy(id) {
+    stored.delete(`${this.kind}:${id}`)
+  }
+  revokeByGrantId() {}
+}
+
 const provider = new Provider(issuer, {
+  adapter: Memory,
   jwks: { keys: [key] },
   clients: [
     {
@@ -45,6 +72,7 @@ const provider = new Provider(issuer, {
     },
   },
   issueRefreshToken: () => true,
+  rotateRefreshToken: true,
 })
 await new Promise((listening) => provider.listen(Number(port), '127.0.0.1', listening))
 
@@ -62,12 +90,14 @@ const ofClient = async (resource) =>
   (await token({ grant_type: 'client_credentials', scope: 'read', resource })).access_token
 
 // The person at the browser, who signs in and consents at the pages that the provider has for development.
+const cookies = new Map()
+const cookie = (names = '') =>
+  [...cookies].filter(([name]) => name.startsWith(names)).map(([name, value]) => `${name}=${value}`).join('; ')
 async function signIn(resource) {
-  const cookies = new Map()
   const ask = async (url, body) => {
-    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
     const method = body ? 'POST' : 'GET'
-    const reply = await fetch(new URL(url, issuer), { method, body, redirect: 'manual', headers: { cookie } })
+    const headers = { cookie: cookie() }
+    const reply = await fetch(new URL(url, issuer), { method, body, redirect: 'manual', headers })
     for (const header of reply.headers.getSetCookie()) {
       const [name, value] = header.split(';')[0].split('=')
       if (value) cookies.set(name, value)
@@ -104,5 +134,6 @@ const tokens = {
   refresh: person.refresh_token,
   for_another_audience: await ofClient(elsewhere),
   short_lived: await ofClient(shortLived),
+  cookie: cookie('_session'),
 }
 console.log(`TOKENS ${JSON.stringify(tokens)}`)

@@ -23,6 +23,8 @@ mod pair;
 mod ports;
 mod postgres;
 mod process;
+#[path = "../../token-service/benches/support/quartiles.rs"]
+pub mod quartiles;
 #[path = "../../token-service/benches/support/short.rs"]
 pub mod short;
 mod tour;

@@ -22,7 +22,7 @@
 
 mod support;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,12 +30,10 @@ use actix_web::{App, HttpResponse, HttpServer, web};
 use aws_lc_rs::signature::Ed25519KeyPair;
 use claims::revocation::Page;
 use support::client::{Connection, Load, Script, Scripts, block, form, get, post};
-use support::scripts::{
-    Assertor, Codes, Constant, Refreshes, demo_client, grant, sign_in, with_session,
-};
+use support::scripts::{Assertor, Codes, Constant, Refreshes, Web, browsers, demo_client, grant};
 use support::seed::{Size, seed, signed_in};
 use support::server::{Demo, Postgres, Server, free_port};
-use support::{Bound, Spread, cpu, percentile, resident, row, short, spread};
+use support::{Bound, Spread, cpu, microseconds, percentile, ratios, resident, row, short, spread};
 
 /// Blocks per variant in the comparison of CPU time.
 const ROUNDS: usize = 7;
@@ -150,9 +148,7 @@ impl<'a> Fixture<'a> {
             "MiB",
             bound,
         );
-        let ada = sign_in(&mut Connection::open(server.address).await).await;
-        let browsers = sessions.iter().map(|id| with_session(&ada, id));
-        let browsers = browsers.collect();
+        let browsers = browsers(server.address, &sessions).await;
         Self {
             name,
             postgres,
@@ -177,10 +173,10 @@ impl<'a> Fixture<'a> {
                 Grant::ClientCredentials => Box::new(Constant::client_credentials()),
                 Grant::JwtBearer => Box::new(assertions.clone()),
                 Grant::Refresh => {
-                    let token = grant(&mut browser, &self.browsers, person).await;
-                    Box::new(Refreshes::new(vec![token]))
+                    let token = grant(Web::DEMO, &mut browser, &self.browsers, person).await;
+                    Box::new(Refreshes::new(Web::DEMO, vec![token]))
                 }
-                Grant::Code => Box::new(Codes::new(Arc::clone(&self.browsers), person)),
+                Grant::Code => Box::new(Codes::new(Web::DEMO, Arc::clone(&self.browsers), person)),
             };
             scripts.push(script);
         }
@@ -192,15 +188,6 @@ impl<'a> Fixture<'a> {
         let database = self.postgres.map_or(0, Postgres::cpu);
         [cpu(self.server.pid()), database]
     }
-}
-
-fn microseconds(before: u64, after: u64, answers: usize) -> f64 {
-    after.saturating_sub(before) as f64 / 1000.0 / answers as f64
-}
-
-fn ratios(values: &[f64], to: &[f64]) -> Vec<f64> {
-    let pairs = values.iter().zip(to);
-    pairs.map(|(value, to)| value / to).collect()
 }
 
 async fn measure() {
@@ -325,7 +312,10 @@ async fn held(subject: &Fixture<'_>, gateways: usize) {
 async fn costs(subjects: &mut [Fixture<'_>]) {
     let port = free_port();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let floor = Server::start(command.env("BENCH_FLOOR", port.to_string()), port);
+    command
+        .env("BENCH_FLOOR", port.to_string())
+        .stdout(Stdio::null());
+    let floor = Server::start(&mut command, port);
     let mut empty: Scripts = (0..CONNECTIONS)
         .map(|_| {
             let request = post("/", "", "grant_type=client_credentials");
@@ -519,7 +509,7 @@ async fn sized(store: &str, size: Size, number: usize, postgres: Option<&Postgre
     let share = tokens.len().div_ceil(CONNECTIONS);
     let refreshing = tokens
         .chunks(share)
-        .map(|tokens| Box::new(Refreshes::new(tokens.to_vec())) as Box<dyn Script>)
+        .map(|tokens| Box::new(Refreshes::new(Web::DEMO, tokens.to_vec())) as Box<dyn Script>)
         .collect();
     let constant = (0..CONNECTIONS)
         .map(|_| Box::new(Constant::client_credentials()) as Box<dyn Script>)

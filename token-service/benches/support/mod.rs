@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each benchmark uses its part")]
 
 pub(crate) mod client;
+pub(crate) mod quartiles;
 pub(crate) mod scripts;
 pub(crate) mod seed;
 pub(crate) mod server;
@@ -21,6 +22,27 @@ pub(crate) fn cpu(pid: u32) -> u64 {
         .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
         .filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok())
         .sum()
+}
+
+/// CPU time of the process with all threads that have ended, in nanoseconds, in steps of 10 ms.
+pub(crate) fn cpu_of_all_time(pid: u32) -> u64 {
+    const TICK: u64 = 10_000_000;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name of the program, which may contain anything: `utime` and `stime` are fields 14 and 15, the state is field 3.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let times = fields.split_whitespace().skip(11).take(2);
+    let ticks = times.filter_map(|time| time.parse::<u64>().ok());
+    ticks.sum::<u64>() * TICK
+}
+
+/// CPU time of an answer, in microseconds, from the CPU time before and after `answers` of them, in nanoseconds.
+pub(crate) fn microseconds(before: u64, after: u64, answers: usize) -> f64 {
+    after.saturating_sub(before) as f64 / 1000.0 / answers as f64
+}
+
+pub(crate) fn ratios(values: &[f64], to: &[f64]) -> Vec<f64> {
+    let pairs = values.iter().zip(to);
+    pairs.map(|(value, to)| value / to).collect()
 }
 
 /// Resident memory of the process, in MiB.

@@ -1,5 +1,6 @@
 //! The requests of the demo's clients, one script per grant type.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
@@ -12,6 +13,51 @@ use system::SystemClock;
 use super::client::{Connection, Reply, Script, basic, form, get, post};
 
 const REDIRECT: &str = "https://app.example.com/callback";
+
+/// A verifier of PKCE, and its challenge (RFC 7636 appendix B).
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+/// The endpoints of an issuer, and a web server that is its client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Web {
+    pub(crate) authorization_path: &'static str,
+    pub(crate) token_path: &'static str,
+    pub(crate) client_id: &'static str,
+    pub(crate) secret: &'static str,
+    /// Further fields of requests for a code.
+    pub(crate) fields: &'static [(&'static str, &'static str)],
+}
+
+impl Web {
+    /// The demo's.
+    pub(crate) const DEMO: Self = Self {
+        authorization_path: "/auth/authorize",
+        token_path: "/auth/token",
+        client_id: "web-demo",
+        secret: "demo-secret-of-web-demo-not-for-real-use",
+        fields: &[],
+    };
+
+    /// The path of a request for a code.
+    fn authorization(&self) -> String {
+        let usual = [
+            ("response_type", "code"),
+            ("client_id", self.client_id),
+            ("redirect_uri", REDIRECT),
+            ("code_challenge", CHALLENGE),
+            ("code_challenge_method", "S256"),
+        ];
+        let query = form(&[&usual, self.fields].concat());
+        format!("{}?{query}", self.authorization_path)
+    }
+
+    /// A request for tokens.
+    pub(crate) fn token(&self, fields: &[(&str, &str)]) -> Vec<u8> {
+        let credentials = basic(self.client_id, self.secret);
+        post(self.token_path, &credentials, &form(fields))
+    }
+}
 
 pub(crate) fn demo_client(client_id: &str) -> String {
     basic(
@@ -200,21 +246,23 @@ impl Assertor {
 
 /// Uses refresh tokens in turn. Each response contains the next refresh token.
 pub(crate) struct Refreshes {
+    web: Web,
     tokens: Vec<String>,
     next: usize,
 }
 
 impl Refreshes {
-    pub(crate) const fn new(tokens: Vec<String>) -> Self {
-        Self { tokens, next: 0 }
+    pub(crate) const fn new(web: Web, tokens: Vec<String>) -> Self {
+        let next = 0;
+        Self { web, tokens, next }
     }
 }
 
 impl Script for Refreshes {
     fn request(&mut self) -> Option<Vec<u8>> {
         let token = &self.tokens[self.next];
-        let body = form(&[("grant_type", "refresh_token"), ("refresh_token", token)]);
-        Some(post("/auth/token", &demo_client("web-demo"), &body))
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", token)];
+        Some(self.web.token(&fields))
     }
 
     fn answered(&mut self, reply: &Reply) -> bool {
@@ -232,6 +280,7 @@ fn refresh_token(reply: &Reply) -> String {
 
 /// Signed-in browsers get codes in turn, and their application exchanges the codes. Each pair of requests counts once.
 pub(crate) struct Codes {
+    web: Web,
     browsers: Arc<[String]>,
     next: usize,
     code: Option<String>,
@@ -239,8 +288,9 @@ pub(crate) struct Codes {
 
 impl Codes {
     /// Starts with the browser number `first`.
-    pub(crate) const fn new(browsers: Arc<[String]>, first: usize) -> Self {
+    pub(crate) const fn new(web: Web, browsers: Arc<[String]>, first: usize) -> Self {
         Self {
+            web,
             browsers,
             next: first,
             code: None,
@@ -251,15 +301,15 @@ impl Codes {
 impl Script for Codes {
     fn request(&mut self) -> Option<Vec<u8>> {
         let Some(code) = &self.code else {
-            let path = format!("/auth/authorize?{}", authorization());
-            return Some(get(&path, &self.browsers[self.next]));
+            return Some(get(&self.web.authorization(), &self.browsers[self.next]));
         };
-        let body = form(&[
+        let fields = [
             ("grant_type", "authorization_code"),
             ("code", code),
             ("redirect_uri", REDIRECT),
-        ]);
-        Some(post("/auth/token", &demo_client("web-demo"), &body))
+            ("code_verifier", VERIFIER),
+        ];
+        Some(self.web.token(&fields))
     }
 
     fn answered(&mut self, reply: &Reply) -> bool {
@@ -267,7 +317,7 @@ impl Script for Codes {
             self.next = (self.next + 1) % self.browsers.len();
             return assert_ok(reply);
         }
-        assert_eq!(reply.status, 302, "{}", reply.head);
+        assert!(matches!(reply.status, 302 | 303), "{}", reply.head);
         let location = url::Url::parse(reply.headers("location").next().unwrap()).unwrap();
         let code = location.query_pairs().find(|(name, _)| name == "code");
         self.code = Some(code.unwrap().1.into_owned());
@@ -275,21 +325,14 @@ impl Script for Codes {
     }
 }
 
-fn authorization() -> String {
-    form(&[
-        ("response_type", "code"),
-        ("client_id", "web-demo"),
-        ("redirect_uri", REDIRECT),
-    ])
-}
-
 /// Creates a grant of the user in `browser`, and returns its refresh token.
 pub(crate) async fn grant(
+    web: Web,
     connection: &mut Connection,
     browsers: &Arc<[String]>,
     browser: usize,
 ) -> String {
-    let mut codes = Codes::new(Arc::clone(browsers), browser);
+    let mut codes = Codes::new(web, Arc::clone(browsers), browser);
     loop {
         let reply = connection.ask(&codes.request().unwrap()).await;
         if codes.answered(&reply) {
@@ -298,10 +341,15 @@ pub(crate) async fn grant(
     }
 }
 
+/// The cookies of a browser for each of these sessions at the demo.
+pub(crate) async fn browsers(address: SocketAddr, sessions: &[String]) -> Arc<[String]> {
+    let ada = sign_in(&mut Connection::open(address).await).await;
+    sessions.iter().map(|id| with_session(&ada, id)).collect()
+}
+
 /// Signs Ada in, and returns the cookies of her browser.
-pub(crate) async fn sign_in(connection: &mut Connection) -> String {
-    let authorize = format!("/auth/authorize?{}", authorization());
-    let page = connection.ask(&get(&authorize, "")).await;
+async fn sign_in(connection: &mut Connection) -> String {
+    let page = connection.ask(&get(&Web::DEMO.authorization(), "")).await;
     let html = String::from_utf8(page.body.clone()).unwrap();
     let hidden = |name: &str| -> String {
         let start = format!("name=\"{name}\" value=\"");
@@ -321,7 +369,7 @@ pub(crate) async fn sign_in(connection: &mut Connection) -> String {
 }
 
 /// The cookies of `signed_in` with the session id replaced by `id`.
-pub(crate) fn with_session(signed_in: &str, id: &str) -> String {
+fn with_session(signed_in: &str, id: &str) -> String {
     let others = |pair: &&str| !pair.starts_with("session");
     let pairs = signed_in.trim_end().trim_start_matches("cookie: ");
     let session = pairs.split("; ").find(|pair| pair.starts_with("session"));

@@ -11,13 +11,14 @@ use tempfile::{NamedTempFile, TempDir};
 use token_service::config::Config;
 use tokio_postgres::NoTls;
 
-const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+pub(crate) const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Long enough for reading a million registrations.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Server {
     process: Child,
+    complaints: NamedTempFile,
     pub(crate) address: SocketAddr,
     /// Address of the internal listener, if there is one.
     pub(crate) internal: SocketAddr,
@@ -26,32 +27,43 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "nothing is measured while this waits"
-    )]
     pub(crate) fn start(command: &mut Command, port: u16) -> Self {
         let complaints = NamedTempFile::new().unwrap();
         let start = Instant::now();
-        let mut process = command
+        let process = command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
             .stderr(complaints.reopen().unwrap())
             .spawn()
             .unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        while TcpStream::connect(address).is_err() {
-            let ended = process.try_wait().unwrap();
-            let said = || std::fs::read_to_string(complaints.path()).unwrap();
+        let mut server = Self {
+            process,
+            complaints,
+            address,
+            internal: address,
+            started_in: Duration::ZERO,
+        };
+        server.until(|| TcpStream::connect(address).ok());
+        server.started_in = start.elapsed();
+        server
+    }
+
+    /// The first value that `look` returns while the process runs.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is measured while this waits"
+    )]
+    pub(crate) fn until<T>(&mut self, look: impl Fn() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(seen) = look() {
+                return seen;
+            }
+            let ended = self.process.try_wait().unwrap();
+            let said = || std::fs::read_to_string(self.complaints.path()).unwrap();
             assert!(ended.is_none(), "it has ended: {}", said());
             assert!(start.elapsed() < PATIENCE, "it does not start");
             std::thread::sleep(Duration::from_millis(1));
-        }
-        Self {
-            process,
-            address,
-            internal: address,
-            started_in: start.elapsed(),
         }
     }
 
@@ -115,6 +127,8 @@ pub(crate) struct Demo {
     temporary: Option<TempDir>,
     /// A file in place of the demo's registrations.
     registrations: Option<PathBuf>,
+    /// Algorithm of new signing keys.
+    algorithm: &'static str,
     binary: OsString,
 }
 
@@ -135,6 +149,7 @@ impl Demo {
             folder,
             temporary: None,
             registrations: None,
+            algorithm: "EdDSA",
             binary: measured_build(),
         }
     }
@@ -150,6 +165,11 @@ impl Demo {
     /// Uses another build of the service.
     pub(crate) fn served_by(self, binary: OsString) -> Self {
         Self { binary, ..self }
+    }
+
+    /// Signs with this algorithm.
+    pub(crate) fn signing(self, algorithm: &'static str) -> Self {
+        Self { algorithm, ..self }
     }
 
     /// Serves `text` as the registrations file, from the next start on.
@@ -189,6 +209,7 @@ impl Demo {
             ("STORE__URL", self.store.clone()),
             ("ENCRYPTION_KEY_FILE", at("encryption-key")),
             ("ADMIN_TOKEN_FILE", at("admin-token")),
+            ("SIGNING__ALGORITHM", self.algorithm.to_owned()),
             ("LISTEN", format!("127.0.0.1:{}", ports[0])),
             ("INTERNAL_LISTEN", format!("127.0.0.1:{}", ports[1])),
         ];
@@ -213,7 +234,8 @@ impl Demo {
         let mut command = Command::new(&self.binary);
         command
             .args(["serve", "--config", &Self::file()])
-            .envs(self.environment(ports));
+            .envs(self.environment(ports))
+            .stdout(Stdio::null());
         let mut server = Server::start(&mut command, ports[0]);
         server.internal = SocketAddr::from(([127, 0, 0, 1], ports[1]));
         server

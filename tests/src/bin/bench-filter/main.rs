@@ -15,6 +15,7 @@ mod tokens;
 use std::{env, fs};
 
 use anyhow::{Context as _, Result};
+use tests::quartiles::quartiles;
 use tests::{Artifacts, short};
 
 use crate::gateway::{Enforcer, Gateway, Modules, Variant};
@@ -263,15 +264,6 @@ fn print_row(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
         spread(crossing),
         of_baseline(spread(baseline)),
     );
-}
-
-/// The lower quartile, the median and the upper quartile.
-fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|quarter| {
-        let place = values.len().saturating_sub(1) * quarter / 4;
-        values.get(place).copied().unwrap_or(f64::NAN)
-    })
 }
 
 /// Memory and size.
