@@ -3,7 +3,7 @@
 use crate::support::{Browser, Client, Form, OwnPair, Reply, answer, lasting_code};
 
 /// As Keycloak exports a realm, by its documentation.
-const REALM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/operations/realm.json");
+pub(crate) const REALM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/operations/realm.json");
 
 const PLANNER: Client = Client {
     id: "site-planner",
@@ -12,7 +12,7 @@ const PLANNER: Client = Client {
 };
 
 /// Parts of the lines of the report, one for each line.
-const REPORT: [&str; 33] = [
+const REPORT: [&str; 34] = [
     "settings of the realm are not imported, see docs/configuration.md: accessTokenLifespan, bruteForceProtected",
     "not imported: roles of the realm (1): this service has scopes",
     "not imported: groups of the realm (1): ",
@@ -39,6 +39,7 @@ const REPORT: [&str; 33] = [
     "client site-planner comes without its service account",
     "client site-planner comes without the redirect URI https://planner.example.com/*: register each URI in full",
     "client site-planner comes without the redirect URI http://localhost:3000/callback: http is for 127.0.0.1",
+    "client site-planner comes without the scope \"site plans\": it is not a scope token",
     "client masked is not imported: the export masks its secret",
     "client short is not imported: client_secret: must have 32",
     "client wild comes without the redirect URI *: register each URI in full",
@@ -57,6 +58,16 @@ fn sign_in(pair: &OwnPair, username: &str, password: &str) -> (Browser, Reply) {
     ]);
     let done = browser.sign_in(&page, username, password);
     (browser, done)
+}
+
+/// An access token of Kim, who signs in with the password of the realm.
+pub(crate) fn token_of_kim(pair: &OwnPair) -> String {
+    let (_, kim) = sign_in(pair, "kim@example.com", "a password that came along");
+    let answer = answer(&kim, PLANNER.redirect_uri);
+    let code = answer.iter().find(|(name, _)| name == "code").unwrap();
+    let tokens = PLANNER.exchange(&pair.lobby(), &code.1, None);
+    assert_eq!(tokens.status, 200, "{}", tokens.body);
+    tokens.text("access_token")
 }
 
 #[test]
@@ -95,14 +106,14 @@ fn a_realm_of_keycloak_moves_in_with_passwords_and_secrets() {
         "{again}"
     );
 
-    let (_, kim) = sign_in(&pair, "kim@example.com", "a password that came along");
-    let answer = answer(&kim, PLANNER.redirect_uri);
-    let code = answer.iter().find(|(name, _)| name == "code").unwrap();
-    let tokens = PLANNER.exchange(&pair.pair.lobby_url(), &code.1, None);
-    assert_eq!(tokens.status, 200, "{}", tokens.body);
-    let explained = pair
-        .operate(&["explain", &tokens.text("access_token")], "")
-        .done();
+    let planner = pair.json("client show site-planner");
+    assert_eq!(
+        planner["scopes"],
+        serde_json::json!(["documents", "projects"])
+    );
+
+    let token = token_of_kim(&pair);
+    let explained = pair.operate(&["explain", &token], "").done();
     assert!(explained.contains("0190f3a2-0000000000a"), "{explained}");
 
     let (browser, asked) = sign_in(&pair, "lee@example.com", "password");
@@ -144,6 +155,13 @@ fn a_table_of_users_moves_in() {
         unknown.contains("the column \"name\" is unknown"),
         "{unknown}"
     );
+    std::fs::write(&path, "username,email\nmo,\"mo@example.com\nno,\n").unwrap();
+    let open = pair.operate(&import, "").failed(1);
+    assert!(
+        open.contains("users.csv: line 2: the quotes of a cell do not end"),
+        "{open}"
+    );
+    pair.operate(&["user", "show", "mo"], "").failed(1);
 }
 
 /// The service plans one part of 5,000 users at a time.

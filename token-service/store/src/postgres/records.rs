@@ -28,6 +28,9 @@ pub(crate) struct DatabaseRecords {
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS: usize = 20;
 
+/// The name of a connection that reads a source. A target looks for the name, because it would wait for its own source.
+const READS: &str = "token-service copy, source";
+
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]
@@ -40,6 +43,8 @@ enum Refusal {
     InUse(i64),
     #[error("its table {0} is not empty: a copy needs an empty database")]
     NotEmpty(&'static str),
+    #[error("it is the source of a copy: a copy needs another, empty database")]
+    IsSource,
 }
 
 impl From<tokio_postgres::Error> for Refusal {
@@ -52,7 +57,7 @@ impl DatabaseRecords {
     /// Connects to a database that no token service uses.
     pub(crate) async fn source(settings: &PostgresSettings) -> Result<Self, OpenError> {
         let client = connect(settings).await?;
-        let opened = begin(&client, "REPEATABLE READ").await;
+        let opened = begin_reading(&client).await;
         opened.map_err(|refusal| failed(settings, &refusal))?;
         Ok(Self { client })
     }
@@ -116,8 +121,6 @@ async fn begin(client: &Client, isolation: &str) -> Result<(), Refusal> {
     if found < schema::VERSION {
         return Err(Refusal::Older(found));
     }
-    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-        AND application_name = $1 AND pid <> pg_backend_pid()";
     let mut clock = tokio::time::interval(LOOK_EVERY);
     let mut used_by: i64 = 0;
     for _ in 0..LOOKS {
@@ -125,8 +128,7 @@ async fn begin(client: &Client, isolation: &str) -> Result<(), Refusal> {
         client
             .batch_execute("SELECT pg_stat_clear_snapshot()")
             .await?;
-        let row = client.query_one(sql, &[&connection::APPLICATION]).await?;
-        used_by = row.try_get(0)?;
+        used_by = connections(client, connection::APPLICATION).await?;
         if used_by == 0 {
             return Ok(settle(client).await?);
         }
@@ -143,8 +145,25 @@ async fn settle(client: &Client) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Like [`begin`]. Creates the tables, of which none may have rows.
+/// Number of other connections to the database with this name.
+async fn connections(client: &Client, name: &str) -> Result<i64, Refusal> {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = $1 AND pid <> pg_backend_pid()";
+    Ok(client.query_one(sql, &[&name]).await?.try_get(0)?)
+}
+
+/// Like [`begin`], for a source.
+async fn begin_reading(client: &Client) -> Result<(), Refusal> {
+    let sql = "SELECT set_config('application_name', $1, false)";
+    client.execute(sql, &[&READS]).await?;
+    begin(client, "REPEATABLE READ").await
+}
+
+/// Like [`begin`], for a target. Creates the tables, of which none may have rows.
 async fn empty(client: &mut Client, feed: FeedId) -> Result<(), Refusal> {
+    if connections(client, READS).await? > 0 {
+        return Err(Refusal::IsSource);
+    }
     schema::migrate(client).await?;
     begin(client, "READ COMMITTED").await?;
     for table in Table::ALL {

@@ -13,6 +13,7 @@ use serde::de::{
 use serde_json::{Map, Value, json};
 
 use super::{Import, report};
+use domain::Scope;
 use domain::redirect_uri::{RedirectUriPattern, RedirectUriUse};
 
 type Object = Map<String, Value>;
@@ -326,8 +327,17 @@ fn client(client: Object, import: &mut Import<'_>) -> anyhow::Result<()> {
     }
     let scopes = ["defaultClientScopes", "optionalClientScopes"];
     let scopes = scopes.into_iter().flat_map(|key| texts(&client, key));
-    let (own, scopes): (Vec<&str>, Vec<&str>) =
+    let (own, mut scopes): (Vec<&str>, Vec<&str>) =
         scopes.partition(|scope| OWN_SCOPES.contains(scope));
+    scopes.retain(|scope| {
+        let is_token = !scope.contains(' ') && Scope::parse(scope).is_some();
+        if !is_token {
+            say(format_args!(
+                " comes without the scope {scope:?}: it is not a scope token (RFC 6749 §3.3)"
+            ));
+        }
+        is_token
+    });
     if !own.is_empty() {
         import.count(
             "not imported: scopes of Keycloak itself, such as profile, of clients",

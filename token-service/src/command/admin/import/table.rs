@@ -1,5 +1,7 @@
 //! Users as a table: CSV (RFC 4180) with a first row of column names.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -26,10 +28,10 @@ const COLUMNS: [&str; 10] = [
 /// If the file is not a table with these columns, or the service cannot be asked.
 pub(super) fn read(path: &Path, import: &mut Import<'_>) -> anyhow::Result<()> {
     let name = path.display();
+    let file = File::open(path).with_context(|| name.to_string())?;
     let mut table = csv::ReaderBuilder::new()
         .trim(csv::Trim::Headers)
-        .from_path(path)
-        .with_context(|| name.to_string())?;
+        .from_reader(Quotes::of(file));
     let columns = table.headers().with_context(|| name.to_string())?.clone();
     for column in &columns {
         anyhow::ensure!(
@@ -64,4 +66,90 @@ pub(super) fn read(path: &Path, import: &mut Import<'_>) -> anyhow::Result<()> {
         import.user(user)?;
     }
     Ok(())
+}
+
+/// Where a byte of the table is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    StartOfCell,
+    Plain,
+    /// Between quotes.
+    Quoted,
+    /// Behind a quote between quotes: it ends the cell, unless another quote follows.
+    AfterQuote,
+}
+
+/// A table that fails at its end if quotes are open, because `csv` takes all text behind the first one for a cell.
+struct Quotes<R> {
+    table: R,
+    place: Place,
+    line: u64,
+    /// Line of the last opening quote.
+    opened: u64,
+}
+
+impl<R> Quotes<R> {
+    const fn of(table: R) -> Self {
+        Self {
+            table,
+            place: Place::StartOfCell,
+            line: 1,
+            opened: 1,
+        }
+    }
+}
+
+impl<R: Read> Read for Quotes<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.table.read(buffer)?;
+        if count == 0 && self.place == Place::Quoted {
+            let problem = format!("line {}: the quotes of a cell do not end", self.opened);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        for byte in buffer.iter().take(count) {
+            self.line += u64::from(*byte == b'\n');
+            self.place = match (self.place, byte) {
+                (Place::StartOfCell, b'"') => {
+                    self.opened = self.line;
+                    Place::Quoted
+                }
+                (Place::AfterQuote, b'"') => Place::Quoted,
+                (Place::Quoted, b'"') => Place::AfterQuote,
+                (Place::Quoted, _) => Place::Quoted,
+                (_, b',' | b'\n' | b'\r') => Place::StartOfCell,
+                _ => Place::Plain,
+            };
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_that_do_not_end_are_an_error_with_their_line() {
+        let read = |text: &str| {
+            let table = csv::Reader::from_reader(Quotes::of(text.as_bytes()));
+            let rows: Result<Vec<_>, _> = table.into_records().collect();
+            rows.map(|rows| rows.len())
+                .map_err(|error| error.to_string())
+        };
+        for (whole, rows) in [
+            ("a,b\n\"1\",\"say \"\"2\"\"\"\n", 1),
+            ("a,b\n1,\"two\nlines, \"\r\n3,4\"\n", 2),
+            ("a\n1\"\n\"\"\n\"2\"", 3),
+        ] {
+            assert_eq!(read(whole), Ok(rows), "{whole}");
+        }
+        for (open, line) in [
+            ("a,b\n1,2\n3,\"4\n5,6\n", 3),
+            ("a,b\n\"1\n2\",\"", 3),
+            ("a\n\"1\"\"", 2),
+        ] {
+            let problem = format!("line {line}: the quotes of a cell do not end");
+            assert_eq!(read(open), Err(problem), "{open}");
+        }
+    }
 }

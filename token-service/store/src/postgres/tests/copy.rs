@@ -152,6 +152,8 @@ async fn stores_in_use_and_targets_with_rows_are_refused() {
     backup.copied_to(&used).await;
     let error = refused(&backup, &used).await;
     assert!(error.contains("its table clients is not empty"), "{error}");
+    let error = refused(&used, &used).await;
+    assert!(error.contains("it is the source of a copy"), "{error}");
     let replica = used.open().await;
     replica.ready().await.unwrap();
     let error = refused(&used, &database().await).await;
