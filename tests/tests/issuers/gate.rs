@@ -184,6 +184,7 @@ pub(super) fn listener(artifacts: &Artifacts, configuration: &Value, port: u16) 
                     "domains": ["*"],
                     "response_headers_to_add": [
                         {"header": {"key": "x-client-id", "value": "%REQ(x-client-id)%"}},
+                        {"header": {"key": "x-user-id", "value": "%REQ(x-user-id)%"}},
                         {"header": {"key": "x-scope", "value": "%REQ(x-scope)%"}},
                         {"header": {"key": "x-token-issuer", "value": "%REQ(x-token-issuer)%"}},
                         {"header": {"key": "x-authorization", "value": "%REQ(authorization)%"}},

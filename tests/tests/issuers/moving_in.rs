@@ -10,8 +10,9 @@ use tests::{Artifacts, Process, envoy, free_port};
 
 use super::gate::{address, cluster, listener};
 use super::server::Issuer;
-use crate::api::{self, until};
-use crate::support::{self, Reply, get, lobby, pair};
+use crate::api::until;
+use crate::operations::import::{REALM, token_of_kim};
+use crate::support::{OwnPair, Reply, get};
 
 /// Envoy with a listener that changes while it runs.
 struct Gateway {
@@ -106,13 +107,14 @@ fn resources(artifacts: &Artifacts, configuration: &Value, port: u16, version: u
 #[test]
 fn an_api_moves_to_the_token_service_and_no_client_notices() {
     let old = Issuer::oidc_provider();
-    let ports = pair().ports();
+    let new = OwnPair::start(&[]);
+    let ports = new.pair.ports();
     let old_issuer = old.configured(&json!({
         "discovery": {"cluster": old.cluster(), "document": "openid-configuration"},
     }));
     let new_issuer = json!({
-        "issuer": lobby(),
-        "audiences": [support::api()],
+        "issuer": new.lobby(),
+        "audiences": [new.pair.api_url()],
         "jwks": {"cluster": format!("at-{}", ports.public), "path": "/auth/jwks"},
         "revocations": {
             "cluster": format!("at-{}", ports.internal),
@@ -124,7 +126,9 @@ fn an_api_moves_to_the_token_service_and_no_client_notices() {
         json!({
             "issuers": issuers,
             "rules": [{"path_prefix": "/"}],
-            "forward": {"x-client-id": "client_id", "x-token-issuer": "iss"},
+            "forward": {
+                "x-client-id": "client_id", "x-token-issuer": "iss", "x-user-id": ["user_id", "sub"],
+            },
         })
     };
     let mut watching = accepting(&[&old_issuer]);
@@ -160,7 +164,7 @@ fn an_api_moves_to_the_token_service_and_no_client_notices() {
         );
         assert_eq!(reply.header("x-client-id"), Some("web"));
         assert_eq!(gateway.denied("issuer"), 0);
-        let of_new = api::token();
+        let of_new = new.token();
         assert_eq!(gateway.call(&of_new).status, 200);
         until("the refusal is counted", || gateway.denied("issuer") == 1);
         gateway.process.log().until_it_says("would_deny").unwrap();
@@ -174,7 +178,7 @@ fn an_api_moves_to_the_token_service_and_no_client_notices() {
         assert_eq!(gateway.call("").status, 200);
         gateway.change(&accepting(&[&old_issuer]));
 
-        // 3. and 4. The token service beside the old server; the client moves.
+        // 3. The token service beside the old server.
         gateway.change(&accepting(&[&old_issuer, &new_issuer]));
         let issuer_of = |token: &str| {
             gateway
@@ -183,8 +187,16 @@ fn an_api_moves_to_the_token_service_and_no_client_notices() {
                 .map(str::to_owned)
         };
         assert_eq!(issuer_of(of_old).as_deref(), Some(old.url()));
-        assert_eq!(issuer_of(&of_new), Some(lobby()));
+        assert_eq!(issuer_of(&of_new), Some(new.lobby()));
+
+        // 4. The client moves, and people: passwords come along, and the old `sub` is the user's id.
         token.lock().unwrap().clone_from(&of_new);
+        new.done(&format!(
+            "import keycloak {REALM} --site https://us1.example.com"
+        ));
+        let reply = gateway.call(&token_of_kim(&new));
+        assert_eq!(reply.header("x-token-issuer"), Some(&*new.lobby()));
+        assert_eq!(reply.header("x-user-id"), Some("0190f3a2-0000000000a"));
 
         // 5. The old server leaves.
         gateway.change(&accepting(&[&new_issuer]));

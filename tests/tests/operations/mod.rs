@@ -8,7 +8,7 @@ mod copy;
 mod encryption_key;
 mod explain;
 mod guesses;
-mod import;
+pub(crate) mod import;
 mod internal_listener;
 mod keys;
 mod legacy_instances;
