@@ -22,7 +22,7 @@ impl From<Fault> for BackupError {
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     #[error(
-        "{0} exists already: a copy is restored to a new place only; move the old store away first"
+        "{0} exists already: name a file that does not exist, or move the old store away first"
     )]
     TargetExists(PathBuf),
     #[error(transparent)]
