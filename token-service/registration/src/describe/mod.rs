@@ -38,8 +38,9 @@ pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'stat
     /// Reads all fields. Reports wrong and missing values.
     fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>>;
 
-    /// The values of the keys that only views have, as an object; `null` for an absent value.
-    fn shown(&self, _moment: &Moment<'_>) -> Value {
+    /// The values of the keys that only views have, as an object; `null` for an absent value. `_times` may contain times
+    /// of secrets of other clients.
+    fn shown(&self, _now: Timestamp, _times: &[SecretTimes]) -> Value {
         Value::Null
     }
 
@@ -66,14 +67,6 @@ pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'stat
     fn remove(&self, change: &mut RegistryChange);
 }
 
-/// Inputs of a view in addition to the object.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment<'a> {
-    pub now: Timestamp,
-    /// Times of client secrets. May contain secrets of other clients.
-    pub secret_times: &'a [SecretTimes],
-}
-
 #[derive(Debug)]
 pub struct Description {
     pub kind: ObjectKind,
@@ -97,7 +90,7 @@ pub struct Description {
 pub struct Field {
     /// Key in files and JSON. Differences and the audit log use it too.
     pub key: &'static str,
-    /// Name in output for people, as a line and as a column.
+    /// Name in output for people, as a line and as a column; empty for a key that only registrations have.
     pub label: &'static str,
     pub help: &'static str,
     /// Additional help for registrations; may be empty.

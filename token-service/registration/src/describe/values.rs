@@ -3,8 +3,10 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Field, In, Moment, Registered, Rule, Shape};
+use super::{Field, In, Registered, Rule, Shape};
+use domain::SecretTimes;
 use domain::client::IntegrationKind;
+use domain::clock::Timestamp;
 use domain::remembered::Element;
 
 /// One value of a field. Two values are equal if their texts are.
@@ -159,7 +161,11 @@ pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
 }
 
 /// The object in the form of views, without secrets and hashes.
-pub fn view<T: Registered>(object: &T, moment: &Moment<'_>) -> Map<String, Value> {
+pub fn view<T: Registered>(
+    object: &T,
+    now: Timestamp,
+    times: &[SecretTimes],
+) -> Map<String, Value> {
     let mut view = registration(object);
     for field in T::DESCRIPTION.fields {
         let is_empty = view.get(field.key) == Some(&Value::Array(Vec::new()));
@@ -167,7 +173,7 @@ pub fn view<T: Registered>(object: &T, moment: &Moment<'_>) -> Map<String, Value
             view.remove(field.key);
         }
     }
-    if let Value::Object(shown) = object.shown(moment) {
+    if let Value::Object(shown) = object.shown(now, times) {
         view.extend(shown.into_iter().filter(|(_, value)| !value.is_null()));
     }
     view

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use crate::describe::Record;
 use crate::describe::checks::unique;
 use crate::describe::reading::{Completeness, Entry};
 use crate::describe::values::plain;
-use crate::describe::{Moment, Record};
 use document::{Located, Place, Section};
 use domain::certificate::CertificateState;
+use domain::clock::Timestamp;
 use domain::remembered::Element;
 use domain::{Certificate, Client};
 
@@ -43,14 +44,14 @@ pub(super) const REGISTRATION: Record = Record {
     keys: &[ALIAS, ("pem", "The certificate.")],
 };
 
-pub(super) fn shown(client: &Client, moment: &Moment<'_>) -> Option<Value> {
+pub(super) fn shown(client: &Client, now: Timestamp) -> Option<Value> {
     let view = |certificate: &Certificate| {
         json!({
             "alias": certificate.alias,
             "x5t": certificate.x5t(),
             "not_before": certificate.not_before.rfc3339(),
             "not_after": certificate.not_after.rfc3339(),
-            "state": certificate.state(moment.now).name(),
+            "state": certificate.state(now).name(),
         })
     };
     let certificates = client.certificates();

@@ -6,7 +6,7 @@ use super::{certificate, client_secret, redirect_uris};
 use crate::describe::checks::{claim_text, display_name};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::values::parsed;
-use crate::describe::{Description, Field, Flag, In, Moment, Registered, Rule, Shape};
+use crate::describe::{Description, Field, Flag, In, Registered, Rule, Shape};
 use document::Located;
 use domain::client::IntegrationKind::{
     self, Installed, Legacy, NonInteractive, UserBound, WebServer,
@@ -15,7 +15,9 @@ use domain::client::{ClientSecret, ClientVersion, IntegrationType};
 use domain::clock::Timestamp;
 use domain::redirect_uri::RedirectUriUse;
 use domain::remembered::ObjectKind;
-use domain::{Client, ClientId, Excerpt, RedirectUriPattern, RegistryChange, Scope, Username};
+use domain::{
+    Client, ClientId, Excerpt, RedirectUriPattern, RegistryChange, Scope, SecretTimes, Username,
+};
 
 const DESCRIPTION: Description = Description {
     kind: ObjectKind::Client,
@@ -231,11 +233,11 @@ impl Registered for Client {
         }))
     }
 
-    fn shown(&self, moment: &Moment<'_>) -> Value {
+    fn shown(&self, now: Timestamp, times: &[SecretTimes]) -> Value {
         json!({
             "secrets": self.secrets().len(),
-            "secret_times": client_secret::times(self, moment),
-            "certificates": certificate::shown(self, moment),
+            "secret_times": client_secret::times(self, times),
+            "certificates": certificate::shown(self, now),
         })
     }
 

@@ -3,12 +3,11 @@
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde_json::{Value, json};
 
+use crate::describe::Record;
 use crate::describe::checks::MAX_SECRET_LENGTH;
 use crate::describe::reading::{Completeness, Entry};
-use crate::describe::{Moment, Record};
 use domain::client::ClientSecret;
 use domain::client::IntegrationKind::{self, Legacy, NonInteractive, UserBound, WebServer};
-use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{Client, SecretTimes};
 
@@ -39,29 +38,22 @@ pub(super) const TIMES: Record = Record {
 };
 
 /// The times of the live secrets; `None` without secrets.
-pub(super) fn times(client: &Client, moment: &Moment<'_>) -> Option<Value> {
-    let is_of = |times: &&SecretTimes, secret| {
-        (&times.client_id, &times.secret) == (&client.client_id, secret)
-    };
-    let times = client.secrets().iter().map(|secret| {
-        let known = moment
-            .secret_times
+pub(super) fn times(client: &Client, known: &[SecretTimes]) -> Option<Value> {
+    let times = |secret: &ClientSecret| {
+        let known = known
             .iter()
-            .find(|times| is_of(times, secret));
-        let time = |at: Option<Timestamp>| Some(json!(at?.rfc3339()));
+            .find(|known| known.client_id == client.client_id && known.secret == *secret);
         let times = [
-            ("added_at", known.and_then(|times| time(times.added_at))),
-            (
-                "last_used_at",
-                known.and_then(|times| time(times.last_used_at)),
-            ),
+            ("added_at", known.and_then(|known| known.added_at)),
+            ("last_used_at", known.and_then(|known| known.last_used_at)),
         ];
         let times = times.into_iter();
         times
-            .filter_map(|(key, at)| Some((key.to_owned(), at?)))
+            .filter_map(|(key, at)| Some((key.to_owned(), json!(at?.rfc3339()))))
             .collect::<Value>()
-    });
-    (!client.secrets().is_empty()).then(|| times.collect())
+    };
+    let secrets = client.secrets();
+    (!secrets.is_empty()).then(|| secrets.iter().map(times).collect())
 }
 
 /// The secrets in the registration: one, or none if the registration may be incomplete. Legacy clients need no secret.

@@ -7,11 +7,12 @@ use zeroize::Zeroizing;
 use super::account;
 use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
 use crate::describe::reading::{Entry, Registration};
-use crate::describe::{Description, Field, Flag, In, Moment, Registered, Rule, Shape};
+use crate::describe::{Description, Field, Flag, In, Registered, Rule, Shape};
 use crate::protection::Hidden;
 use document::Located;
+use domain::clock::Timestamp;
 use domain::remembered::ObjectKind;
-use domain::{Excerpt, RegistryChange, User, Username, password_hash};
+use domain::{Excerpt, RegistryChange, SecretTimes, User, Username, password_hash};
 
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
@@ -192,7 +193,7 @@ impl Registered for User {
         })
     }
 
-    fn shown(&self, _: &Moment<'_>) -> Value {
+    fn shown(&self, _: Timestamp, _: &[SecretTimes]) -> Value {
         json!({
             "has_password": self.password_hash.is_some(),
             "has_totp": self.totp_secret_sealed.is_some(),

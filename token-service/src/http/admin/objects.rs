@@ -23,7 +23,7 @@ use domain::random::Random;
 use domain::remembered::ObjectKind;
 use domain::{ClientId, Excerpt, ObjectName, Username};
 use registration::apply::Plan;
-use registration::describe::{self, Completeness, Moment, Registered, Registration};
+use registration::describe::{self, Completeness, Registered, Registration};
 use registration::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
@@ -317,20 +317,17 @@ impl Administration {
         &self,
         objects: &[T],
     ) -> Result<Vec<View<T>>, AdminError> {
-        let secret_times = match T::DESCRIPTION.kind {
+        let names = objects.iter().map(T::name);
+        let times = match T::DESCRIPTION.kind {
             ObjectKind::Client => {
-                let names = objects.iter().map(T::name);
                 let clients = names.filter_map(ClientId::parse).collect();
                 self.service.store.secret_times(clients).await?
             }
             ObjectKind::User | ObjectKind::LegacyInstance => Vec::new(),
         };
-        let moment = Moment {
-            now: self.service.clock.now(),
-            secret_times: &secret_times,
-        };
-        let views = objects.iter().map(|object| describe::view(object, &moment));
-        Ok(views.map(View::new).collect())
+        let now = self.service.clock.now();
+        let view = |object| View::new(describe::view(object, now, &times));
+        Ok(objects.iter().map(view).collect())
     }
 }
 

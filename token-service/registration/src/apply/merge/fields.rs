@@ -139,7 +139,7 @@ impl<'v> Sides<'v> {
             return (picked.iter().collect(), false);
         }
         let (in_file, in_store) = (by_key(self.said), by_key(self.found));
-        let mut merged = Vec::new();
+        let mut merged: Vec<&'v Item> = Vec::new();
         let mut is_conflict = false;
         let added = self.said.iter().map(|one| &*one.element.key);
         let added = added.filter(|key| !in_store.contains_key(key));
@@ -156,13 +156,11 @@ impl<'v> Sides<'v> {
             is_conflict |= file != stored && !was(file) && !was(stored);
             merged.extend(if is_files { file } else { stored });
         }
-        let texts = |items: &[&'v Item]| -> BTreeSet<(&'v str, &'v str)> {
-            let elements = items.iter().map(|item| &item.element);
-            elements.map(|one| (&*one.key, &*one.value)).collect()
-        };
-        let of_file: Vec<&Item> = self.said.iter().collect();
-        if texts(&merged) == texts(&of_file) {
-            merged = of_file;
+        // The same values, in the order of the file.
+        let is_files = merged.iter().all(|item| self.said.contains(item))
+            && self.said.iter().all(|item| merged.contains(&item));
+        if is_files {
+            merged = self.said.iter().collect();
         }
         (merged, is_conflict)
     }
