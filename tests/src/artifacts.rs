@@ -5,24 +5,55 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+/// What Envoy loads as the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `filter.wasm`.
+    Wasm,
+    /// The native module, `libtoken_filter.so`.
+    Native,
+}
+
+impl Form {
+    /// The form that the environment variable `FILTER` names: `wasm`, which is the default, or `native`.
+    fn chosen() -> Result<Self> {
+        match env::var("FILTER").as_deref() {
+            Err(env::VarError::NotPresent) | Ok("wasm") => Ok(Self::Wasm),
+            Ok("native") => Ok(Self::Native),
+            other => bail!("FILTER is {other:?}: set it to wasm or native"),
+        }
+    }
+}
+
 /// Paths of the programs that make up a pair. `make` builds and installs them.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
     pub repository: PathBuf,
     pub token_service: PathBuf,
+    /// Form of `filter`.
+    pub form: Form,
     pub filter: PathBuf,
     pub envoy: PathBuf,
 }
 
 impl Artifacts {
-    /// Finds the token service beside the running program, the filter in the same target directory (of the profile
-    /// `demo` for a program of that profile, otherwise of `release`), and Envoy in `.cache`. The repository is the one
-    /// around the current directory, or else around the program. `CARGO_MANIFEST_DIR` is not used, because it names the
-    /// old path if a checkout was moved together with its target directory.
+    /// Finds the token service beside the running program, the filter in the form that `FILTER` names, and Envoy in `.cache`.
+    /// `filter.wasm` is in the same target directory (of the profile `demo` for a program of that profile, otherwise of
+    /// `release`), the native module beside the token service. The repository is the one around the current directory, or
+    /// else around the program. `CARGO_MANIFEST_DIR` is not used, because it names the old path if a checkout was moved
+    /// together with its target directory.
     ///
     /// # Errors
     /// If a program is missing or older than its sources; the message names the command that makes it.
     pub fn find() -> Result<Self> {
+        Self::of(Form::chosen()?)
+    }
+
+    /// The same, with the filter in this form.
+    ///
+    /// # Errors
+    /// As [`Artifacts::find`].
+    pub fn of(form: Form) -> Result<Self> {
         let program = env::current_exe()?;
         let repository = around(&env::current_dir()?)
             .or_else(|| around(&program))
@@ -42,12 +73,14 @@ impl Artifacts {
         } else {
             "release"
         };
+        let wasm = target.join("wasm32-wasip1").join(profile);
         let artifacts = Self {
             token_service: programs.join("token-service"),
-            filter: target
-                .join("wasm32-wasip1")
-                .join(profile)
-                .join("filter.wasm"),
+            form,
+            filter: match form {
+                Form::Wasm => wasm.join("filter.wasm"),
+                Form::Native => programs.join("libtoken_filter.so"),
+            },
             envoy: repository.join(".cache/envoy"),
             repository,
         };
@@ -74,14 +107,18 @@ impl Artifacts {
         env::var_os("TOKEN_GUARD_BIN").map_or_else(beside, PathBuf::from)
     }
 
+    /// Cargo's target directory.
+    ///
+    /// # Errors
+    /// Never, for artifacts that were found.
+    pub fn target(&self) -> Result<&Path> {
+        let above = self.token_service.ancestors().nth(2);
+        above.context("profiles lie in target")
+    }
+
     /// The directory for the output of runs. `make test` empties it; Cargo does not.
     pub(crate) fn scratch(&self) -> Result<PathBuf> {
-        let scratch = self
-            .filter
-            .ancestors()
-            .nth(3)
-            .context("the filter lies in target")?
-            .join("tmp");
+        let scratch = self.target()?.join("tmp");
         std::fs::create_dir_all(&scratch)?;
         Ok(scratch)
     }

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 
-use crate::artifacts::Artifacts;
+use crate::artifacts::{Artifacts, Form};
 use crate::pair::{Setup, status_of};
 use crate::ports::Ports;
 use crate::process::Process;
@@ -62,7 +63,7 @@ pub fn command(artifacts: &Artifacts, config: &Path, workers: u16) -> Command {
         .arg(config)
         .args(["--concurrency", &workers.to_string()])
         .args(["--log-level", "warning"])
-        .args(["--component-log-level", "wasm:info"])
+        .args(["--component-log-level", "wasm:info,dynamic_modules:info"])
         // Hot restart uses shared memory with an id; two Envoys must not use the same id.
         .arg("--disable-hot-restart");
     command
@@ -100,6 +101,76 @@ fn with_replica(config: &str, ports: Ports) -> String {
 
 fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
+}
+
+/// A configuration of `envoy/` with the filter of `artifacts`, in its form.
+///
+/// # Errors
+/// If the configuration does not have both forms.
+pub fn mounted(text: &str, artifacts: &Artifacts) -> Result<String> {
+    let mut mounted = String::with_capacity(text.len());
+    // Lines of the filter in WebAssembly: from its type to `configuration:`.
+    let (mut of_wasm, mut native, mut file) = (false, 0, 0);
+    for line in text.lines() {
+        of_wasm |= line.ends_with(".http.wasm.v3.Wasm");
+        let is_native = line.trim_start().starts_with(NATIVE);
+        native += usize::from(is_native);
+        let drop = match artifacts.form {
+            Form::Wasm => is_native,
+            Form::Native => of_wasm,
+        };
+        if !drop {
+            let line = line.replace(NATIVE, "");
+            let name = line.split_once("filename: ").map(|(_, name)| name);
+            match name.and_then(|name| name.split([' ', '}']).next()) {
+                Some(name) => {
+                    file += 1;
+                    mounted += &line.replace(name, &artifacts.filter.display().to_string());
+                }
+                None => mounted += &line,
+            }
+            mounted.push('\n');
+        }
+        of_wasm &= line.trim() != "configuration:";
+    }
+    ensure!(native > 0 && file == 1, "one filter in each form");
+    Ok(mounted)
+}
+
+/// What begins each line of the native module.
+const NATIVE: &str = "#native ";
+
+/// The filter in this form, of this file and with this configuration: an HTTP filter as JSON.
+#[must_use]
+pub fn filter(form: Form, file: &Path, configuration: &str) -> Value {
+    let of = |name: &str| format!("type.googleapis.com/{name}");
+    let configuration = json!({"@type": of("google.protobuf.StringValue"), "value": configuration});
+    let typed_config = match form {
+        Form::Wasm => json!({
+            "@type": of("envoy.extensions.filters.http.wasm.v3.Wasm"),
+            "config": {
+                "name": "token-filter",
+                "failure_policy": "FAIL_RELOAD",
+                "vm_config": {
+                    "vm_id": "token-filter",
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": file}},
+                },
+                "configuration": configuration,
+            },
+        }),
+        Form::Native => json!({
+            "@type": of("envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter"),
+            "dynamic_module_config": {
+                "module": {"local": {"filename": file}},
+                "do_not_close": true,
+                "metrics_namespace": "wasmcustom",
+            },
+            "filter_name": "token-filter",
+            "filter_config": configuration,
+        }),
+    };
+    json!({"name": "token-filter", "typed_config": typed_config})
 }
 
 /// `template` with other values: the addresses of lobby and api everywhere, and in each line that ends in the comment
@@ -159,14 +230,9 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports, feed: u16) -> Res
             defaults.internal_ea.to_string(),
             ports.internal_ea.to_string(),
         ),
-        (
-            "FILTER_WASM",
-            "target/wasm32-wasip1/release/filter.wasm".to_owned(),
-            artifacts.filter.display().to_string(),
-        ),
     ];
     let url = |port: u16| format!("http://127.0.0.1:{port}");
-    let template = template
+    let template = mounted(template, artifacts)?
         .replace(&url(defaults.lobby), &url(ports.lobby))
         .replace(&url(defaults.lobby_ea), &url(ports.lobby_ea))
         .replace(&url(defaults.api), &url(ports.api));
@@ -216,10 +282,15 @@ mod tests {
     use super::*;
 
     fn rendered() -> String {
+        rendered_with(Form::Wasm)
+    }
+
+    fn rendered_with(form: Form) -> String {
         let artifacts = Artifacts {
             repository: "..".into(),
             token_service: "token-service".into(),
-            filter: "filter.wasm".into(),
+            form,
+            filter: "the-filter".into(),
             envoy: "envoy".into(),
         };
         let template = include_str!("../../envoy/envoy.yaml");
@@ -254,6 +325,24 @@ mod tests {
         assert_eq!(count("port_value: 9084 }"), 2);
         assert_eq!(count("health_check_config: { port_value: 9085 }"), 1);
         assert_eq!(count("port_value: 9085 }"), 2);
+    }
+
+    /// The native module takes the place of the filter in WebAssembly, and has its configuration.
+    #[test]
+    fn the_two_forms_differ_in_what_loads_the_filter_alone() {
+        let filter = |form| -> Value {
+            let of_file: Value = serde_saphyr::from_str(&rendered_with(form)).unwrap();
+            let listeners = of_file["static_resources"]["listeners"].as_array().unwrap();
+            let api = listeners.iter().find(|listener| listener["name"] == "api");
+            let manager = &api.unwrap()["filter_chains"][0]["filters"][1]["typed_config"];
+            manager["http_filters"][1].clone()
+        };
+        let wasm = filter(Form::Wasm);
+        let text = &wasm["typed_config"]["config"]["configuration"]["value"];
+        for form in [Form::Wasm, Form::Native] {
+            let shared = super::filter(form, Path::new("the-filter"), text.as_str().unwrap());
+            assert_eq!(filter(form), shared);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 
 use crate::artifacts::Artifacts;
+use crate::envoy;
 use crate::log::Log;
 use crate::pair::status_of;
 use crate::ports::free_port;
@@ -233,12 +234,11 @@ fn with_plugin(text: &str, artifacts: &Artifacts, neighbours: &Neighbours<'_>) -
     let (_, after) = rest.split_at(end);
     ensure!(!neighbours.plugin.contains('\''), "YAML would need escapes");
     let plugin: serde_json::Value = serde_json::from_str(neighbours.plugin)?;
-    let mut text = format!("{before}value: '{plugin}'\n{after}");
+    let text = format!("{before}value: '{plugin}'\n{after}");
+    let mut text = envoy::mounted(&text, artifacts)?;
     let (public, internal) = neighbours.token_service;
-    let filter = artifacts.filter.display().to_string();
     for (from, to) in [
         ("0.0.0.0", "127.0.0.1".to_owned()),
-        ("/etc/envoy/filter.wasm", filter),
         ("address: resource-server", "address: 127.0.0.1".to_owned()),
         (
             "address: token-service, port_value: 9080",

@@ -35,7 +35,7 @@ pub mod visitor;
 #[cfg(feature = "load")]
 pub mod wire;
 
-pub use artifacts::Artifacts;
+pub use artifacts::{Artifacts, Form};
 pub use chromedriver::Chromedriver;
 #[cfg(feature = "load")]
 pub use issuer::{Issuer, SigningKey};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::artifacts::Artifacts;
+use crate::artifacts::{Artifacts, Form};
 use crate::browsing::agent;
 use crate::envoy;
 use crate::log::Log;
@@ -26,7 +26,7 @@ pub struct Setup {
     pub early_access: Option<(PathBuf, Vec<(String, String)>)>,
     /// True to start a second token service with the same configuration. The store must be PostgreSQL.
     pub replica: bool,
-    /// A module to load in place of the filter.
+    /// A module of WebAssembly to load in place of the filter.
     pub filter: Option<PathBuf>,
     /// Replacements in `envoy.yaml`: text, new text.
     pub gateway: Vec<(String, String)>,
@@ -63,6 +63,7 @@ impl Pair {
             .prefix("pair-")
             .tempdir_in(artifacts.scratch()?)?;
         if let Some(filter) = &setup.filter {
+            artifacts.form = Form::Wasm;
             artifacts.filter.clone_from(filter);
         }
         // Kept until both run, so that the message about a failed start can name the logs.

@@ -133,16 +133,9 @@ impl Gateway {
             assert!(text.contains(from), "{from}");
             text = text.replace(from, to);
         }
-        let text = text
-            .replace("port_value: 9901", &format!("port_value: {admin}"))
-            .replace(
-                "target/wasm32-wasip1/release/filter.wasm",
-                "/etc/envoy/filter.wasm",
-            )
-            .replace(
-                "/etc/envoy/filter.wasm",
-                &artifacts.filter.display().to_string(),
-            );
+        let text = envoy::mounted(&text, &artifacts)
+            .unwrap()
+            .replace("port_value: 9901", &format!("port_value: {admin}"));
         let config = folder.path().join("envoy.yaml");
         std::fs::write(&config, text).unwrap();
         let process = envoy::serve(&artifacts, &config, admin).unwrap();

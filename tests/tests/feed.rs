@@ -3,20 +3,20 @@
 use tests::wire;
 
 use crate::api::until;
-use crate::support::{FeedService, MOST_HEADERS, OwnPair};
+use crate::support::{FeedService, OwnPair};
 use crate::token::claims;
 
-const WORKERS: u16 = 3;
+pub(crate) const WORKERS: u16 = 3;
 
 /// Enough connections to reach every worker: the kernel distributes them.
 const CONNECTIONS: usize = 40;
 
-fn revoke(feed: &FeedService, token: &str) {
+pub(crate) fn revoke(feed: &FeedService, token: &str) {
     feed.revoke(claims(token)["jti"].as_str().unwrap());
 }
 
 /// The statuses of the API on many new connections.
-fn statuses(pair: &OwnPair, token: &str, headers: &str) -> Vec<Option<u16>> {
+pub(crate) fn statuses(pair: &OwnPair, token: &str, headers: &str) -> Vec<Option<u16>> {
     let request = format!(
         "GET /api/projects HTTP/1.1\r\nhost: api\r\nconnection: close\r\nauthorization: Bearer {token}\r\n{headers}\r\n"
     );
@@ -27,7 +27,7 @@ fn statuses(pair: &OwnPair, token: &str, headers: &str) -> Vec<Option<u16>> {
     (0..CONNECTIONS).map(ask).collect()
 }
 
-fn all_answer(pair: &OwnPair, token: &str, status: u16) -> bool {
+pub(crate) fn all_answer(pair: &OwnPair, token: &str, status: u16) -> bool {
     statuses(pair, token, "")
         .iter()
         .all(|answered| *answered == Some(status))
@@ -62,28 +62,4 @@ fn one_request_is_held_for_all_workers() {
     // Each worker, and Envoy's main thread, read the feed once, when it started.
     assert!(reads() <= usize::from(WORKERS) + 1, "{:?}", feed.requests());
     assert_eq!(feed.held().1, 1, "{:?}", feed.requests());
-}
-
-/// The VM of every worker crashes in turn, also the VM that reads the feed for all. The other VMs and the new VMs
-/// continue.
-#[test]
-fn the_feed_survives_the_death_of_the_vm_that_reads_it() {
-    let feed = FeedService::start();
-    let pair = OwnPair::with_feed(&feed, WORKERS);
-    let many: String = (0..MOST_HEADERS)
-        .map(|number| format!("x-{number}: 1\r\n"))
-        .collect();
-    for _ in 0..3 {
-        let token = pair.token();
-        until("all workers let the token in", || {
-            all_answer(&pair, &token, 200)
-        });
-        let crashed = statuses(&pair, &token, &many);
-        let is_let_in = |status: &Option<u16>| status.is_some_and(|status| status < 300);
-        assert!(!crashed.iter().any(is_let_in), "{crashed:?}");
-        revoke(&feed, &token);
-        until("all workers refuse the token", || {
-            all_answer(&pair, &token, 401)
-        });
-    }
 }

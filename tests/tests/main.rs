@@ -38,7 +38,7 @@ mod restart;
 mod revocation;
 mod revocation_matrix;
 mod runbook;
-mod second_host;
 mod sign_in;
 mod support;
 mod token;
+mod wasm;

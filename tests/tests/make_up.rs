@@ -19,7 +19,7 @@ struct Copy {
 impl Copy {
     fn make() -> Self {
         let artifacts = Artifacts::find().unwrap();
-        let target = artifacts.filter.ancestors().nth(3).unwrap();
+        let target = artifacts.target().unwrap();
         let folder = TempDir::with_prefix_in("copy-", target.join("tmp")).unwrap();
         let copy = Self { folder };
         for name in ["demo", "envoy"] {

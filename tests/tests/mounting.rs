@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::Artifacts;
+use tests::{Artifacts, envoy};
 
 /// The documents of a YAML file.
 pub(crate) fn documents(path: &Path) -> Vec<Value> {
@@ -89,7 +89,8 @@ pub(crate) fn names(clusters: &[Value]) -> BTreeSet<String> {
 
 /// A gateway with the filter and these clusters, as Envoy Gateway and Istio create it.
 pub(crate) fn gateway(configuration: &str, clusters: &[Value]) -> String {
-    let filter = Artifacts::find().unwrap().filter;
+    let artifacts = Artifacts::find().unwrap();
+    let filter = envoy::filter(artifacts.form, &artifacts.filter, configuration);
     let type_of = |name: &str| format!("type.googleapis.com/{name}");
     json!({"static_resources": {"clusters": clusters, "listeners": [{
         "name": "api",
@@ -101,20 +102,7 @@ pub(crate) fn gateway(configuration: &str, clusters: &[Value]) -> String {
                 "stat_prefix": "api",
                 "route_config": {},
                 "http_filters": [
-                    {"name": "token-filter", "typed_config": {
-                        "@type": type_of("envoy.extensions.filters.http.wasm.v3.Wasm"),
-                        "config": {
-                            "name": "token-filter",
-                            "vm_config": {
-                                "runtime": "envoy.wasm.runtime.v8",
-                                "code": {"local": {"filename": filter}},
-                            },
-                            "configuration": {
-                                "@type": type_of("google.protobuf.StringValue"),
-                                "value": configuration,
-                            },
-                        },
-                    }},
+                    filter,
                     {"name": "envoy.filters.http.router", "typed_config": {
                         "@type": type_of("envoy.extensions.filters.http.router.v3.Router"),
                     }},
@@ -149,7 +137,7 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
             let needed = read_configuration(&configuration);
             assert!(needed.is_subset(&names(clusters)), "{}", path.display());
         }
-        let mut text = fs::read_to_string(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
         // Some frameworks would take another path from it.
         assert!(text.contains("- x-rewrite-url\n"), "{}", path.display());
         // Otherwise a worker whose VM crashed would answer 503 until Envoy restarts.
@@ -158,13 +146,7 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
             "{}",
             path.display()
         );
-        for installed in [
-            "target/wasm32-wasip1/release/filter.wasm",
-            "/etc/envoy/filter.wasm",
-        ] {
-            text = text.replace(installed, &artifacts.filter.display().to_string());
-        }
-        validate(&text);
+        validate(&envoy::mounted(&text, &artifacts).unwrap());
         validated += 1;
     }
     assert_eq!(validated, 2, "the pair's own, and plain Envoy's");

@@ -192,21 +192,7 @@ pub(super) fn listener(artifacts: &Artifacts, configuration: &Value, port: u16) 
                     "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
                 }]},
                 "http_filters": [
-                    {"name": "token-filter", "typed_config": {
-                        "@type": type_of("envoy.extensions.filters.http.wasm.v3.Wasm"),
-                        "config": {
-                            "name": "token-filter",
-                            "failure_policy": "FAIL_RELOAD",
-                            "vm_config": {
-                                "runtime": "envoy.wasm.runtime.v8",
-                                "code": {"local": {"filename": artifacts.filter}},
-                            },
-                            "configuration": {
-                                "@type": type_of("google.protobuf.StringValue"),
-                                "value": configuration.to_string(),
-                            },
-                        },
-                    }},
+                    envoy::filter(artifacts.form, &artifacts.filter, &configuration.to_string()),
                     {"name": "envoy.filters.http.router", "typed_config": {
                         "@type": type_of("envoy.extensions.filters.http.router.v3.Router"),
                     }},

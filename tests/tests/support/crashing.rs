@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tests::Artifacts;
+use tests::{Artifacts, Form};
 use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{CodeSection, Instruction, Module};
 use wasmparser::{ExternalKind, FunctionBody, Parser, Payload, TypeRef};
@@ -13,7 +13,7 @@ pub(crate) const MOST_HEADERS: i32 = 50;
 
 /// Writes the filter with the trap to `path`.
 pub(crate) fn write_crashing_filter(path: &Path) {
-    let wasm = fs::read(Artifacts::find().unwrap().filter).unwrap();
+    let wasm = fs::read(Artifacts::of(Form::Wasm).unwrap().filter).unwrap();
     let mut trap = Trap {
         left: place_of(&wasm, "proxy_on_request_headers"),
     };

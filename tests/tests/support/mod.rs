@@ -100,22 +100,23 @@ impl OwnPair {
         Self::start_setup(&changes, |setup, _| setup.replica = true)
     }
 
-    /// A pair whose filter crashes on a request with more than [`MOST_HEADERS`] headers.
-    pub(crate) fn with_crashing_filter() -> Self {
+    /// A pair whose filter crashes on a request with more than [`MOST_HEADERS`] headers. `feed` is that of
+    /// [`OwnPair::with_feed`].
+    pub(crate) fn with_crashing_filter(feed: Option<(&FeedService, u16)>) -> Self {
         Self::start_setup(&[], |setup, state| {
             let filter = state.join("crashing.wasm");
             crashing::write_crashing_filter(&filter);
             setup.filter = Some(filter);
+            if let Some((feed, workers)) = feed {
+                setup.feed = Some(feed.port());
+                setup.workers = workers;
+            }
         })
     }
 
-    /// A gateway with this feed and number of workers. Its filter crashes like that of
-    /// [`OwnPair::with_crashing_filter`].
+    /// A gateway with this feed and number of workers.
     pub(crate) fn with_feed(feed: &FeedService, workers: u16) -> Self {
-        Self::start_setup(&[], |setup, state| {
-            let filter = state.join("crashing.wasm");
-            crashing::write_crashing_filter(&filter);
-            setup.filter = Some(filter);
+        Self::start_setup(&[], |setup, _| {
             setup.feed = Some(feed.port());
             setup.workers = workers;
         })

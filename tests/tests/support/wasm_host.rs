@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use tests::Artifacts;
+use tests::{Artifacts, Form};
 use wasmi::{
     Engine, ExternType, Instance, Linker, Module, Store, TypedFunc, Val, WasmParams, WasmResults,
 };
@@ -325,6 +325,6 @@ impl WasmHost {
 }
 
 fn module(engine: &Engine) -> Module {
-    let wasm = fs::read(Artifacts::find().unwrap().filter).unwrap();
+    let wasm = fs::read(Artifacts::of(Form::Wasm).unwrap().filter).unwrap();
     Module::new(engine, wasm).unwrap()
 }
