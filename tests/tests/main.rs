@@ -26,6 +26,7 @@ mod k6;
 mod legacy;
 mod make_up;
 mod mounting;
+mod native;
 mod nonsense;
 mod operations;
 mod packaging;

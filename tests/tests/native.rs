@@ -1,0 +1,67 @@
+//! The ABI between Envoy and the native module, whatever `FILTER` names.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use tests::{Artifacts, Form, envoy};
+
+const CALLBACK: &str = "envoy_dynamic_module_callback_";
+
+/// The names in a text that begin with `prefix` and stand before `end`.
+fn names<'a>(text: &'a str, prefix: &str, end: char) -> BTreeSet<&'a str> {
+    let starts = text.match_indices(prefix).map(|(start, _)| start);
+    starts
+        .filter_map(|start| {
+            let name = &text[start..];
+            let is_of_name = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
+            let tail = name[prefix.len()..].find(|sign| !is_of_name(sign))?;
+            let length = prefix.len() + tail;
+            name[length..].starts_with(end).then(|| &name[..length])
+        })
+        .collect()
+}
+
+/// Envoy's dynamic string table has each name between zero bytes.
+#[test]
+fn envoy_exports_each_callback_that_the_module_declares() {
+    let artifacts = Artifacts::of(Form::Native).unwrap();
+    let source = artifacts.repository.join("filter-native/src/abi.rs");
+    let source = fs::read_to_string(source).unwrap();
+    let declared = names(&source, &format!("fn {CALLBACK}"), '(');
+    assert!(declared.len() > 10, "{declared:?}");
+    let program = fs::read(&artifacts.envoy).unwrap();
+    let program = String::from_utf8_lossy(&program);
+    let exported = names(&program, &format!("\0{CALLBACK}"), '\0');
+    for name in declared {
+        let name = name.replace("fn ", "\0");
+        assert!(exported.contains(name.as_str()), "{name}");
+    }
+}
+
+/// Envoy itself only warns about a module of another ABI.
+#[test]
+fn the_module_refuses_an_envoy_of_another_abi() {
+    let artifacts = Artifacts::of(Form::Native).unwrap();
+    let folder = tempfile::TempDir::new().unwrap();
+    let text = fs::read_to_string(artifacts.repository.join("envoy/plain/envoy.yaml")).unwrap();
+    let config = folder.path().join("envoy.yaml");
+    fs::write(&config, envoy::mounted(&text, &artifacts).unwrap()).unwrap();
+    let mut program = fs::read(&artifacts.envoy).unwrap();
+    let (own, other) = (b"\0v0.2.0\0", b"\0v0.9.9\0");
+    let place = program.windows(own.len()).position(|bytes| bytes == own);
+    let place = place.unwrap();
+    program[place..place + own.len()].copy_from_slice(other);
+    let patched = folder.path().join("envoy");
+    fs::copy(&artifacts.envoy, &patched).unwrap();
+    fs::write(&patched, program).unwrap();
+    let output = Command::new(&patched)
+        .args(["--mode", "validate", "--config-path"])
+        .arg(&config)
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let log = String::from_utf8_lossy(&output.stderr);
+    let refusal = "this module needs Envoy 1.40 or 1.41 (version v0.2 or v0.3 of the ABI for modules); this program has v0.9.9";
+    assert!(log.contains(refusal), "{log}");
+}
