@@ -468,6 +468,12 @@ fn finish(
 
 /// Refuses a request that nothing can decide about.
 pub(crate) fn refuse(stream: &mut Stream) -> Action {
-    stream.respond(503, &[], b"");
+    let headers = [
+        ("content-type", "application/json".to_owned()),
+        ("cache-control", "no-store".to_owned()),
+        ("retry-after", "1".to_owned()),
+    ];
+    let body = br#"{"error":"temporarily_unavailable","error_description":"The filter failed; try again"}"#;
+    stream.respond(503, &headers, body);
     Action::Stop
 }

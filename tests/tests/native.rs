@@ -4,7 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use tests::{Artifacts, Form, envoy};
+use serde_json::json;
+use tests::{Artifacts, Form, Issuer, envoy, free_port};
+
+use crate::api::until;
+use crate::issuers::gate::{address, listener};
+use crate::support::get;
 
 const CALLBACK: &str = "envoy_dynamic_module_callback_";
 
@@ -64,4 +69,51 @@ fn the_module_refuses_an_envoy_of_another_abi() {
     let log = String::from_utf8_lossy(&output.stderr);
     let refusal = "this module needs Envoy 1.40 or 1.41 (version v0.2 or v0.3 of the ABI for modules); this program has v0.9.9";
     assert!(log.contains(refusal), "{log}");
+}
+
+/// A panic refuses the request, is counted, and ends nothing. A module without optimization panics for `x-panic`.
+#[test]
+fn a_panic_refuses_its_request_and_the_gateway_goes_on() {
+    let artifacts = Artifacts::of(Form::Native).unwrap();
+    let audience = "https://api.example.com";
+    let (issuer, other) = (Issuer::new().unwrap(), Issuer::new().unwrap());
+    let configuration = json!({
+        "issuers": [issuer.configuration(audience)],
+        "rules": [{"path": "/open", "access": "anonymous"}, {"path_prefix": "/"}],
+    });
+    let [api, admin] = [(); 2].map(|()| free_port().unwrap());
+    let bootstrap = json!({
+        "admin": {"address": address(admin)},
+        "static_resources": {"listeners": [listener(&artifacts, &configuration, api)]},
+    });
+    let folder = tempfile::TempDir::new().unwrap();
+    let config = folder.path().join("envoy.json");
+    fs::write(&config, bootstrap.to_string()).unwrap();
+    let envoy = envoy::serve(&artifacts, &config, admin).unwrap();
+    let bearer = |issuer: &Issuer| format!("Bearer {}", issuer.token(audience, &[]).unwrap());
+    let (good, forged) = (bearer(&issuer), bearer(&other));
+    let call = |path: &str, headers: &[(&str, &str)]| {
+        get(&format!("http://127.0.0.1:{api}{path}"), headers)
+    };
+    let requests = [("/open", &good), ("/api", &forged), ("/api", &good)];
+    for (panics, (path, token)) in (1..).zip(requests) {
+        let reply = call(path, &[("authorization", token), ("x-panic", "1")]);
+        reply.assert_error(503, "temporarily_unavailable");
+        assert_eq!(reply.header("x-client-id"), None);
+        until("the module lets good tokens in", || {
+            let status = call("/api", &[("authorization", &forged)]).status;
+            assert!(matches!(status, 401 | 503), "{status}");
+            call("/api", &[("authorization", &good)]).status == 200
+        });
+        assert_eq!(call("/open", &[]).status, 200);
+        let counter = "wasmcustom.token_filter.panics";
+        until("the panic is counted", || {
+            let url = format!("http://127.0.0.1:{admin}/stats?filter={counter}");
+            get(&url, &[])
+                .body
+                .contains(&format!("{counter}: {panics}"))
+        });
+    }
+    let log = envoy.end().unwrap();
+    assert!(log.contains("a header asked for it"), "{log}");
 }

@@ -150,7 +150,7 @@ fn configuration(issuers: &Value) -> Value {
     })
 }
 
-pub(super) fn address(port: u16) -> Value {
+pub(crate) fn address(port: u16) -> Value {
     json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
 }
 
@@ -168,7 +168,7 @@ pub(super) fn cluster(port: u16) -> Value {
 }
 
 /// A listener whose responses contain the headers that the resource server would get.
-pub(super) fn listener(artifacts: &Artifacts, configuration: &Value, port: u16) -> Value {
+pub(crate) fn listener(artifacts: &Artifacts, configuration: &Value, port: u16) -> Value {
     let type_of = |name: &str| format!("type.googleapis.com/{name}");
     json!({
         "name": format!("api-{port}"),

@@ -2,7 +2,7 @@
 //! filter in real Envoy, and with token-guard.
 
 mod algorithms;
-mod gate;
+pub(crate) mod gate;
 mod introspection;
 mod keys;
 mod moving_in;
