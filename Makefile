@@ -28,13 +28,17 @@ help: ## list the commands
 DEMO_BUILD := CARGO_PROFILE_DEMO_OPT_LEVEL=0 cargo build --profile demo --locked --no-default-features \
 	--package token-service --package gatepass-tests
 
+# FILTER=native runs the pair with the native module in place of filter.wasm.
+DEMO_WASM := cargo build --profile demo --locked --package gatepass-filter --target wasm32-wasip1
+DEMO_NATIVE := cargo build --profile demo --locked --package gatepass-filter-native
+
 .PHONY: up
 up: export BUILDS := $(TARGET)/demo/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
 	@echo '== 1 of 2: the token service and the program that runs the pair'
 	$(DEMO_BUILD) --bin token-service --bin up
 	@echo '== 2 of 2: the filter'
-	cargo build --profile demo --locked --package gatepass-filter --target wasm32-wasip1
+	$(if $(filter native,$(FILTER)),$(DEMO_NATIVE),$(DEMO_WASM))
 	@exec $(TARGET)/demo/up
 
 .PHONY: tour
@@ -47,6 +51,9 @@ tour: ## run the commands of README.md and docs/tour.md against the running `mak
 .PHONY: test
 test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
+	@# What the filter does, with the native module. Its other tests are about the token service or other gateways.
+	FILTER=native cargo test --workspace --locked --test end_to_end -- api:: feed:: filter:: flood::a_thousand issuers:: mounting:: \
+		recipes:: edge::p gateways::envoy_with_the_filter
 
 .PHONY: check
 check: prerequisites ## formatting, clippy and unit tests, without PostgreSQL, Chromium and Envoy
@@ -121,13 +128,17 @@ export SHORT ?=
 MEASURED := $(if $(SHORT),dev,release)
 # The selection of a release: others have other features of the dependencies.
 RELEASED := $(if $(SHORT),,--package token-service --package token-guard)
+# The native module has a profile of its own.
+OPTIMIZED := $(if $(SHORT),dev,native)
+NATIVE := $(if $(SHORT),,--package gatepass-filter-native)
 
 .PHONY: bench
 bench: bench-filter bench-gateways bench-peers bench-revocation bench-service ## all benchmarks, one after the other, on a quiet machine
 
 .PHONY: bench-filter
-bench-filter: .cache/envoy build ## what the filter costs Envoy, against the native jwt_authn
-	$(TARGET)/debug/bench-filter
+bench-filter: .cache/envoy build ## what the filter costs Envoy in both forms, against the gateway's own jwt_authn
+	cargo build --profile $(OPTIMIZED) --locked $(NATIVE)
+	NATIVE_MODULE=$(TARGET)/$(OPTIMIZED:dev=debug)/libtoken_filter.so $(TARGET)/debug/bench-filter
 
 .PHONY: bench-gateways
 bench-gateways: .cache/envoy .cache/gateways.stamp build ## requests a second and p99 that token-guard costs each gateway
@@ -189,6 +200,10 @@ soak: .cache/envoy build ## every grant and the API under load for SOAK_SECONDS 
 build: prerequisites ## build everything that the tests run
 	cargo build --workspace --locked
 	filter/build.sh
+
+.PHONY: build-native
+build-native: prerequisites ## build the filter as a native module of Envoy: target/native/libtoken_filter.so
+	cargo build --profile native --locked --package gatepass-filter-native
 
 .PHONY: tools
 tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp .cache/promtool ## install what the tests need: toolchain, gateways, k6, client libraries, Helm, Chromium, PostgreSQL

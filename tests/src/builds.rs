@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::documents::{ROOT, documents};
 
 /// What CI builds, and the command of CI that builds it.
-const BUILDS: [(&str, &str); 14] = [
+const BUILDS: [(&str, &str); 16] = [
     (
         "build --profile demo --no-default-features --package token-service --package gatepass-tests",
         "first-run.sh",
@@ -27,6 +27,7 @@ const BUILDS: [(&str, &str); 14] = [
     ("test --workspace", "make test"),
     ("bench $(RELEASED)", "make smoke"),
     ("build --profile $(MEASURED) $(RELEASED)", "make smoke"),
+    ("build --profile $(OPTIMIZED) $(NATIVE)", "make smoke"),
     ("fuzz list", "make smoke"),
     ("fuzz run", "make smoke"),
     ("install --debug cargo-fuzz", "make smoke"),
@@ -35,15 +36,26 @@ const BUILDS: [(&str, &str); 14] = [
         "build --package token-service --package token-guard",
         "make test-compose",
     ),
+    (
+        "build --profile native --package gatepass-filter-native",
+        "make test-compose",
+    ),
 ];
 
 /// Commands that CI does not run.
-const NOT_BUILT: [(&str, &str); 1] = [("install cargo-cyclonedx", "runs at a release")];
+const NOT_BUILT: [(&str, &str); 2] = [
+    ("install cargo-cyclonedx", "runs at a release"),
+    (
+        "build --profile demo --package gatepass-filter-native",
+        "the containers build the module, with other optimizations",
+    ),
+];
 
 /// Targets that CI does not run.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 7] = [
     ("help", "prints the targets"),
     ("fmt", "`lint` checks the format"),
+    ("build-native", "the containers build the module"),
     ("check", "a part of `lint` and `test`"),
     ("test-repeat", "a part of `test`, ten times"),
     ("faults", "`test` kills the token service less often"),

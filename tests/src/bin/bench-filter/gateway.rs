@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{Artifacts, Process, envoy, free_port};
+use tests::{Artifacts, Form, Process, envoy, free_port};
 
 use crate::tokens::{AUDIENCE, FORWARDED, Issuers};
 
@@ -20,6 +20,8 @@ pub(crate) enum Enforcer {
     /// A module of WebAssembly that reads the headers of a request, and nothing else.
     Crossing,
     Filter,
+    /// The filter as a native module.
+    Module,
     /// Another version of the filter.
     Baseline,
 }
@@ -37,9 +39,10 @@ pub(crate) struct Variant {
     pub(crate) cached: bool,
 }
 
-/// The modules of WebAssembly.
+/// The modules that Envoy loads.
 pub(crate) struct Modules {
     pub(crate) filter: PathBuf,
+    pub(crate) native: PathBuf,
     pub(crate) baseline: Option<PathBuf>,
 }
 
@@ -47,15 +50,19 @@ pub(crate) struct Modules {
 pub(crate) struct Gateway {
     process: Process,
     ports: Vec<u16>,
+    admin: u16,
     _folder: TempDir,
 }
 
 impl Gateway {
+    /// Starts Envoy with a listener for each variant. `feed` is the port of a revocation feed, which filter and module read.
     pub(crate) fn start(
         artifacts: &Artifacts,
         modules: &Modules,
         issuers: &Issuers,
         variants: &[Variant],
+        feed: u16,
+        workers: u16,
     ) -> Result<Self> {
         let folder = TempDir::new()?;
         let crossing = folder.path().join("crossing.wasm");
@@ -67,17 +74,27 @@ impl Gateway {
             let module = match variant.enforcer {
                 Enforcer::Crossing => &crossing,
                 Enforcer::Baseline => modules.baseline.as_ref().context("there is a baseline")?,
+                Enforcer::Module => &modules.native,
                 _ => &modules.filter,
             };
             listeners.push(listener(module, issuers, *variant, port)?);
             ports.push(port);
         }
         let config = folder.path().join("envoy.json");
-        fs::write(
-            &config,
-            json!({"static_resources": {"listeners": listeners}}).to_string(),
-        )?;
-        let command = envoy::command(artifacts, &config, 1);
+        let admin = free_port()?;
+        let bootstrap = json!({
+            "admin": {"address": address(admin)},
+            "static_resources": {"listeners": listeners, "clusters": [{
+                "name": "feed",
+                "connect_timeout": "2s",
+                "load_assignment": {
+                    "cluster_name": "feed",
+                    "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(feed)}}]}],
+                },
+            }]},
+        });
+        fs::write(&config, bootstrap.to_string())?;
+        let command = envoy::command(artifacts, &config, workers);
         let mut process = Process::start("envoy", &command, &folder.path().join("envoy.log"))?;
         process.until("listening", || {
             ports
@@ -87,6 +104,7 @@ impl Gateway {
         Ok(Self {
             process,
             ports,
+            admin,
             _folder: folder,
         })
     }
@@ -110,6 +128,15 @@ impl Gateway {
         Ok(sum)
     }
 
+    /// A number of the filter or module; 0 before it has a value.
+    pub(crate) fn metric(&self, name: &str) -> Result<u64> {
+        let name = format!("wasmcustom.token_filter.{name}");
+        let url = format!("http://127.0.0.1:{}/stats?filter=^{name}$", self.admin);
+        let line = ureq::get(url).call()?.into_body().read_to_string()?;
+        let value = line.trim().rsplit(' ').next().unwrap_or_default();
+        Ok(value.parse().unwrap_or(0))
+    }
+
     /// Resident memory.
     pub(crate) fn resident_kilobytes(&self) -> Result<i64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()?))?;
@@ -131,6 +158,10 @@ fn any(name: &str, mut value: Value) -> Value {
     value
 }
 
+fn address(port: u16) -> Value {
+    json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
+}
+
 fn listener(module: &Path, issuers: &Issuers, variant: Variant, port: u16) -> Result<Value> {
     let router = json!({
         "name": "envoy.filters.http.router",
@@ -139,8 +170,8 @@ fn listener(module: &Path, issuers: &Issuers, variant: Variant, port: u16) -> Re
     let mut filters = match variant.enforcer {
         Enforcer::None => vec![],
         Enforcer::Native | Enforcer::NativeWithCache => vec![native(issuers, variant)?],
-        Enforcer::Crossing | Enforcer::Filter | Enforcer::Baseline => {
-            vec![filter(module, issuers, variant)?]
+        Enforcer::Crossing | Enforcer::Filter | Enforcer::Module | Enforcer::Baseline => {
+            vec![filter(module, issuers, variant)]
         }
     };
     filters.push(router);
@@ -158,7 +189,7 @@ fn listener(module: &Path, issuers: &Issuers, variant: Variant, port: u16) -> Re
     );
     Ok(json!({
         "name": port.to_string(),
-        "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
+        "address": address(port),
         "filter_chains": [{"filters": [{
             "name": "envoy.filters.network.http_connection_manager",
             "typed_config": manager,
@@ -206,11 +237,16 @@ fn native(issuers: &Issuers, variant: Variant) -> Result<Value> {
     }))
 }
 
-fn filter(module: &Path, issuers: &Issuers, variant: Variant) -> Result<Value> {
+fn filter(module: &Path, issuers: &Issuers, variant: Variant) -> Value {
     let jwk = issuers.jwk();
     let list: Vec<Value> = issuers
         .names()
-        .map(|issuer| json!({"issuer": issuer, "audiences": [AUDIENCE], "jwks": {"keys": [jwk]}}))
+        .map(|issuer| {
+            let feed = json!({"cluster": "feed", "path": "/revocations"});
+            json!({
+                "issuer": issuer, "audiences": [AUDIENCE], "jwks": {"keys": [jwk]}, "revocations": feed,
+            })
+        })
         .collect();
     let forward: serde_json::Map<String, Value> = FORWARDED
         .iter()
@@ -223,19 +259,9 @@ fn filter(module: &Path, issuers: &Issuers, variant: Variant) -> Result<Value> {
         "forward": forward,
         "token_cache_entries": if variant.cached { 10_000 } else { 0 },
     });
-    Ok(json!({
-        "name": "token-filter",
-        "typed_config": any("envoy.extensions.filters.http.wasm.v3.Wasm", json!({"config": {
-            "name": "token-filter",
-            "failure_policy": "FAIL_RELOAD",
-            "vm_config": {
-                "vm_id": "token-filter",
-                "runtime": "envoy.wasm.runtime.v8",
-                "code": {"local": {"filename": module}},
-            },
-            "configuration": any("google.protobuf.StringValue", json!({
-                "value": configuration.to_string(),
-            })),
-        }})),
-    }))
+    let form = match variant.enforcer {
+        Enforcer::Module => Form::Native,
+        _ => Form::Wasm,
+    };
+    envoy::filter(form, module, &configuration.to_string())
 }

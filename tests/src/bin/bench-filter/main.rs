@@ -5,18 +5,23 @@
 //! Absolute times depend on the machine, so the results are ratios of what each variant adds to a request without any
 //! filter.
 //!
-//! `SHORT=1` measures for a moment. `BASELINE_MODULE` names another version of the filter to compare with. Arguments choose scenarios by parts of their
-//! names.
+//! Filter and native module read a revocation feed and write metrics.
+//!
+//! `SHORT=1` measures for a moment. `NATIVE_MODULE` names the native module; without it, the one of the tests is measured, which
+//! is not optimized. `BASELINE_MODULE` names another version of the filter to compare with. Arguments choose scenarios by parts of
+//! their names; `memory` and `size` are two more.
 
+mod feed;
 mod gateway;
 mod load;
+mod memory;
 mod tokens;
 
 use std::{env, fs};
 
 use anyhow::{Context as _, Result};
 use tests::quartiles::quartiles;
-use tests::{Artifacts, short};
+use tests::{Artifacts, Form, short};
 
 use crate::gateway::{Enforcer, Gateway, Modules, Variant};
 use crate::load::Client;
@@ -29,6 +34,8 @@ const ROUNDS: usize = 60;
 const MANY_ROUNDS: usize = 300;
 /// Requests to one variant before requests to the next.
 const BLOCK: usize = 250;
+/// Entries of the feed, except where its memory is measured.
+const REVOCATIONS: usize = 1000;
 /// Number of groups of rounds. The result is their median, with the quartiles as the spread.
 const GROUPS: usize = 12;
 
@@ -45,6 +52,8 @@ struct Scenario {
     cached: bool,
     /// The bound of the ratio, and the goal.
     bounds: Option<(f64, f64)>,
+    /// Those of the native module.
+    of_module: Option<(f64, f64)>,
 }
 
 impl Scenario {
@@ -57,7 +66,11 @@ impl Scenario {
     }
 }
 
-const fn cached(name: &'static str, bounds: Option<(f64, f64)>) -> Scenario {
+const fn cached(
+    name: &'static str,
+    bounds: Option<(f64, f64)>,
+    of_module: Option<(f64, f64)>,
+) -> Scenario {
     Scenario {
         name,
         algorithm: "EdDSA",
@@ -66,44 +79,50 @@ const fn cached(name: &'static str, bounds: Option<(f64, f64)>) -> Scenario {
         claims: false,
         cached: true,
         bounds,
+        of_module,
     }
 }
 
-const fn first_sight(name: &'static str, algorithm: &'static str) -> Scenario {
+const fn first_sight(
+    name: &'static str,
+    algorithm: &'static str,
+    of_module: (f64, f64),
+) -> Scenario {
     Scenario {
         algorithm,
         cached: false,
-        ..cached(name, Some((1.0, 0.7)))
+        ..cached(name, Some((1.0, 0.7)), Some(of_module))
     }
 }
 
 const SCENARIOS: [Scenario; 9] = [
-    cached("cached, no claims", Some((2.2, 1.5))),
+    cached("cached, no claims", Some((2.2, 1.5)), Some((0.8, 0.7))),
     Scenario {
         claims: true,
-        ..cached("cached, six claims", Some((1.7, 1.2)))
+        ..cached("cached, six claims", Some((1.7, 1.2)), Some((0.7, 0.6)))
     },
     Scenario {
         algorithm: "RS256",
-        ..cached("cached, RS256", Some((2.2, 1.5)))
+        ..cached("cached, RS256", Some((2.2, 1.5)), Some((0.8, 0.7)))
     },
     Scenario {
         tokens: 1000,
-        ..cached("cached, 1000 tokens", None)
+        ..cached("cached, 1000 tokens", None, None)
     },
     Scenario {
         issuers: 100,
         tokens: 100,
-        ..cached("cached, 100 issuers", None)
+        ..cached("cached, 100 issuers", None, None)
     },
-    first_sight("first sight, EdDSA", "EdDSA"),
-    first_sight("first sight, ES256", "ES256"),
-    first_sight("first sight, RS256", "RS256"),
+    first_sight("first sight, EdDSA", "EdDSA", (0.6, 0.5)),
+    first_sight("first sight, ES256", "ES256", (0.9, 0.8)),
+    first_sight("first sight, RS256", "RS256", (0.9, 0.8)),
     Scenario {
         issuers: 100,
         tokens: 100,
         bounds: None,
-        ..first_sight("first sight, 100 issuers", "EdDSA")
+        of_module: None,
+        ..first_sight("first sight, 100 issuers", "EdDSA", (0.6, 0.5))
     },
 ];
 
@@ -115,6 +134,7 @@ struct Round {
     cached: f64,
     crossing: f64,
     filter: f64,
+    module: f64,
     baseline: f64,
 }
 
@@ -126,22 +146,27 @@ impl Round {
             Enforcer::NativeWithCache => &mut self.cached,
             Enforcer::Crossing => &mut self.crossing,
             Enforcer::Filter => &mut self.filter,
+            Enforcer::Module => &mut self.module,
             Enforcer::Baseline => &mut self.baseline,
         }
     }
 }
 
 fn main() -> Result<()> {
-    let artifacts = Artifacts::find()?;
+    let artifacts = Artifacts::of(Form::Wasm)?;
     let modules = Modules {
         filter: artifacts.filter.clone(),
+        native: match env::var_os("NATIVE_MODULE") {
+            Some(path) => path.into(),
+            None => Artifacts::of(Form::Native)?.filter,
+        },
         baseline: env::var_os("BASELINE_MODULE").map(Into::into),
     };
     let wanted: Vec<String> = env::args().skip(1).collect();
     println!(
         "{ROUNDS} rounds of {BLOCK} requests, {MANY_ROUNDS} where little is added. \"plain\" is Envoy's CPU time per request \
          without a filter, the next ones what each adds to it; \"crossing\" is a module that only reads the headers, \"base\" \
-         is BASELINE_MODULE.\n"
+         is BASELINE_MODULE. The second line of a request is about the native module in place of the filter.\n"
     );
     println!(
         "{:<26} {:>8} {:>9} {:>9} {:>11} {:>9} {:>7}  {:>18}  {:>18}  {:>18}  {:>18}  bound, aim",
@@ -158,15 +183,22 @@ fn main() -> Result<()> {
         "filter/base",
     );
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
+    let feed = feed::start(REVOCATIONS)?;
     for scenario in SCENARIOS.iter().filter(|scenario| is_wanted(scenario.name)) {
-        measure(&artifacts, &modules, scenario)?;
+        measure(&artifacts, &modules, scenario, feed)?;
     }
     println!();
-    sizes(&artifacts, &modules)
+    if is_wanted("size") {
+        sizes(&modules)?;
+    }
+    if is_wanted("memory") {
+        memory::print(&artifacts, &modules)?;
+    }
+    Ok(())
 }
 
 /// Measures a scenario and prints its row.
-fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario) -> Result<()> {
+fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario, feed: u16) -> Result<()> {
     let issuers = Issuers::new(scenario.algorithm, scenario.issuers)?;
     let mut enforcers = vec![
         Enforcer::None,
@@ -174,6 +206,7 @@ fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario) -> Res
         Enforcer::NativeWithCache,
         Enforcer::Crossing,
         Enforcer::Filter,
+        Enforcer::Module,
     ];
     enforcers.extend(modules.baseline.as_ref().map(|_| Enforcer::Baseline));
     let variants: Vec<Variant> = enforcers
@@ -184,7 +217,7 @@ fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario) -> Res
             cached: scenario.cached,
         })
         .collect();
-    let gateway = Gateway::start(artifacts, modules, &issuers, &variants)?;
+    let gateway = Gateway::start(artifacts, modules, &issuers, &variants, feed, 1)?;
     let tokens = issuers.tokens(scenario.tokens)?;
     let mut clients = Vec::new();
     for port in gateway.ports() {
@@ -219,26 +252,68 @@ fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario) -> Res
     Ok(())
 }
 
+/// Prints a line about the filter and one about the native module.
 fn print_row(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
     let adds = |pick: fn(&Round) -> f64| quartiles(rounds.iter().map(pick).collect())[1];
+    let of_baseline = |text: String| if has_baseline { text } else { "-".to_owned() };
+    let columns = [
+        format!("{:.1}", adds(|round| round.plain)),
+        format!("{:.1}", adds(|round| round.native - round.plain)),
+        format!("{:.1}", adds(|round| round.cached - round.plain)),
+        format!("{:.1}", adds(|round| round.crossing - round.plain)),
+        format!("{:.1}", adds(|round| round.filter - round.plain)),
+        of_baseline(format!("{:.1}", adds(|round| round.baseline - round.plain))),
+    ];
+    let filter = |round: &Round| round.filter - round.plain;
+    print_line(
+        scenario,
+        scenario.name,
+        &columns,
+        rounds,
+        filter,
+        scenario.bounds,
+        has_baseline,
+    );
+    let module = |round: &Round| round.module - round.plain;
+    let mut columns = <[String; 6]>::default();
+    columns[4] = format!("{:.1}", adds(module));
+    print_line(
+        scenario,
+        "  as a native module",
+        &columns,
+        rounds,
+        module,
+        scenario.of_module,
+        has_baseline,
+    );
+}
+
+fn print_line(
+    scenario: &Scenario,
+    name: &str,
+    [plain, native, cache, crossing, own, base]: &[String; 6],
+    rounds: &[Round],
+    measured: fn(&Round) -> f64,
+    bounds: Option<(f64, f64)>,
+    has_baseline: bool,
+) {
     let ratio = |measure: fn(&Round) -> f64| {
-        quartiles(
-            rounds
-                .chunks(rounds.len() / GROUPS)
-                .map(|group| {
-                    let sum =
-                        |pick: fn(&Round) -> f64| quartiles(group.iter().map(pick).collect())[1];
-                    sum(|round| round.filter - round.plain) / sum(measure)
-                })
-                .collect(),
-        )
+        let groups = rounds.chunks(rounds.len() / GROUPS).map(|group| {
+            let median = |pick: fn(&Round) -> f64| quartiles(group.iter().map(pick).collect())[1];
+            median(measured) / median(measure)
+        });
+        quartiles(groups.collect())
     };
-    let native = ratio(|round| round.native - round.plain);
+    let of_native = ratio(|round| round.native - round.plain);
     let with_cache = ratio(|round| round.cached - round.plain);
-    let crossing = ratio(|round| round.crossing - round.plain);
-    let baseline = ratio(|round| round.baseline - round.plain);
-    let decisive = if scenario.cached { with_cache } else { native };
-    let verdict = scenario.bounds.map_or_else(String::new, |(bound, aim)| {
+    let of_crossing = ratio(|round| round.crossing - round.plain);
+    let of_baseline = ratio(|round| round.baseline - round.plain);
+    let decisive = if scenario.cached {
+        with_cache
+    } else {
+        of_native
+    };
+    let verdict = bounds.map_or_else(String::new, |(bound, aim)| {
         let word = |limit| {
             if decisive[1] <= limit {
                 "meets"
@@ -249,25 +324,20 @@ fn print_row(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
         format!("{} {bound}, {} {aim}", word(bound), word(aim))
     });
     let spread = |[low, median, high]: [f64; 3]| format!("{median:.2} ({low:.2}-{high:.2})");
-    let of_baseline = |text: String| if has_baseline { text } else { "-".to_owned() };
+    let of_baseline = if has_baseline {
+        spread(of_baseline)
+    } else {
+        "-".to_owned()
+    };
     println!(
-        "{:<26} {:>8.1} {:>9.1} {:>9.1} {:>11.1} {:>9.1} {:>7}  {:>18}  {:>18}  {:>18}  {:>18}  {verdict}",
-        scenario.name,
-        adds(|round| round.plain),
-        adds(|round| round.native - round.plain),
-        adds(|round| round.cached - round.plain),
-        adds(|round| round.crossing - round.plain),
-        adds(|round| round.filter - round.plain),
-        of_baseline(format!("{:.1}", adds(|round| round.baseline - round.plain))),
-        spread(native),
+        "{name:<26} {plain:>8} {native:>9} {cache:>9} {crossing:>11} {own:>9} {base:>7}  {:>18}  {:>18}  {:>18}  {of_baseline:>18}  {verdict}",
+        spread(of_native),
         spread(with_cache),
-        spread(crossing),
-        of_baseline(spread(baseline)),
+        spread(of_crossing),
     );
 }
 
-/// Memory and size.
-fn sizes(artifacts: &Artifacts, modules: &Modules) -> Result<()> {
+fn sizes(modules: &Modules) -> Result<()> {
     let size = fs::metadata(&modules.filter)?.len() / 1024;
     let verdict = |limit| if size <= limit { "meets" } else { "misses" };
     println!(
@@ -275,21 +345,7 @@ fn sizes(artifacts: &Artifacts, modules: &Modules) -> Result<()> {
         verdict(600),
         verdict(350)
     );
-    let issuers = Issuers::new("EdDSA", 1)?;
-    let memory = |enforcer| -> Result<i64> {
-        let variant = Variant {
-            enforcer,
-            claims: false,
-            cached: true,
-        };
-        let gateway = Gateway::start(artifacts, modules, &issuers, &[variant])?;
-        gateway.resident_kilobytes()
-    };
-    let added = memory(Enforcer::Filter)? - memory(Enforcer::None)?;
-    // One VM of the main thread, which only checks the configuration, and one of the worker.
-    println!(
-        "memory per VM              {} KiB, V8 and the compiled module included",
-        added / 2
-    );
+    let native = fs::metadata(&modules.native)?.len() / 1024;
+    println!("libtoken_filter.so         {native} KiB");
     Ok(())
 }
