@@ -1,5 +1,5 @@
-# The images of the pair, --target token-service and --target gateway; the plugin alone, --target filter; and the guard for
-# gateways without WebAssembly, --target token-guard.
+# The images of the pair, --target token-service and --target gateway; the gateway with the native module, --target
+# gateway-native; the plugin alone, --target filter; and the guard for gateways without WebAssembly, --target token-guard.
 
 # ---- dependencies: a layer that changes only with the manifests ------------------------------------
 FROM rust:1.95.0-bookworm AS dependencies
@@ -11,7 +11,9 @@ COPY .cargo .cargo
 COPY claims/Cargo.toml claims/
 COPY claims/document/Cargo.toml claims/document/
 COPY filter/Cargo.toml filter/build.sh filter/linker.sh filter/
+COPY filter-native/Cargo.toml filter-native/
 COPY guard/Cargo.toml guard/
+COPY guard/native/Cargo.toml guard/native/
 COPY process/Cargo.toml process/
 COPY token-guard/Cargo.toml token-guard/
 COPY token-service/Cargo.toml token-service/
@@ -22,7 +24,7 @@ COPY token-service/store/Cargo.toml token-service/store/
 COPY token-service/system/Cargo.toml token-service/system/
 COPY tests/Cargo.toml tests/
 # Empty crates stand in for the sources, so that cargo builds what they depend on.
-RUN for library in claims claims/document filter guard process tests token-service token-service/domain \
+RUN for library in claims claims/document filter filter-native guard guard/native process tests token-service token-service/domain \
         token-service/protocol token-service/registration token-service/store token-service/system; do \
         mkdir -p $library/src && touch $library/src/lib.rs; done \
  && mkdir -p token-guard/src token-service/benches tests/src/bin tests/tests \
@@ -32,19 +34,22 @@ RUN for library in claims claims/document filter guard process tests token-servi
 # Link-time optimization of everything at once makes the filter smaller; programs link much sooner without it.
 RUN CARGO_PROFILE_RELEASE_LTO=thin cargo build --release --locked --package token-service --package token-guard
 RUN filter/build.sh
+RUN cargo build --profile native --locked --package gatepass-filter-native
 
 # ---- the sources -----------------------------------------------------------------------------------
 FROM dependencies AS build
 COPY claims claims
 COPY filter filter
+COPY filter-native filter-native
 COPY guard guard
 COPY process process
 COPY token-guard token-guard
 COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
-RUN find claims filter guard process token-guard token-service -name '*.rs' -exec touch {} + \
+RUN find claims filter filter-native guard process token-guard token-service -name '*.rs' -exec touch {} + \
  && CARGO_PROFILE_RELEASE_LTO=thin cargo build --release --locked --package token-service --package token-guard \
- && filter/build.sh
+ && filter/build.sh \
+ && cargo build --profile native --locked --package gatepass-filter-native
 
 # ---- token service ---------------------------------------------------------------------------------
 FROM debian:bookworm-slim AS token-service
@@ -87,3 +92,8 @@ EXPOSE 8080 8081 8082 8083 8084 9901
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["bash", "/etc/envoy/container.sh", "health"]
 ENTRYPOINT ["bash", "/etc/envoy/container.sh"]
 CMD ["serve"]
+
+# ---- gateway with the native module in place of the filter ------------------------------------------
+FROM gateway AS gateway-native
+COPY --from=build /source/target/native/libtoken_filter.so /usr/local/lib/libtoken_filter.so
+ENV FILTER=native

@@ -16,6 +16,14 @@ if [ -n "${OTLP_HOST:-}" ]; then
     traces=(-e 's/#traces //' -e '/# .*OTLP_HOST/s/address: 127\.0\.0\.1/address: '"$OTLP_HOST"'/')
 fi
 
+# FILTER=native: the native module in place of filter.wasm.
+filter=()
+if [ "${FILTER:-wasm}" = native ]; then
+    filter=(-e '/http\.wasm\.v3\.Wasm$/,/ configuration:$/d' -e 's/#native //')
+else
+    filter=(-e '/#native /d')
+fi
+
 # status PORT PATH -- the status line of a GET; the image has no curl.
 status() {
     exec 3<>"/dev/tcp/127.0.0.1/$1"
@@ -33,10 +41,12 @@ case ${1:-serve} in
             -e '/# .*LISTEN_ADDRESS/s/address: 127\.0\.0\.1/address: 0.0.0.0/' \
             -e '/# .*TOKEN_SERVICE_HOST/s/address: 127\.0\.0\.1/address: '"$token_service"'/' \
             -e '/# .*EARLY_ACCESS_HOST/s/address: 127\.0\.0\.1/address: token-service-early-access/' \
+            "${filter[@]}" \
             -e '/# FILTER_WASM/s#filename: [^ ]*#filename: /etc/envoy/filter.wasm#' \
+            -e '/# FILTER_NATIVE/s#filename: [^ ]*#filename: /usr/local/lib/libtoken_filter.so#' \
             "${traces[@]}" \
             /etc/envoy/envoy.yaml >/tmp/envoy.yaml
-        exec envoy --config-path /tmp/envoy.yaml --log-level warning --component-log-level wasm:info
+        exec envoy --config-path /tmp/envoy.yaml --log-level warning --component-log-level wasm:info,dynamic_modules:info
         ;;
     *)
         echo "usage: container.sh [serve | health]" >&2
