@@ -4,8 +4,7 @@
 People in the regions a, b and c send requests at random. Their region has token services (`--services everywhere`), or
 only region a has (`--services a`). A replica has 16 connections to the database. An operation of the store holds a
 connection for all its round trips and waits at most 2 s for a free one. A transaction sends BEGIN, its statements and
-COMMIT, one round trip each. A revocation also locks the counter of the feed, from its third statement to the end of the
-commit.
+COMMIT, one round trip each. Revocations that share a statement are counted as if each had its own.
 
     async        PostgreSQL: primary in a; a commit waits for the disk of the primary
     quorum       the same, and a commit waits until the nearest standby has it on disk too
@@ -31,16 +30,15 @@ REGIONS = "abc"
 CONNECTIONS = 16  # of a replica
 LONGEST_WAIT = 2.0  # for a connection, in seconds
 CONNECT = 3.0  # seconds until an attempt to connect fails
-STATEMENT_TIMEOUT = 10.0  # also limits the wait for a lock
+STATEMENT_TIMEOUT = 10.0
 UNCONFIRMED = 10.0  # seconds without the database after which a service issues no tokens
 
-# A store operation: statements, whether they are a transaction, whether it commits a write, and the number of
-# statements before the one that locks the counter of the feed.
-READ, WRITE = (1, False, False, None), (1, False, True, None)
+# A store operation: statements, whether they are a transaction, and whether it commits a write.
+READ, WRITE = (1, False, False), (1, False, True)
 
 
-def transaction(statements, locks_after=None):
-    return (statements, True, True, locks_after)
+def transaction(statements):
+    return (statements, True, True)
 
 
 # Per request: requests per second, store operations (the first READ of all but client credentials is the user, who is
@@ -53,7 +51,7 @@ REQUESTS = {
     "refresh_token": (2778, [READ, READ, WRITE], 167, 147 + 29),
     "authorize and code": (694, [READ, READ, transaction(2), READ], 183, 228 + 58),
     "sign-in": (347, [READ, transaction(6), transaction(6)], 40_000, 17 * 29),
-    "revoke": (35, [READ, transaction(5, locks_after=2)], 167, 8 * 29),
+    "revoke": (35, [READ, WRITE], 167, 2 * 29),
 }
 STATEMENT = 29e-6  # seconds of the database for a statement
 
@@ -87,30 +85,26 @@ class World:
         return leader if leader != self.lost else self.nearest(leader)
 
     def store(self, services, operation, at):
-        """Seconds of an operation before its lock, seconds that it holds the lock, and whether it fails."""
-        statements, is_transaction, writes, locks_after = operation
+        """Seconds of an operation, and whether it fails."""
+        statements, is_transaction, writes = operation
         distributed = self.design == "distributed"
         if not distributed and self.primary == self.lost:
-            return CONNECT, 0.0, True
-        before, locked = 0.0, 0.0
+            return CONNECT, True
+        took = 0.0
         if is_transaction:
-            before += self.way(services, services if distributed else self.primary)
+            took += self.way(services, services if distributed else self.primary)
         trips = statements + is_transaction
         for number in range(trips):
-            leader = self.chance.choice(REGIONS) if distributed and locks_after is None else self.primary
+            leader = self.chance.choice(REGIONS) if distributed else self.primary
             if leader == self.lost and at < self.mended:
-                before += min(self.mended - at, STATEMENT_TIMEOUT)
+                took += min(self.mended - at, STATEMENT_TIMEOUT)
                 if self.mended - at > STATEMENT_TIMEOUT:
-                    return before, 0.0, True
+                    return took, True
             leader = self.standing(leader)
-            trip = self.way(services, leader) + STATEMENT
+            took += self.way(services, leader) + STATEMENT
             if writes and number == trips - 1:
-                trip += self.commit(leader)
-            if locks_after is not None and number > locks_after:
-                locked += trip
-            else:
-                before += trip
-        return before, locked, False
+                took += self.commit(leader)
+        return took, False
 
 
 def simulate(given, kinds=tuple(REQUESTS)):
@@ -119,7 +113,7 @@ def simulate(given, kinds=tuple(REQUESTS)):
     end = world.warm + world.seconds
     pools = defaultdict(lambda: [CONNECTIONS, deque()])  # free connections, waiting requests
     latency, answers, busy = defaultdict(list), Counter(), Counter()
-    lost_writes, lock_free = Counter(), 0.0
+    lost_writes = Counter()
 
     def add(at, what, *rest):
         heapq.heappush(events, (at, next(order), what, rest))
@@ -143,11 +137,8 @@ def simulate(given, kinds=tuple(REQUESTS)):
         kind, region, begun, step = request
         services = replica[0]
         operation = REQUESTS[kind][1][step]
-        before, locked, fails = world.store(services, operation, at)
-        if locked and not fails:
-            add(at + before, "lock", request, replica, at, locked)
-        else:
-            add(at + (min(before, 3.0) if fails else before), "done", request, replica, at, fails)
+        took, fails = world.store(services, operation, at)
+        add(at + (min(took, 3.0) if fails else took), "done", request, replica, at, fails)
 
     def ask(at, request, replica):
         free, waiting = pool = pools[replica]
@@ -183,14 +174,6 @@ def simulate(given, kinds=tuple(REQUESTS)):
                 finish(travelled, kind, region, at, "answered")
         elif what == "ask":
             ask(at, *rest)
-        elif what == "lock":
-            request, replica, since, locked = rest
-            turn = max(at, lock_free)
-            if turn - at > STATEMENT_TIMEOUT:
-                add(at + STATEMENT_TIMEOUT, "done", request, replica, since, True)
-            else:
-                lock_free = turn + locked
-                add(lock_free, "done", request, replica, since, False)
         elif what == "done":
             (kind, region, begun, step), replica, since, fails = rest
             if at >= world.warm:
@@ -274,15 +257,8 @@ def check(given):
         # Little's law: connections busy are rate times time held.
         rates = {kind: rate * world.shares[1] for kind, rate in world.rates.items()}
         held = sum(rates[kind] * (count * 0.07 + commits * commit) for kind, (count, commits) in trips.items())
-        held += rates["revoke"] * (8 * 0.07 + commit)
+        held += rates["revoke"] * (2 * 0.07 + commit)
         expect(f"{design}: connections busy in b", [busy["b"] / world.seconds], held, 0.05)
-    # The lock of the feed is a queue M/D/1: a server that is busy half of the time adds half a service time on average.
-    locked = 3 * (0.0005 + STATEMENT) + 0.074
-    given.services, given.load, given.seconds = "a", 0.5 / locked / given.revocations, 1000.0
-    _, latency, *_ = simulate(given, ["revoke"])
-    mean = sum(latency["revoke", "a"]) / len(latency["revoke", "a"])
-    way = 0.0005 + 167e-6 + 5 * 0.0005 + 4 * STATEMENT
-    expect("quorum: revocation with half the lock busy, s", [mean], way + locked + locked / 2, 0.05)
 
 
 def expect(what, found, formula, tolerance=0.01):

@@ -9,6 +9,7 @@
 //! - `SIZES=1000,100000,1000000`: other numbers of clients, users and grants; `SIZES=` skips this part.
 //! - `ONLY_SIZES=1`: only this part.
 //! - `ONLY_COSTS=1`: only the CPU per response.
+//! - `ONLY_DISTANCE=1`: only revocations and refreshes with PostgreSQL 70 ms away.
 //! - `GRANTS=refresh_token,jwt-bearer`: only these grants; `code` for the code.
 //! - `POSTGRES=`: without PostgreSQL.
 //! - `SHORT=1`: for a moment each, to see that it works.
@@ -194,6 +195,7 @@ async fn measure() {
     let wanted = std::env::var_os("POSTGRES").is_none_or(|wanted| !wanted.is_empty());
     let postgres = wanted.then(Postgres::start).flatten();
     let only_sizes = std::env::var_os("ONLY_SIZES").is_some();
+    let only_distance = std::env::var_os("ONLY_DISTANCE").is_some();
     println!(
         "{:<100} {:>10} {:<8} {:>9} .. {:<9}",
         "what", "median", "", "least", "most"
@@ -201,10 +203,16 @@ async fn measure() {
     if postgres.is_none() {
         println!("PostgreSQL is not installed or not wanted, and not measured");
     }
-    if !only_sizes {
+    if !only_sizes && !only_distance {
         costs_and_rates(postgres.as_ref()).await;
     }
     if std::env::var_os("ONLY_COSTS").is_some() {
+        return;
+    }
+    if let Some(postgres) = postgres.as_ref().filter(|_| !only_sizes) {
+        support::distance::measure(postgres).await;
+    }
+    if only_distance {
         return;
     }
     let sizes = std::env::var("SIZES").unwrap_or_else(|_| short::sizes());

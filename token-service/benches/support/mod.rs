@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each benchmark uses its part")]
 
 pub(crate) mod client;
+pub(crate) mod distance;
 pub(crate) mod quartiles;
 pub(crate) mod scripts;
 pub(crate) mod seed;

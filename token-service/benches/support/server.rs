@@ -162,6 +162,11 @@ impl Demo {
         }
     }
 
+    /// Reaches the same database by another URL.
+    pub(crate) fn moved_to(self, url: String) -> Self {
+        Self { store: url, ..self }
+    }
+
     /// Uses another build of the service.
     pub(crate) fn served_by(self, binary: OsString) -> Self {
         Self { binary, ..self }
@@ -212,6 +217,7 @@ impl Demo {
             ("SIGNING__ALGORITHM", self.algorithm.to_owned()),
             ("LISTEN", format!("127.0.0.1:{}", ports[0])),
             ("INTERNAL_LISTEN", format!("127.0.0.1:{}", ports[1])),
+            ("LIMITS__REVOCATIONS_PER_SECOND", "1000000".to_owned()),
         ];
         let registrations = self.registrations.iter();
         let registrations = registrations.map(|path| ("REGISTRATIONS", path.display().to_string()));
@@ -270,6 +276,11 @@ impl Postgres {
         let create = format!("CREATE DATABASE {name}");
         client.batch_execute(&create).await.unwrap();
         self.url(name)
+    }
+
+    /// The path of the server's socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        Path::new(&self.folder).join(".s.PGSQL.5432")
     }
 
     fn url(&self, database: &str) -> String {

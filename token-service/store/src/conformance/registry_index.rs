@@ -456,7 +456,7 @@ pub(crate) async fn assert_unreadable_rows_stop_no_change(
         let stored = store.user(user.username.clone()).await.unwrap();
         assert_eq!(stored.unwrap().enabled, user.enabled);
     }
-    let announced = entries_since(&*store, feed_before, 10).await;
+    let announced = entries_since(store, feed_before, 10).await;
     let announced: Vec<Revoked> = announced.into_iter().map(|entry| entry.revoked).collect();
     let client = Revoked::Client(client_id(name));
     assert!(announced.contains(&Revoked::User(username(name))));

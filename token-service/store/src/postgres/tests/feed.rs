@@ -215,3 +215,33 @@ async fn entries_that_get_no_position_for_long_fail_the_feed() {
     turn.rollback().await.unwrap();
     assert_eq!(store.feed_state().await.unwrap().last, 1);
 }
+
+/// More callers than a statement takes, of which some go away, and each second one repeats the token of the one before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_that_share_a_statement_have_their_own_outcomes() {
+    const CALLERS: usize = 1500;
+    let store = Database::new(false).await.store;
+    let extent = Extent::of(at(0), ACCESS);
+    let mut callers = Vec::new();
+    for number in 0..CALLERS {
+        let store = Arc::clone(&store);
+        callers.push(tokio::spawn(async move {
+            store
+                .announce(token(number / 2), extent, Arc::default())
+                .await
+        }));
+    }
+    for gone in callers.iter().step_by(6) {
+        gone.abort();
+    }
+    let mut outcomes = Vec::new();
+    for caller in callers {
+        outcomes.push(caller.await.ok());
+    }
+    for pair in outcomes.chunks(2) {
+        let both = [Some(Ok(true)), Some(Ok(false))];
+        let is_one = pair == both || pair.iter().rev().eq(&both);
+        assert!(is_one || pair.contains(&None), "{pair:?}");
+    }
+    assert!(store.feed_state().await.unwrap().last >= CALLERS as u64 / 3);
+}
