@@ -34,7 +34,6 @@ RUN for library in claims claims/document filter filter-native guard guard/nativ
 # Link-time optimization of everything at once makes the filter smaller; programs link much sooner without it.
 RUN CARGO_PROFILE_RELEASE_LTO=thin cargo build --release --locked --package token-service --package token-guard
 RUN filter/build.sh
-RUN cargo build --profile native --locked --package gatepass-filter-native
 
 # ---- the sources -----------------------------------------------------------------------------------
 FROM dependencies AS build
@@ -48,8 +47,11 @@ COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
 RUN find claims filter filter-native guard process token-guard token-service -name '*.rs' -exec touch {} + \
  && CARGO_PROFILE_RELEASE_LTO=thin cargo build --release --locked --package token-service --package token-guard \
- && filter/build.sh \
- && cargo build --profile native --locked --package gatepass-filter-native
+ && filter/build.sh
+
+# ---- the native module, for its image alone -----------------------------------------------------------
+FROM build AS build-native
+RUN cargo build --profile native --locked --package gatepass-filter-native
 
 # ---- token service ---------------------------------------------------------------------------------
 FROM debian:bookworm-slim AS token-service
@@ -95,5 +97,5 @@ CMD ["serve"]
 
 # ---- gateway with the native module in place of the filter ------------------------------------------
 FROM gateway AS gateway-native
-COPY --from=build /source/target/native/libtoken_filter.so /usr/local/lib/libtoken_filter.so
+COPY --from=build-native /source/target/native/libtoken_filter.so /usr/local/lib/libtoken_filter.so
 ENV FILTER=native

@@ -80,6 +80,7 @@ smoke: tools build ## every benchmark, attack, fuzz target and simulation and th
 	python3 docs/scaling/gateways_simulation.py --envoys 1000 --revocations 1
 	$(MAKE) SHORT=1 bench
 	$(MAKE) ATTACK_SECONDS=1 attack
+	$(MAKE) ATTACK_SECONDS=1 FILTER=native attack
 	$(MAKE) SOAK_SECONDS=30 soak
 	$(MAKE) FUZZ_SECONDS=1 fuzz
 
