@@ -99,3 +99,4 @@ CMD ["serve"]
 FROM gateway AS gateway-native
 COPY --from=build-native /source/target/native/libtoken_filter.so /usr/local/lib/libtoken_filter.so
 ENV FILTER=native
+USER envoy

@@ -11,11 +11,12 @@ use syn::{Attribute, Item, ItemMod, UseTree};
 
 type Module = Vec<String>;
 
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "claims",
     "claims/document",
     "filter",
     "guard",
+    "guard/native",
     "process",
     "token-guard",
     "token-service",
