@@ -201,6 +201,8 @@ unsafe extern "C" {
         name: Buffer,
         value: Buffer,
     ) -> bool;
+    /// Lets Envoy choose the route again.
+    fn envoy_dynamic_module_callback_http_clear_route_cache(filter: FilterPtr);
     /// Sets a part of the filter state, which the access log can show.
     fn envoy_dynamic_module_callback_http_set_filter_state_bytes(
         filter: FilterPtr,
@@ -397,7 +399,11 @@ impl Drop for Resumer {
 
 /// A request, during one of the calls about it.
 #[derive(Debug)]
-pub(crate) struct Stream(FilterPtr);
+pub(crate) struct Stream {
+    filter: FilterPtr,
+    /// True if headers have changed since Envoy chose the route.
+    has_changed: bool,
+}
 
 /// All headers of a request. They are Envoy's.
 pub(crate) struct Headers<'a> {
@@ -419,17 +425,33 @@ impl Headers<'_> {
 }
 
 impl Stream {
+    const fn of(filter: FilterPtr) -> Self {
+        Self {
+            filter,
+            has_changed: false,
+        }
+    }
+
+    /// Lets Envoy choose the route again, by headers that no client has set, if headers have changed.
+    pub(crate) fn choose_route(&mut self) {
+        if std::mem::take(&mut self.has_changed) {
+            // SAFETY: the request exists during the call.
+            unsafe { envoy_dynamic_module_callback_http_clear_route_cache(self.filter) }
+        }
+    }
+
     /// The worker's index, from 0.
     pub(crate) fn worker(&self) -> usize {
         // SAFETY: the request exists during the call.
-        unsafe { envoy_dynamic_module_callback_http_filter_get_worker_index(self.0) as usize }
+        unsafe { envoy_dynamic_module_callback_http_filter_get_worker_index(self.filter) as usize }
     }
 
     /// All headers of the request; `None` if Envoy refuses.
     pub(crate) fn headers(&self) -> Option<Headers<'_>> {
         // SAFETY: the request exists during the call.
-        let length =
-            unsafe { envoy_dynamic_module_callback_http_get_headers_size(self.0, REQUEST_HEADERS) };
+        let length = unsafe {
+            envoy_dynamic_module_callback_http_get_headers_size(self.filter, REQUEST_HEADERS)
+        };
         let none = Header {
             name: Buffer::NONE,
             value: Buffer::NONE,
@@ -438,7 +460,7 @@ impl Stream {
         // SAFETY: Envoy writes as many headers as it said.
         let is_done = unsafe {
             envoy_dynamic_module_callback_http_get_headers(
-                self.0,
+                self.filter,
                 REQUEST_HEADERS,
                 headers.as_mut_ptr(),
             )
@@ -451,11 +473,12 @@ impl Stream {
 
     /// Removes every header of this name. Returns false if Envoy refuses.
     pub(crate) fn remove_header(&mut self, name: &[u8]) -> bool {
+        self.has_changed = true;
         let name = Buffer::of(name);
         // SAFETY: Envoy only reads the name, during the call.
         unsafe {
             envoy_dynamic_module_callback_http_set_header(
-                self.0,
+                self.filter,
                 REQUEST_HEADERS,
                 name,
                 Buffer::NONE,
@@ -470,7 +493,7 @@ impl Stream {
         // SAFETY: Envoy only reads the arguments, during the call.
         unsafe {
             envoy_dynamic_module_callback_http_send_response(
-                self.0,
+                self.filter,
                 status,
                 headers.as_ptr(),
                 headers.len(),
@@ -483,7 +506,7 @@ impl Stream {
     /// A way to the worker of this request.
     pub(crate) fn resumer(&self) -> Resumer {
         // SAFETY: the request exists during the call.
-        Resumer(unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) })
+        Resumer(unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.filter) })
     }
 }
 
@@ -493,10 +516,11 @@ impl Passing for Stream {
     }
 
     fn add(&mut self, name: &str, value: &str) -> bool {
+        self.has_changed = true;
         let (name, value) = (Buffer::of(name.as_bytes()), Buffer::of(value.as_bytes()));
         // SAFETY: Envoy only reads both texts, during the call.
         unsafe {
-            envoy_dynamic_module_callback_http_add_header(self.0, REQUEST_HEADERS, name, value)
+            envoy_dynamic_module_callback_http_add_header(self.filter, REQUEST_HEADERS, name, value)
         }
     }
 
@@ -506,7 +530,7 @@ impl Passing for Stream {
         let (key, value) = (Buffer::of(key.as_bytes()), Buffer::of(entry.as_bytes()));
         // SAFETY: Envoy only reads both texts, during the call.
         unsafe {
-            envoy_dynamic_module_callback_http_set_filter_state_bytes(self.0, key, value);
+            envoy_dynamic_module_callback_http_set_filter_state_bytes(self.filter, key, value);
         }
     }
 }
@@ -579,7 +603,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(gate: *mut Gate) {
     // SAFETY: as said above.
     let gate = unsafe { Box::from_raw(gate) };
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(gate)));
+    let _ = catch_unwind(AssertUnwindSafe(|| gate.end()));
 }
 
 /// The main thread was called.
@@ -647,7 +671,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_new(
 ) -> *mut Filter {
     Box::into_raw(Box::new(Filter {
         gate,
-        worker: Stream(filter).worker(),
+        worker: Stream::of(filter).worker(),
         held: None,
     }))
 }
@@ -667,12 +691,12 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     // SAFETY: as said above.
     let worker = unsafe { (*filter).worker };
     let mut held = None;
-    let action = guarded(gate, || gate.decide(Stream(envoy), worker, &mut held));
+    let action = guarded(gate, || gate.decide(Stream::of(envoy), worker, &mut held));
     if held.is_some() {
         // SAFETY: a request that is held has not ended.
         unsafe { (*filter).held = held };
     }
-    action.unwrap_or_else(|| gate::refuse(&mut Stream(envoy)))
+    action.unwrap_or_else(|| gate::refuse(&mut Stream::of(envoy)))
 }
 
 /// A request that is held may go on.
@@ -693,7 +717,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     let Some(number) = (unsafe { (*filter).held.take() }) else {
         return;
     };
-    let action = guarded(gate, || gate.resume(Stream(envoy), worker, number));
+    let action = guarded(gate, || gate.resume(Stream::of(envoy), worker, number));
     match action {
         Some(Action::Continue) => {
             // SAFETY: the request exists, because the module has not answered it.
@@ -701,7 +725,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
         }
         Some(_) => {}
         None => {
-            let _ = gate::refuse(&mut Stream(envoy));
+            let _ = gate::refuse(&mut Stream::of(envoy));
         }
     }
 }

@@ -39,10 +39,19 @@ pub(crate) struct Gate {
     members: Vec<Mutex<Member>>,
     /// The running fetches, by the number of the call, with the members that sent them.
     fetches: Mutex<HashMap<u64, (usize, Fetch)>>,
+    /// Fetches that have ended since the last tick.
+    ended: Mutex<Vec<Ended>>,
     metrics: Metrics,
     panics: AtomicU64,
     /// `None` if Envoy only checks the configuration.
     timer: Option<Timer>,
+}
+
+/// A fetch that has ended: the number of the call, and the response, if there was one.
+struct Ended {
+    call: u64,
+    status: Option<Vec<u8>>,
+    body: Vec<u8>,
 }
 
 /// The driver of one thread.
@@ -129,6 +138,7 @@ impl Gate {
             text: text.to_vec(),
             members,
             fetches: Mutex::default(),
+            ended: Mutex::default(),
             panics: AtomicU64::default(),
             timer,
             envoy,
@@ -156,6 +166,10 @@ impl Gate {
         }
         self.set_timer(AFTER_PANIC);
         self.mend();
+        let ended = std::mem::take(&mut *self.ended());
+        for fetch in ended {
+            self.take(fetch);
+        }
         // The main thread's driver is the first, so that it fetches what all need.
         for index in 0..self.members.len() {
             if let Some(mut member) = self.member(index) {
@@ -206,6 +220,8 @@ impl Gate {
                     None => continue,
                 },
             };
+            // Its questions have numbers that the new one uses again.
+            self.fetches().retain(|_, (sender, _)| *sender != index);
             let mut member = lock.lock().unwrap_or_else(PoisonError::into_inner);
             let old = std::mem::replace(&mut *member, Member::new(new));
             member.numbered = old.numbered;
@@ -221,39 +237,42 @@ impl Gate {
         }
     }
 
-    /// Handles the end of a fetch.
-    pub(crate) fn fetched(&self, call: u64, status: Option<&[u8]>, mut body: Vec<u8>) {
+    /// Keeps the end of a fetch for the next tick. Envoy may be about to end the configuration, so this sends no fetch and resumes
+    /// no request.
+    pub(crate) fn fetched(&self, call: u64, status: Option<&[u8]>, body: Vec<u8>) {
+        let status = status.map(<[u8]>::to_vec);
+        self.ended().push(Ended { call, status, body });
+        self.set_timer(Duration::ZERO);
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<Ended>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the end of a fetch to the driver that wanted it, and to the others.
+    fn take(
+        &self,
+        Ended {
+            call,
+            status,
+            mut body,
+        }: Ended,
+    ) {
         let fetch = self.fetches().remove(&call);
         let Some((index, fetch)) = fetch else {
             return;
         };
         // One byte more than allowed says that a body is too long.
         body.truncate(fetch.kind.longest_answer() + 1);
-        let result = fetch.result(status, body);
+        let result = fetch.result(status.as_deref(), body);
         if let Some(mut member) = self.member(index) {
             let end = member.driver.fetched(&fetch, result, &*CLOCKS);
             self.tell_others(
                 index,
                 &member.driver,
-                |other, sender| {
-                    other.adopts(&fetch, end, sender, &*CLOCKS);
-                },
+                |other, sender| other.adopts(&fetch, end, sender, &*CLOCKS),
                 &fetch,
             );
-        }
-        for index in 0..self.members.len() {
-            self.work(index);
-        }
-        self.set_timer(self.soonest());
-    }
-
-    fn soonest(&self) -> Duration {
-        let hurries = (0..self.members.len())
-            .filter_map(|index| self.member(index))
-            .any(|member| member.driver.hurries());
-        match hurries {
-            true => Duration::ZERO,
-            false => AFTER_PANIC,
         }
     }
 
@@ -399,6 +418,7 @@ impl Gate {
         member.waiting.insert(number, Waiting { resumer, decided });
         drop(guarded);
         *held = Some(number);
+        stream.choose_route();
         // The main thread starts the fetch.
         self.set_timer(Duration::ZERO);
         Action::Hold
@@ -430,19 +450,19 @@ impl Gate {
         }
     }
 
+    /// Ends the configuration, on any thread: another configuration may read the feeds at once.
+    pub(crate) fn end(self) {
+        // The main thread may be about to leave a call about this configuration.
+        drop(self.ended());
+        if let Some(mut main) = self.member(MAIN) {
+            main.driver.end();
+        }
+    }
+
     /// A panic was caught.
     pub(crate) fn panicked(&self) {
         self.panics.fetch_add(1, Ordering::Relaxed);
         self.set_timer(AFTER_PANIC);
-    }
-}
-
-impl Drop for Gate {
-    /// Another configuration may read the feeds at once.
-    fn drop(&mut self) {
-        if let Some(mut main) = self.member(MAIN) {
-            main.driver.end();
-        }
     }
 }
 
@@ -460,6 +480,7 @@ fn finish(
         abi::log(Level::Info, &line.json());
     }
     let Fate::Answer(answer) = &effect.fate else {
+        stream.choose_route();
         return Action::Continue;
     };
     stream.respond(answer.status, &answer.headers, answer.body.as_bytes());

@@ -151,14 +151,14 @@ impl Driver {
 
     /// A driver beside this one sends `fetch`, whose result is for both.
     pub fn joins(&mut self, fetch: &Fetch, sender: &Self) {
-        self.guard.adopt(fetch.issuer, &sender.guard);
+        self.guard.adopt(fetch, &sender.guard);
         self.waiting.fetch_started(fetch.source());
     }
 
     /// The fetch of a driver beside this one has ended.
     pub fn adopts(&mut self, fetch: &Fetch, end: End, sender: &Self, clock: &impl HostClock) {
         self.tell_time(clock);
-        self.guard.adopt(fetch.issuer, &sender.guard);
+        self.guard.adopt(fetch, &sender.guard);
         self.ended(fetch, end);
     }
 

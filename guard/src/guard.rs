@@ -106,10 +106,12 @@ impl Guard {
         }
     }
 
-    /// Takes over the keys of an issuer from a guard beside this one, and when they are fetched next.
-    pub(crate) fn adopt(&mut self, issuer: usize, other: &Self) {
-        if let (Some(state), Some(other)) =
-            (self.issuers.get_mut(issuer), other.issuers.get(issuer))
+    /// Takes over what a guard beside this one knows by a fetch of keys or metadata, and when they are fetched next.
+    pub(crate) fn adopt(&mut self, fetch: &Fetch, other: &Self) {
+        let states = self.issuers.get_mut(fetch.issuer);
+        let states = states.zip(other.issuers.get(fetch.issuer));
+        if let Some((state, other)) = states
+            && matches!(fetch.kind, FetchKind::Keys | FetchKind::Metadata)
         {
             state.adopt(other);
         }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
 use std::process::Command;
 
-use serde_json::json;
-use tests::{Artifacts, Form, Issuer, envoy, free_port};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::{Artifacts, Form, Issuer, Process, envoy, free_port};
 
 use crate::api::until;
 use crate::issuers::gate::{address, listener};
@@ -48,7 +50,7 @@ fn envoy_exports_each_callback_that_the_module_declares() {
 #[test]
 fn the_module_refuses_an_envoy_of_another_abi() {
     let artifacts = Artifacts::of(Form::Native).unwrap();
-    let folder = tempfile::TempDir::new().unwrap();
+    let folder = TempDir::new().unwrap();
     let text = fs::read_to_string(artifacts.repository.join("envoy/plain/envoy.yaml")).unwrap();
     let config = folder.path().join("envoy.yaml");
     fs::write(&config, envoy::mounted(&text, &artifacts).unwrap()).unwrap();
@@ -71,6 +73,88 @@ fn the_module_refuses_an_envoy_of_another_abi() {
     assert!(log.contains(refusal), "{log}");
 }
 
+/// Envoy with this listener. The second value is the folder of its configuration.
+fn serve(
+    artifacts: &Artifacts,
+    listener: &Value,
+    clusters: &Value,
+    admin: u16,
+) -> (Process, TempDir) {
+    let bootstrap = json!({
+        "admin": {"address": address(admin)},
+        "static_resources": {"listeners": [listener], "clusters": clusters},
+    });
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("envoy.json");
+    fs::write(&config, bootstrap.to_string()).unwrap();
+    (envoy::serve(artifacts, &config, admin).unwrap(), folder)
+}
+
+/// Envoy chooses a route before the filters run, and again after the filter has changed headers: by those that it set, and not
+/// by those that the client sent under their names.
+#[test]
+fn no_client_chooses_a_route_by_a_header_that_only_the_filter_may_set() {
+    let audience = "https://api.example.com";
+    let issuer = Issuer::new().unwrap();
+    let configuration = json!({
+        "issuers": [issuer.configuration(audience)],
+        "rules": [{"path_prefix": "/"}],
+        "forward": {"x-scope": "scope"},
+    });
+    let route = json!({
+        "match": {"prefix": "/", "headers": [{"name": "x-scope", "string_match": {"exact": "admin"}}]},
+        "direct_response": {"status": 206},
+    });
+    for form in [Form::Native, Form::Wasm] {
+        let artifacts = Artifacts::of(form).unwrap();
+        let [api, admin] = [(); 2].map(|()| free_port().unwrap());
+        let mut listener = listener(&artifacts, &configuration, api);
+        let routes = listener.pointer_mut(
+            "/filter_chains/0/filters/0/typed_config/route_config/virtual_hosts/0/routes",
+        );
+        routes
+            .unwrap()
+            .as_array_mut()
+            .unwrap()
+            .insert(0, route.clone());
+        let (_envoy, _folder) = serve(&artifacts, &listener, &json!([]), admin);
+        let status = |scope: &str, forged: &str| {
+            let token = issuer.token(audience, &[("scope", json!(scope))]).unwrap();
+            let bearer = format!("Bearer {token}");
+            let headers = [("authorization", bearer.as_str()), ("x-scope", forged)];
+            get(&format!("http://127.0.0.1:{api}/"), &headers).status
+        };
+        assert_eq!(status("projects", "admin"), 200, "{form:?}");
+        assert_eq!(status("admin", "projects"), 206, "{form:?}");
+    }
+}
+
+/// Envoy ends the module's calls while it shuts down.
+#[test]
+fn the_gateway_ends_in_order_while_keys_are_fetched() {
+    let artifacts = Artifacts::of(Form::Native).unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let configuration = json!({
+        "issuers": [{
+            "issuer": "https://lobby.example.com",
+            "audiences": ["https://api.example.com"],
+            "jwks": {"cluster": "silent", "path": "/jwks"},
+        }],
+        "rules": [{"path_prefix": "/"}],
+    });
+    let clusters = json!([{
+        "name": "silent",
+        "load_assignment": {"cluster_name": "silent", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(port)}}]}]},
+    }]);
+    let [api, admin] = [(); 2].map(|()| free_port().unwrap());
+    let listener = listener(&artifacts, &configuration, api);
+    let (envoy, _folder) = serve(&artifacts, &listener, &clusters, admin);
+    let _fetch = silent.accept().unwrap();
+    let log = envoy.end().unwrap();
+    assert!(!log.contains("Caught"), "{log}");
+}
+
 /// A panic refuses the request, is counted, and ends nothing. A module without optimization panics for `x-panic`.
 #[test]
 fn a_panic_refuses_its_request_and_the_gateway_goes_on() {
@@ -82,14 +166,8 @@ fn a_panic_refuses_its_request_and_the_gateway_goes_on() {
         "rules": [{"path": "/open", "access": "anonymous"}, {"path_prefix": "/"}],
     });
     let [api, admin] = [(); 2].map(|()| free_port().unwrap());
-    let bootstrap = json!({
-        "admin": {"address": address(admin)},
-        "static_resources": {"listeners": [listener(&artifacts, &configuration, api)]},
-    });
-    let folder = tempfile::TempDir::new().unwrap();
-    let config = folder.path().join("envoy.json");
-    fs::write(&config, bootstrap.to_string()).unwrap();
-    let envoy = envoy::serve(&artifacts, &config, admin).unwrap();
+    let listener = listener(&artifacts, &configuration, api);
+    let (envoy, _folder) = serve(&artifacts, &listener, &json!([]), admin);
     let bearer = |issuer: &Issuer| format!("Bearer {}", issuer.token(audience, &[]).unwrap());
     let (good, forged) = (bearer(&issuer), bearer(&other));
     let call = |path: &str, headers: &[(&str, &str)]| {

@@ -516,6 +516,16 @@ fn drivers_beside_each_other_have_keys_and_revocations_in_common() {
     fetch_for_both(&mut worker, &mut main, KEYS, &issuer.jwks());
     assert_eq!(worker.status(waiting), Some(200));
     assert_eq!(main.decide(&good), Some(200));
+
+    // A page of the feed takes no wish for keys away.
+    let header = with(issuer.header(), "kid", json!("newer"));
+    let newer = issuer.sign(&header.to_string(), &claims().to_string());
+    let waiting = worker.hold(&newer);
+    main.tick_after(1);
+    fetch_for_both(&mut main, &mut worker, FEED, &page(0, &[], false));
+    worker.tick_after(2);
+    assert!(worker.sends(KEYS));
+    assert_eq!(worker.status(waiting), None);
 }
 
 #[test]
