@@ -265,13 +265,20 @@ impl Gate {
         // One byte more than allowed says that a body is too long.
         body.truncate(fetch.kind.longest_answer() + 1);
         let result = fetch.result(status.as_deref(), body);
+        self.settle(index, &fetch, |driver| {
+            driver.fetched(&fetch, result, &*CLOCKS)
+        });
+    }
+
+    /// Ends a fetch at the driver that wanted it, and then at the others.
+    fn settle(&self, index: usize, fetch: &Fetch, end: impl FnOnce(&mut Driver) -> End) {
         if let Some(mut member) = self.member(index) {
-            let end = member.driver.fetched(&fetch, result, &*CLOCKS);
+            let end = end(&mut member.driver);
             self.tell_others(
                 index,
                 &member.driver,
-                |other, sender| other.adopts(&fetch, end, sender, &*CLOCKS),
-                &fetch,
+                |other, sender| other.adopts(fetch, end, sender, &*CLOCKS),
+                fetch,
             );
         }
     }
@@ -345,17 +352,7 @@ impl Gate {
             return;
         }
         let why = "the gateway knows no such cluster, or is not ready";
-        if let Some(mut member) = self.member(index) {
-            let end: End = member.driver.not_sent(&fetch, why);
-            self.tell_others(
-                index,
-                &member.driver,
-                |other, sender| {
-                    other.adopts(&fetch, end, sender, &*CLOCKS);
-                },
-                &fetch,
-            );
-        }
+        self.settle(index, &fetch, |driver| driver.not_sent(&fetch, why));
     }
 
     // ---- on a worker -----------------------------------------------------------------------------------
