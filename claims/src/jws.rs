@@ -79,8 +79,8 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The header members that the parser reads. It ignores `jku`, `x5u`, `jwk` and `x5c`, because a token must not
-/// choose the key that verifies it (RFC 8725 §3.10).
+/// The header members that the parser reads. It ignores `jku`, `x5u` and `x5c`, because a token must not choose the key
+/// that verifies it (RFC 8725 §3.10). For `jwk` see [`CompactJws::embedded_key`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JoseHeader {
     /// The `alg` value as sent. Parse it with [`Algorithm::from_name`].
@@ -100,6 +100,8 @@ pub struct CompactJws<'a> {
     /// The signature, decoded.
     pub signature: Vec<u8>,
     body: &'a str,
+    /// The header members that [`JoseHeader`] leaves.
+    others: Map<String, Value>,
 }
 
 impl<'a> CompactJws<'a> {
@@ -118,14 +120,21 @@ impl<'a> CompactJws<'a> {
             return Err(JwsError::Parts);
         }
         let header = decode(header, Part::Header)?;
-        let header =
+        let mut header =
             json::parse_object(&header).map_err(|error| JwsError::Json(Part::Header, error))?;
         Ok(Self {
-            header: JoseHeader::read(header)?,
+            header: JoseHeader::read(&mut header)?,
             signing_input,
             signature: decode(signature, Part::Signature)?,
             body,
+            others: header,
         })
+    }
+
+    /// `jwk`, the key that the signer says to have. Only for a JWS whose meaning is to prove the possession of a key, such
+    /// as a DPoP proof: everybody can sign with a key of their own (RFC 8725 §3.10).
+    pub fn embedded_key(&self) -> Option<&Value> {
+        self.others.get("jwk")
     }
 
     /// Decodes the body as a strict JSON object.
@@ -139,7 +148,7 @@ impl<'a> CompactJws<'a> {
 }
 
 impl JoseHeader {
-    fn read(mut header: Map<String, Value>) -> Result<Self, JwsError> {
+    fn read(header: &mut Map<String, Value>) -> Result<Self, JwsError> {
         if header.contains_key("crit") {
             return Err(JwsError::Critical);
         }

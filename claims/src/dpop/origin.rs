@@ -1,0 +1,52 @@
+//! The URL of a request as its clients know it.
+
+use fluent_uri::Uri;
+
+/// Where clients reach an API or an authorization server: scheme, host and port, and the path under which the gateway
+/// publishes it, if any. It is configured, because a client chooses `Host` and `X-Forwarded-Host` itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicOrigin {
+    /// Without a final slash.
+    prefix: String,
+}
+
+impl PublicOrigin {
+    /// Reads an `http` or `https` URL without user, query and fragment. A final slash is ignored.
+    pub fn parse(text: &str) -> Option<Self> {
+        let uri = Uri::parse(text).ok()?;
+        let authority = uri.authority()?;
+        let is_web =
+            ["http", "https"].contains(&uri.scheme().as_str().to_ascii_lowercase().as_str());
+        let is_plain = uri.query().is_none() && uri.fragment().is_none();
+        if !is_web || !is_plain || authority.host().is_empty() || authority.userinfo().is_some() {
+            return None;
+        }
+        let prefix = text.strip_suffix('/').unwrap_or(text).to_owned();
+        Some(Self { prefix })
+    }
+
+    /// True if `url` is that of a request for `target` (path and query) at this origin. Queries and fragments are ignored
+    /// (RFC 9449 §4.3, check 9); otherwise the URLs are compared after normalization by syntax and scheme (RFC 3986 §6.2.2,
+    /// §6.2.3).
+    pub(super) fn is_at(&self, url: &str, target: &[u8]) -> bool {
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+        let Ok(path) = str::from_utf8(path) else {
+            return false;
+        };
+        let expected = normal(&format!("{}{path}", self.prefix));
+        expected.is_some() && expected == normal(url)
+    }
+}
+
+/// The URL in normal form, without query and fragment. `None` if it is not a URL with a host.
+fn normal(url: &str) -> Option<String> {
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let uri = Uri::parse(url.get(..end)?).ok()?;
+    uri.authority()?;
+    let mut normal = uri.normalize().into_string();
+    // RFC 3986 §6.2.3: with an authority, an empty path is that of the root.
+    if uri.path().is_empty() {
+        normal.push('/');
+    }
+    Some(normal)
+}
