@@ -27,8 +27,10 @@ use crate::config::WhenStale;
 use crate::denial_log::{Denied, Line, Throttle};
 use crate::feed::SharedData;
 use crate::fetch::{Failure, FailureLog, Severity};
-use crate::guard::{Decision, Effect, Fate, Fetch, FetchKind, Guard, Metrics, Patience, Request};
-use crate::parts::AUTHORIZATION;
+use crate::guard::{
+    Authorization, Decision, Effect, Fate, Fetch, FetchKind, Guard, Metrics, Patience, Request,
+};
+use crate::parts::{AUTHORIZATION, DPOP};
 use crate::signature::HostVerifier;
 use crate::waiting::{BATCH, Source, Waiting};
 
@@ -409,14 +411,19 @@ impl Driver {
     }
 
     fn alter(&self, effect: Effect, request: &mut impl Passing) -> Effect {
-        let Fate::Pass {
-            add,
-            withhold_authorization,
-        } = &effect.fate
-        else {
+        let Fate::Pass { add, authorization } = &effect.fate else {
             return effect;
         };
-        if *withhold_authorization && !request.remove(AUTHORIZATION) {
+        let is_done = match authorization {
+            Authorization::AsSent => true,
+            Authorization::Withheld => request.remove(AUTHORIZATION),
+            Authorization::AsBearer(value) => {
+                request.remove(AUTHORIZATION)
+                    && request.remove(DPOP)
+                    && request.add(AUTHORIZATION, value)
+            }
+        };
+        if !is_done {
             return self.guard.refusal(Denial::Host, effect.token);
         }
         if add.iter().all(|(name, value)| request.add(name, value)) {

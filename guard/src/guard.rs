@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 pub(crate) use self::counts::Counts;
 pub use self::counts::{Metric, Metrics};
+pub use self::decision::{Authorization, Connection, Effect, Fate, Request};
 pub(crate) use self::decision::{Decision, Outcome, Patience};
-pub use self::decision::{Effect, Fate, Request};
 pub use self::fetch::{Fetch, FetchKind, Form};
 
 use self::issuer::{Accepted, Check, IssuerState, Moment};
@@ -283,10 +283,12 @@ impl Guard {
 
     /// The configuration may withhold the `Authorization` headers of every request.
     fn pass(&self, add: Arc<[Header]>, withhold: bool) -> Fate {
-        Fate::Pass {
-            add,
-            withhold_authorization: withhold || !self.config.forward_authorization,
-        }
+        let withhold = withhold || !self.config.forward_authorization;
+        let authorization = match withhold {
+            true => Authorization::Withheld,
+            false => Authorization::AsSent,
+        };
+        Fate::Pass { add, authorization }
     }
 
     /// Counts an effect that the host has carried out.

@@ -1,19 +1,41 @@
 //! The headers of a request that the decision and the log need.
 
 use crate::denial_log::Denied;
-use crate::guard::Request;
+use crate::guard::{Connection, Request};
 
 /// `Authorization`, as hosts that know names in lower case call it.
 pub const AUTHORIZATION: &str = "authorization";
+
+/// `DPoP`, in the same way.
+pub const DPOP: &str = claims::dpop::HEADER;
+
+/// The first two values of a header. A request with more than one is refused.
+#[derive(Debug, Default)]
+struct Values<'a> {
+    values: [&'a [u8]; 2],
+    count: usize,
+}
+
+impl<'a> Values<'a> {
+    fn push(&mut self, value: &'a [u8]) {
+        if let Some(place) = self.values.get_mut(self.count) {
+            *place = value;
+            self.count += 1;
+        }
+    }
+
+    fn as_slice(&self) -> &[&'a [u8]] {
+        self.values.get(..self.count).unwrap_or_default()
+    }
+}
 
 /// The parts of a request, for hosts that hand over all headers, with names in lower case.
 #[derive(Debug, Default)]
 pub struct Parts<'a> {
     method: &'a [u8],
     target: &'a [u8],
-    /// The first two `Authorization` headers. A request with more than one is refused.
-    authorization: [&'a [u8]; 2],
-    authorizations: usize,
+    authorization: Values<'a>,
+    dpop: Values<'a>,
     /// Only for the log.
     request_id: &'a [u8],
 }
@@ -25,22 +47,19 @@ impl<'a> Parts<'a> {
             b":method" => self.method = value,
             b":path" => self.target = value,
             b"x-request-id" => self.request_id = value,
-            _ if name == AUTHORIZATION.as_bytes() => {
-                if let Some(place) = self.authorization.get_mut(self.authorizations) {
-                    *place = value;
-                    self.authorizations += 1;
-                }
-            }
+            _ if name == AUTHORIZATION.as_bytes() => self.authorization.push(value),
+            _ if name == DPOP.as_bytes() => self.dpop.push(value),
             _ => {}
         }
     }
 
-    pub fn as_request(&self) -> Request<'_> {
-        let authorization = self.authorization.get(..self.authorizations);
+    pub fn as_request<'r>(&'r self, connection: &'r dyn Connection) -> Request<'r> {
         Request {
             method: self.method,
             target: self.target,
-            authorization: authorization.unwrap_or_default(),
+            authorization: self.authorization.as_slice(),
+            dpop: self.dpop.as_slice(),
+            connection,
         }
     }
 

@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use claims::thumbprint::Thumbprint;
+
 use crate::denial_log::Denied;
 use crate::guard::{FetchKind, Patience, Request};
 
@@ -45,26 +47,34 @@ pub struct Held {
     method: Vec<u8>,
     target: Vec<u8>,
     authorization: Vec<Vec<u8>>,
+    dpop: Vec<Vec<u8>>,
+    certificate: Option<Thumbprint>,
     request_id: Vec<u8>,
 }
 
 impl Held {
     pub(crate) fn new(request: Request<'_>, denied: &Denied<'_>) -> Self {
-        let authorization = request.authorization.iter();
+        let copied = |headers: &[&[u8]]| headers.iter().map(|header| header.to_vec()).collect();
         Self {
             method: request.method.to_vec(),
             target: request.target.to_vec(),
-            authorization: authorization.map(|header| header.to_vec()).collect(),
+            authorization: copied(request.authorization),
+            dpop: copied(request.dpop),
+            // The connection cannot be asked when the turn of the request comes.
+            certificate: request.connection.certificate(),
             request_id: denied.bounded_request_id().to_vec(),
         }
     }
 
     pub(crate) fn with<T>(&self, decide: impl FnOnce(Request<'_>) -> T) -> T {
         let authorization: Vec<&[u8]> = self.authorization.iter().map(Vec::as_slice).collect();
+        let dpop: Vec<&[u8]> = self.dpop.iter().map(Vec::as_slice).collect();
         decide(Request {
             method: &self.method,
             target: &self.target,
             authorization: &authorization,
+            dpop: &dpop,
+            connection: &self.certificate,
         })
     }
 
@@ -85,6 +95,8 @@ impl From<&Denied<'_>> for Held {
             method: denied.method.to_vec(),
             target: denied.target.to_vec(),
             authorization: Vec::new(),
+            dpop: Vec::new(),
+            certificate: None,
             request_id: denied.bounded_request_id().to_vec(),
         }
     }

@@ -16,7 +16,8 @@ use document::internal_host;
 use guard::access_log;
 use guard::answers::Answer;
 use guard::denial_log::Denied;
-use guard::guard::{Effect, Fate, Request};
+use guard::guard::{Authorization, Effect, Fate, Request};
+use guard::parts::DPOP;
 use serde_json::json;
 
 use crate::handover::{self, Form, Misuse, Original};
@@ -79,20 +80,26 @@ async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
         method,
         target,
         authorization: &authorization,
+        dpop: &[],
+        connection: &None,
     };
     let effect = state.worker.decide(asked, request_id(&request)).await;
     match &effect.fate {
-        Fate::Pass {
-            add,
-            withhold_authorization,
-        } => {
+        Fate::Pass { add, authorization } => {
             let mut response = HttpResponse::Ok();
             // The gateway replaces the header of the request with that of this response, or removes it.
-            if *withhold_authorization {
-                append(&mut response, ENVOY_REMOVES, header::AUTHORIZATION.as_str());
-            } else {
-                for value in request.headers().get_all(header::AUTHORIZATION) {
-                    response.append_header((header::AUTHORIZATION, value));
+            match authorization {
+                Authorization::Withheld => {
+                    append(&mut response, ENVOY_REMOVES, header::AUTHORIZATION.as_str());
+                }
+                Authorization::AsSent => {
+                    for value in request.headers().get_all(header::AUTHORIZATION) {
+                        response.append_header((header::AUTHORIZATION, value));
+                    }
+                }
+                Authorization::AsBearer(value) => {
+                    append(&mut response, ENVOY_REMOVES, DPOP);
+                    append(&mut response, header::AUTHORIZATION.as_str(), value);
                 }
             }
             for header in add.iter() {

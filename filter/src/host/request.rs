@@ -30,7 +30,7 @@ pub(super) fn decide(driver: &RefCell<Driver>, context: u32) -> Option<Action> {
             !stripping.guard().strips(name) || calls::remove_request_header(name).is_ok();
     }
     drop(stripping);
-    let (request, denied) = (parts.as_request(), parts.as_denied());
+    let (request, denied) = (parts.as_request(&None), parts.as_denied());
     if !is_stripped {
         return Some(refuse_unstripped(driver, &denied));
     }

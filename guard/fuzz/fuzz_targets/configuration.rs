@@ -35,6 +35,8 @@ fuzz_target!(|input: &[u8]| match Config::parse(input, &NoHostVerifier) {
                 method: b"GET",
                 target,
                 authorization: &[],
+                dpop: &[],
+                connection: &None,
             };
             let effect = driver.arrived(id as u32, request, &Denied::default(), &STILL);
             let passes = effect.is_some_and(|effect| matches!(effect.fate, Fate::Pass { .. }));

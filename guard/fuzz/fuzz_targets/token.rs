@@ -67,6 +67,8 @@ fuzz_target!(|input: &str| {
         method: b"GET",
         target: b"/",
         authorization: &[authorization.as_bytes()],
+        dpop: &[],
+        connection: &None,
     };
     DRIVER.with_borrow_mut(|driver| {
         let effect = driver

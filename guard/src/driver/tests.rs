@@ -137,6 +137,8 @@ impl Host {
             method: b"GET",
             target: b"/api/x",
             authorization: &[authorization.as_bytes()],
+            dpop: &[],
+            connection: &None,
         };
         let denied = Denied::default();
         let id = self.requests;

@@ -1,6 +1,9 @@
 //! What the guard reads of a request, and what it decides.
 
+use std::fmt::Debug;
 use std::sync::Arc;
+
+use claims::thumbprint::Thumbprint;
 
 use super::fetch::FetchKind;
 use crate::access_log;
@@ -17,6 +20,23 @@ pub struct Request<'a> {
     pub target: &'a [u8],
     /// Every `Authorization` header.
     pub authorization: &'a [&'a [u8]],
+    /// Every `DPoP` header (RFC 9449 §4.1).
+    pub dpop: &'a [&'a [u8]],
+    pub connection: &'a dyn Connection,
+}
+
+/// The client's connection. Only the host knows it; the guard asks when a token needs it.
+pub trait Connection: Debug {
+    /// SHA-256 of the DER of the certificate with which the client authenticated the connection (RFC 8705 §3.1). `None`
+    /// if it has none. Never from a header that a client can set.
+    fn certificate(&self) -> Option<Thumbprint>;
+}
+
+/// For hosts that know the certificate at once.
+impl Connection for Option<Thumbprint> {
+    fn certificate(&self) -> Option<Thumbprint> {
+        *self
+    }
 }
 
 /// For which fetches a request may be held. Each kind has its own wait, because one request may need keys first,
@@ -98,10 +118,20 @@ pub enum Fate {
     /// The request goes to the resource server.
     Pass {
         add: Arc<[Header]>,
-        /// Whether the `Authorization` headers must be removed first.
-        withhold_authorization: bool,
+        authorization: Authorization,
     },
     Answer(Answer),
+}
+
+/// What the resource server receives of the client's `Authorization`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authorization {
+    /// The headers as sent.
+    AsSent,
+    /// Nothing: the host removes the headers.
+    Withheld,
+    /// This value alone, with the scheme Bearer. The host replaces the header, and removes the `DPoP` header.
+    AsBearer(String),
 }
 
 impl Effect {

@@ -62,6 +62,8 @@ fn decide_at(
         method: b"GET",
         target: target.as_bytes(),
         authorization: &headers,
+        dpop: &[],
+        connection: &None,
     };
     guard.set_time(at(now));
     let outcome = guard.decide(request, patience, || now);
@@ -242,13 +244,12 @@ fn anonymous_paths_withhold_the_authorization_header() {
                 method: b"GET",
                 target: target.as_bytes(),
                 authorization: &[header.as_bytes()],
+                dpop: &[],
+                connection: &None,
             };
             let outcome = guard.decide(request, Patience::Left, || NOW);
             match guard.effect(outcome).fate {
-                Fate::Pass {
-                    withhold_authorization,
-                    ..
-                } => !withhold_authorization,
+                Fate::Pass { authorization, .. } => authorization == Authorization::AsSent,
                 answer => panic!("{answer:?}"),
             }
         };

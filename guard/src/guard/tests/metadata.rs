@@ -55,6 +55,8 @@ fn metadata(resource: &str, method: &str, target: &str) -> Option<Answer> {
         method: method.as_bytes(),
         target: target.as_bytes(),
         authorization: &[],
+        dpop: &[],
+        connection: &None,
     };
     let outcome = guard.decide(request, Patience::Left, || NOW);
     match outcome.decision {
