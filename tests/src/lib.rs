@@ -23,6 +23,8 @@ mod pair;
 mod ports;
 mod postgres;
 mod process;
+#[cfg(feature = "load")]
+pub mod proofs;
 #[path = "../../token-service/benches/support/quartiles.rs"]
 pub mod quartiles;
 #[path = "../../token-service/benches/support/short.rs"]
