@@ -5,11 +5,17 @@ local GUARD = "http://127.0.0.1:9090/forward-auth"
 -- Headers that token-guard may set: those of `forward` in its configuration. haproxy.cfg removes what clients send.
 local IDENTITY = { "x-user-id", "x-client-id", "x-scope" }
 
+-- Headers that token-guard reads. haproxy.cfg sets the last one.
+local QUESTION = { "authorization", "dpop", "x-request-id", "x-token-guard-client-certificate" }
+
+-- Headers that the resource server gets as token-guard repeats them, if at all.
+local REPEATED = { "authorization", "dpop" }
+
 -- Milliseconds without an answer. token-guard may wait five seconds for keys.
 local TIMEOUT = 10000
 
 -- Headers of a refusal that the client gets.
-local ANSWER = { "content-type", "cache-control", "www-authenticate", "retry-after" }
+local ANSWER = { "content-type", "cache-control", "www-authenticate", "dpop-nonce", "retry-after" }
 
 -- All values of a header: HAProxy counts them from 0, and wants lists from 1.
 local function values(headers, name)
@@ -30,12 +36,13 @@ core.register_action("token_guard", { "http-req" }, function(txn)
         ["x-forwarded-method"] = { txn.f:method() },
         ["x-forwarded-uri"] = { txn.f:pathq() },
     }
-    for _, name in ipairs { "authorization", "x-request-id" } do
+    for _, name in ipairs(QUESTION) do
         local found = values(headers, name)
         if #found > 0 then
             asked[name] = found
         end
     end
+    txn.http:req_del_header("x-token-guard-client-certificate")
     local client = core.httpclient()
     local response = client:get { url = GUARD, headers = asked, timeout = TIMEOUT }
     if response and response.status == 200 then
@@ -45,10 +52,11 @@ core.register_action("token_guard", { "http-req" }, function(txn)
                 txn.http:req_set_header(name, found[1])
             end
         end
-        -- token-guard repeats what the resource server may see.
-        txn.http:req_del_header("authorization")
-        for _, value in ipairs(values(response.headers, "authorization")) do
-            txn.http:req_add_header("authorization", value)
+        for _, name in ipairs(REPEATED) do
+            txn.http:req_del_header(name)
+            for _, value in ipairs(values(response.headers, name)) do
+                txn.http:req_add_header(name, value)
+            end
         end
         txn:set_var("txn.token_guard", "allowed")
         return

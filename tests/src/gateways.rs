@@ -152,6 +152,23 @@ impl Gateway {
         neighbours: &Neighbours<'_>,
         changes: &[(&str, &str)],
     ) -> Result<Self> {
+        Self::start_with(kind, neighbours, changes, None)
+    }
+
+    /// Starts a gateway with the lines for TLS and client certificates. `identity` is its certificate and its key, in PEM.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start).
+    pub fn start_with_tls(kind: Kind, neighbours: &Neighbours<'_>, identity: &str) -> Result<Self> {
+        Self::start_with(kind, neighbours, &[], Some(identity))
+    }
+
+    fn start_with(
+        kind: Kind,
+        neighbours: &Neighbours<'_>,
+        changes: &[(&str, &str)],
+        identity: Option<&str>,
+    ) -> Result<Self> {
         let artifacts = Artifacts::find()?;
         let folder = TempDir::new()?;
         let port = free_port()?;
@@ -162,6 +179,9 @@ impl Gateway {
             if kind == Kind::EnvoyFilter {
                 text = with_plugin(&text, &artifacts, neighbours)?;
             }
+            if identity.is_some() {
+                text = with_tls(&text);
+            }
             for (from, to) in changes {
                 if text.contains(from) {
                     text = text.replace(from, to);
@@ -171,12 +191,17 @@ impl Gateway {
             fs::write(folder.path().join(file), moved(&text, port, neighbours)?)?;
         }
         ensure!(unused.is_empty(), "no file of {source} contains {unused:?}");
+        if let Some(identity) = identity {
+            for file in ["server.pem", "server.key", "clients.pem"] {
+                fs::write(folder.path().join(file), identity)?;
+            }
+        }
         let command = kind.command(&artifacts, folder.path())?;
         let log = folder.path().join("gateway.log");
         let mut process = Process::start(kind.name(), &command, &log)?;
         let url = format!("http://127.0.0.1:{port}/api/");
         process.until("listening", || {
-            // Traefik listens before it has routes.
+            // Traefik listens before it has routes; with TLS, it answers plain HTTP with 404 as soon as it has them.
             TcpStream::connect(("127.0.0.1", port)).is_ok()
                 && (kind != Kind::Traefik || status_of(&url) != Some(404))
         })?;
@@ -198,6 +223,30 @@ impl Gateway {
     pub const fn log(&self) -> &Log {
         self.process.log()
     }
+}
+
+/// The configuration with its lines for TLS and client certificates: a block of lines that begin with `#tls` replaces the line
+/// above it.
+#[must_use]
+pub fn with_tls(text: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    let mut is_within = false;
+    for line in text.lines() {
+        match line.strip_prefix("#tls ") {
+            Some(line) => {
+                if !is_within {
+                    lines.pop();
+                }
+                lines.push(line);
+                is_within = true;
+            }
+            None => {
+                lines.push(line);
+                is_within = false;
+            }
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 /// The configuration with other ports. Each file marks the places that readers must change.

@@ -9,9 +9,12 @@
 use std::borrow::Cow;
 
 use actix_web::HttpRequest;
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, HeaderValue};
+use claims::Thumbprint;
 use guard::authorization::is_token_byte;
 use guard::forward::is_spelling;
+
+use crate::certificate;
 
 /// Path of a request that carries [`METHOD`] and [`URI`].
 pub(crate) const FORWARD_AUTH: &str = "/forward-auth";
@@ -51,9 +54,11 @@ pub(crate) struct Original<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Misuse {
     Missing(&'static str),
-    Repeated(&'static str),
+    Repeated(String),
     /// A header has another sign in place of `-`, and some servers treat both spellings as the same header.
     Spelling(Cow<'static, str>),
+    /// The header with the client's certificate has no certificate.
+    Certificate(String),
     /// The method is not an HTTP token.
     Method,
     NotOriginForm,
@@ -70,6 +75,7 @@ impl Misuse {
             Self::Spelling(name) => {
                 format!("The request has {name} in another spelling")
             }
+            Self::Certificate(name) => format!("The gateway sent no certificate in {name}"),
             Self::Method => "The request method is not an HTTP token".to_owned(),
             Self::NotOriginForm => "The request target does not start with a slash".to_owned(),
             Self::Illegal => {
@@ -117,16 +123,30 @@ const fn is_name_character(character: char) -> bool {
 
 /// Returns the value of a header that occurs exactly once, in one spelling.
 fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a [u8], Misuse> {
+    at_most_one(headers, name)?.ok_or(Misuse::Missing(name))
+}
+
+fn at_most_one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a [u8]>, Misuse> {
     let is_respelled = |other: &str| other != name && is_spelling(name, other.as_bytes());
     if headers.keys().any(|other| is_respelled(other.as_str())) {
-        return Err(Misuse::Spelling(name.into()));
+        return Err(Misuse::Spelling(name.to_owned().into()));
     }
     let mut values = headers.get_all(name);
-    let value = values.next().ok_or(Misuse::Missing(name))?;
+    let value = values.next().map(HeaderValue::as_bytes);
     if values.next().is_some() {
-        return Err(Misuse::Repeated(name));
+        return Err(Misuse::Repeated(name.to_owned()));
     }
-    Ok(value.as_bytes())
+    Ok(value)
+}
+
+/// Reads the header `name`, in which the gateway hands over the client's certificate. nginx and Traefik send no header if
+/// the client has shown none.
+pub(crate) fn client_certificate(
+    headers: &HeaderMap,
+    name: &str,
+) -> Result<Option<Thumbprint>, Misuse> {
+    let value = at_most_one(headers, name)?.unwrap_or_default();
+    certificate::read(value).map_err(|_| Misuse::Certificate(name.to_owned()))
 }
 
 fn check(original: Original<'_>) -> Result<Original<'_>, Misuse> {
@@ -193,8 +213,11 @@ mod tests {
             (vec![], Misuse::Missing(METHOD)),
             (vec![uri], Misuse::Missing(METHOD)),
             (vec![method], Misuse::Missing(URI)),
-            (vec![method, uri, uri], Misuse::Repeated(URI)),
-            (vec![method, (METHOD, "PUT"), uri], Misuse::Repeated(METHOD)),
+            (vec![method, uri, uri], Misuse::Repeated(URI.into())),
+            (
+                vec![method, (METHOD, "PUT"), uri],
+                Misuse::Repeated(METHOD.into()),
+            ),
             (
                 vec![method, uri, ("X_Forwarded_Uri", "/public/x")],
                 Misuse::Spelling(URI.into()),
@@ -225,6 +248,43 @@ mod tests {
             asked("/forward-auth", &others),
             original("GET", "/x", Form::Plain)
         );
+    }
+
+    #[test]
+    fn a_certificate_is_handed_over_once() {
+        const NAME: &str = "x-token-guard-client-certificate";
+        let read = |headers: &[(&'static str, &str)]| {
+            let mut request = TestRequest::default();
+            for header in headers {
+                request = request.append_header(*header);
+            }
+            client_certificate(request.to_http_request().headers(), NAME)
+        };
+        let digest = "07".repeat(32);
+        assert_eq!(
+            read(&[(NAME, &digest)]),
+            Ok(Some(Thumbprint::from_bytes([7; 32])))
+        );
+        for none in [&[][..], &[(NAME, "")], &[("x-other", &digest)]] {
+            assert_eq!(read(none), Ok(None), "{none:?}");
+        }
+        for (headers, misuse) in [
+            (
+                vec![(NAME, ""), (NAME, &digest)],
+                Misuse::Repeated(NAME.into()),
+            ),
+            (vec![(NAME, "forged")], Misuse::Certificate(NAME.into())),
+            (
+                vec![("X_Token_Guard_Client_Certificate", &digest)],
+                Misuse::Spelling(NAME.into()),
+            ),
+            (
+                vec![(NAME, ""), ("x-token-guard-client~certificate", &digest)],
+                Misuse::Spelling(NAME.into()),
+            ),
+        ] {
+            assert_eq!(read(&headers), Err(misuse), "{headers:?}");
+        }
     }
 
     #[test]

@@ -66,11 +66,19 @@ async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
     if let Some(name) = state.worker.respelled(names) {
         return refuse_handover(&request, &state.worker, Misuse::Spelling(name.into()));
     }
-    let authorization: Vec<&[u8]> = request
-        .headers()
-        .get_all(header::AUTHORIZATION)
-        .map(HeaderValue::as_bytes)
-        .collect();
+    let certificate = match &state.settings.client_certificate_header {
+        None => Ok(None),
+        Some(name) => handover::client_certificate(request.headers(), name.as_str()),
+    };
+    let certificate = match certificate {
+        Ok(certificate) => certificate,
+        Err(misuse) => return refuse_handover(&request, &state.worker, misuse),
+    };
+    let values = |name: &str| -> Vec<&[u8]> {
+        let values = request.headers().get_all(name);
+        values.map(HeaderValue::as_bytes).collect()
+    };
+    let (authorization, dpop) = (values(header::AUTHORIZATION.as_str()), values(DPOP));
     let Original {
         method,
         target,
@@ -80,26 +88,29 @@ async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
         method,
         target,
         authorization: &authorization,
-        dpop: &[],
-        connection: &None,
+        dpop: &dpop,
+        connection: &certificate,
     };
     let effect = state.worker.decide(asked, request_id(&request)).await;
     match &effect.fate {
         Fate::Pass { add, authorization } => {
             let mut response = HttpResponse::Ok();
-            // The gateway replaces the header of the request with that of this response, or removes it.
+            // The gateway replaces both headers of the request with those of this response, or removes them.
             match authorization {
                 Authorization::Withheld => {
                     append(&mut response, ENVOY_REMOVES, header::AUTHORIZATION.as_str());
                 }
                 Authorization::AsSent => {
-                    for value in request.headers().get_all(header::AUTHORIZATION) {
-                        response.append_header((header::AUTHORIZATION, value));
-                    }
+                    repeat(&mut response, &request, header::AUTHORIZATION.as_str());
                 }
                 Authorization::AsBearer(value) => {
-                    append(&mut response, ENVOY_REMOVES, DPOP);
                     append(&mut response, header::AUTHORIZATION.as_str(), value);
+                }
+            }
+            match authorization {
+                Authorization::AsBearer(_) => append(&mut response, ENVOY_REMOVES, DPOP),
+                Authorization::AsSent | Authorization::Withheld => {
+                    repeat(&mut response, &request, DPOP);
                 }
             }
             for header in add.iter() {
@@ -113,6 +124,13 @@ async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
         // A response of 200 would let the request pass.
         Fate::Answer(answer) if answer.status < 300 => unrouted(form),
         Fate::Answer(answer) => refuse(answer, form),
+    }
+}
+
+/// Repeats a header of the request in the response.
+fn repeat(response: &mut HttpResponseBuilder, request: &HttpRequest, name: &'static str) {
+    for value in request.headers().get_all(name) {
+        response.append_header((name, value));
     }
 }
 

@@ -17,6 +17,7 @@
     )
 )]
 
+mod certificate;
 mod fetch;
 mod handover;
 mod health;

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use actix_web::http::header::HeaderName;
 use clap::{Parser, Subcommand, ValueEnum};
 use document::internal_host::HostPattern;
 use guard::config::Config;
@@ -54,6 +55,16 @@ pub(crate) struct Settings {
         default_value = "127.0.0.0/8,::1/128"
     )]
     trusted_peers: Vec<IpNet>,
+
+    /// Header in which the gateways hand over the client's certificate: X-Token-Guard-Client-Certificate, for Traefik
+    /// X-Forwarded-Tls-Client-Cert. The gateways must replace or remove this header of the client in every request. Without
+    /// this option, tokens bound to a certificate (RFC 8705) are refused
+    #[arg(
+        long,
+        env = "TOKEN_GUARD_CLIENT_CERTIFICATE_HEADER",
+        value_name = "NAME"
+    )]
+    pub(crate) client_certificate_header: Option<HeaderName>,
 
     /// Names under which callers reach the internal listener, such as gatepass.ops.example.com or *.ops.example.com.
     /// Addresses, names without a dot and private names need no entry

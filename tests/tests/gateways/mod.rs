@@ -2,12 +2,14 @@
 //! and the filter in Envoy. All run the configurations of `gateways/` and `envoy/plain/`, with other ports.
 
 mod attacks;
+mod bound;
 mod held;
 mod http2;
 mod internal_listener;
 mod log;
 mod real;
 mod table;
+mod tls;
 mod token_guard;
 
 use std::net::TcpListener;

@@ -1,0 +1,101 @@
+//! The client's certificate, as a gateway hands it over: the certificate itself or its digest, in the forms that gateways can
+//! write.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use claims::Thumbprint;
+use percent_encoding::percent_decode;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+/// Why a value is not a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unreadable;
+
+/// What marks a certificate in PEM (RFC 7468 §5.1).
+const PEM: &[u8] = b"-----BEGIN";
+
+/// Reads the value of the header: 64 hexadecimal digits, which are the SHA-256 of the certificate; PEM; or DER in base64.
+/// The latter two may be percent-encoded, and further certificates of the chain may follow: the first one counts. `None` if
+/// the value is empty: the client has shown no certificate.
+pub(crate) fn read(value: &[u8]) -> Result<Option<Thumbprint>, Unreadable> {
+    let value = value.trim_ascii();
+    if value.is_empty() {
+        return Ok(None);
+    }
+    if let Some(digest) = from_hex(value) {
+        // Some gateways write this for no certificate.
+        return Ok(Some(digest).filter(|digest| *digest != Thumbprint::of(b"")));
+    }
+    let text: Vec<u8> = percent_decode(value).collect();
+    let der = if text.starts_with(PEM) {
+        let certificate = CertificateDer::from_pem_slice(&text).map_err(|_| Unreadable)?;
+        certificate.to_vec()
+    } else {
+        // Traefik writes a chain with commas.
+        let first = text.split(|byte| *byte == b',').next().unwrap_or_default();
+        STANDARD.decode(first).map_err(|_| Unreadable)?
+    };
+    Ok(Some(Thumbprint::of(&der)))
+}
+
+fn from_hex(value: &[u8]) -> Option<Thumbprint> {
+    let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(value).ok()?;
+    bytes.try_into().ok().map(Thumbprint::from_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_certificate_has_one_digest() {
+        let certificate = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+        let der = certificate.cert.der();
+        let digest = Thumbprint::of(der);
+        let pem = certificate.cert.pem();
+        let other = rcgen::generate_simple_self_signed(["other".to_owned()]).unwrap();
+        let chain = format!("{pem}{}", other.cert.pem());
+        let base64 = STANDARD.encode(der);
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        for value in [
+            data_encoding::HEXLOWER.encode(digest.as_bytes()),
+            data_encoding::HEXUPPER.encode(digest.as_bytes()),
+            encoded(&pem),
+            encoded(&chain),
+            base64.clone(),
+            encoded(&base64),
+            format!("{base64},{}", STANDARD.encode(other.cert.der())),
+            format!(" {base64} "),
+        ] {
+            assert_eq!(read(value.as_bytes()), Ok(Some(digest)), "{value}");
+        }
+    }
+
+    #[test]
+    fn no_certificate_is_an_empty_value_or_the_digest_of_nothing() {
+        let nothing = data_encoding::HEXLOWER.encode(Thumbprint::of(b"").as_bytes());
+        for value in ["", " ", &nothing] {
+            assert_eq!(read(value.as_bytes()), Ok(None), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_refused() {
+        let digest = data_encoding::HEXLOWER.encode(&[7; 32]);
+        for value in [
+            "-",
+            "none",
+            "(null)",
+            "{http.request.tls.client.fingerprint}",
+            "-----BEGIN CERTIFICATE-----",
+            "-----BEGIN%20CERTIFICATE-----%0AAAAA%0A",
+            &format!("sha256:{digest}"),
+            &format!("{digest}{digest}, x"),
+        ] {
+            assert_eq!(read(value.as_bytes()), Err(Unreadable), "{value}");
+        }
+    }
+}
