@@ -91,7 +91,7 @@ fn rfc9700_s2_6_cors_for_registered_apps_alone() {
         let request = ureq::http::Request::options(format!("{}{path}", lobby()))
             .header("origin", origin)
             .header("access-control-request-method", "POST")
-            .header("access-control-request-headers", "content-type")
+            .header("access-control-request-headers", "content-type,dpop")
             .body(())
             .unwrap();
         let reply = send(&agent(), request);
@@ -110,6 +110,12 @@ fn rfc9700_s2_6_cors_for_registered_apps_alone() {
         );
     }
     assert_eq!(preflight("/auth/authorize", app), None);
+    // RFC 9449 §8: the nonce for the next proof.
+    let refused = get(&format!("{}/auth/token", lobby()), &[("origin", app)]);
+    let exposed = refused.header("access-control-expose-headers").unwrap();
+    for name in ["dpop-nonce", "www-authenticate"] {
+        assert!(exposed.contains(name), "{exposed}");
+    }
 }
 
 fn request(method: &str, url: &str) -> crate::support::Reply {

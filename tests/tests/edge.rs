@@ -230,7 +230,7 @@ fn preflight(url: &str, origin: &str, method: &str) -> Reply {
         .uri(url)
         .header("origin", origin)
         .header("access-control-request-method", method)
-        .header("access-control-request-headers", "authorization");
+        .header("access-control-request-headers", "authorization,dpop");
     send(&agent(), request.body(()).unwrap())
 }
 
@@ -257,7 +257,9 @@ fn pages_of_allowed_origins_may_ask_without_a_token_what_they_may_send() {
         assert_eq!(reply.header("access-control-allow-credentials"), None);
         let allowed = |name| reply.header(name).unwrap_or_default().to_owned();
         assert!(allowed("access-control-allow-methods").contains(method));
-        assert!(allowed("access-control-allow-headers").contains("authorization"));
+        for name in ["authorization", "dpop"] {
+            assert!(allowed("access-control-allow-headers").contains(name));
+        }
     }
 }
 
@@ -276,7 +278,12 @@ fn pages_of_allowed_origins_may_read_answers_and_refusals() {
         assert_eq!(reply.status, status);
         assert_eq!(reply.header("access-control-allow-origin"), Some(APP));
         let exposed = reply.header("access-control-expose-headers").unwrap();
-        for name in ["www-authenticate", "retry-after", "x-request-id"] {
+        for name in [
+            "www-authenticate",
+            "dpop-nonce",
+            "retry-after",
+            "x-request-id",
+        ] {
             assert!(exposed.contains(name), "{exposed}");
         }
         assert!(reply.header("vary").unwrap().contains("origin"));

@@ -18,12 +18,19 @@ const MAX_AGE_SECONDS: usize = 600;
 /// Header that [`look_up_origin`] adds to a request from a registered origin.
 const REGISTERED: HeaderName = HeaderName::from_static("gatepass-registered-origin");
 
+/// Proof of a client's key (RFC 9449 §4.1).
+const DPOP: HeaderName = HeaderName::from_static("dpop");
+
+/// Header of an answer with the nonce for the next proof (RFC 9449 §8).
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
 /// CORS for origins of enabled public clients, without cookies. Needs [`look_up_origin`] around it.
 pub(super) fn registered_apps() -> Cors {
     Cors::default()
         .allowed_origin_fn(|_, request| request.headers.contains_key(REGISTERED))
         .allowed_methods([Method::GET, Method::POST])
-        .allowed_headers([header::CONTENT_TYPE, header::ACCEPT])
+        .allowed_headers([header::CONTENT_TYPE, header::ACCEPT, DPOP])
+        .expose_headers([DPOP_NONCE, header::WWW_AUTHENTICATE])
         .max_age(MAX_AGE_SECONDS)
 }
 
