@@ -242,6 +242,10 @@ topologySpreadConstraints:
 {{- with $peers }}
 - { name: TOKEN_GUARD_TRUSTED_PEERS, value: {{ join "," . | quote }} }
 {{- end }}
+{{- if $.Values.gateway.clientCertificates }}
+- name: TOKEN_GUARD_CLIENT_CERTIFICATE_HEADER
+  value: {{ eq $.Values.gateway.kind "traefik" | ternary "X-Forwarded-Tls-Client-Cert" "X-Token-Guard-Client-Certificate" }}
+{{- end }}
 - { name: TOKEN_GUARD_WORKERS, value: {{ .workers | quote }} }
 - { name: TOKEN_GUARD_DRAIN_FOR, value: 5s }
 {{- if $origins }}
@@ -369,7 +373,11 @@ listener:
     timeout: 10s
     failOpen: false
     statusOnError: "503"
-    includeRequestHeadersInCheck: [authorization, x-request-id]
-    headersToUpstreamOnAllow: {{ include "gatepass.guardHeaders" . }}
-    headersToDownstreamOnDeny: [cache-control, content-type, retry-after, www-authenticate]
+    includeRequestHeadersInCheck: [authorization, dpop, x-request-id]
+    {{- if .Values.gateway.clientCertificates }}
+    includeAdditionalHeadersInCheck:
+      x-token-guard-client-certificate: "%DOWNSTREAM_PEER_FINGERPRINT_256%"
+    {{- end }}
+    headersToUpstreamOnAllow: {{ prepend (include "gatepass.guardHeaders" . | fromJsonArray) "authorization" | toJson }}
+    headersToDownstreamOnDeny: [cache-control, content-type, dpop-nonce, retry-after, www-authenticate]
 {{- end -}}

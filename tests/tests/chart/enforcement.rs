@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tests::Artifacts;
+use tests::gateways::with_tls;
 
 use super::containers::{container, files};
 use super::{RENDERED, cases, component, list, of_kind, pod};
@@ -148,7 +149,19 @@ fn token_guard_and_the_gateway_agree() {
             let asked = of_kind(documents, "AuthorizationPolicy")[0];
             assert_eq!(provider[0]["name"], asked["spec"]["provider"]["name"]);
             let provider = &provider[0]["envoyExtAuthzHttp"];
-            assert_eq!(provider["headersToUpstreamOnAllow"], headers);
+            assert_eq!(provider["headersToUpstreamOnAllow"], with_token(&headers));
+            assert_eq!(
+                provider["includeRequestHeadersInCheck"],
+                asked_with("allowed_headers")
+            );
+            assert_eq!(
+                provider["headersToDownstreamOnDeny"],
+                asked_with("allowed_client_headers")
+            );
+            assert_eq!(
+                provider["includeAdditionalHeadersInCheck"],
+                json!({CERTIFICATE: FINGERPRINT})
+            );
             assert_eq!(provider["failOpen"], false);
             assert_eq!(provider["pathPrefix"], "/ext-authz");
         } else if case == "token-guard-traefik" {
@@ -180,7 +193,12 @@ fn token_guard_and_the_gateway_agree() {
                 "DropHeader"
             );
             let policy = &of_kind(documents, "SecurityPolicy")[0]["spec"]["extAuth"];
-            assert_eq!(policy["http"]["headersToBackend"], headers);
+            assert_eq!(policy["http"]["headersToBackend"], with_token(&headers));
+            let mut asked = list(&asked_with("allowed_headers")).to_vec();
+            asked.push(json!(CERTIFICATE));
+            assert_eq!(policy["headersToExtAuth"], json!(asked));
+            let set = json!([{"name": CERTIFICATE, "value": FINGERPRINT}]);
+            assert_eq!(early["set"], set);
             assert_eq!(policy["failOpen"], false);
             assert_eq!(policy["http"]["path"], "/ext-authz");
         }
@@ -242,6 +260,30 @@ fn patterns(headers: &Value) -> Vec<String> {
     patterns
 }
 
+/// The header with the digest of the client's certificate, and what Envoy writes there.
+const CERTIFICATE: &str = "x-token-guard-client-certificate";
+const FINGERPRINT: &str = "%DOWNSTREAM_PEER_FINGERPRINT_256%";
+
+/// Names of the headers that the gateway takes from token-guard.
+fn with_token(headers: &Value) -> Value {
+    json!([&[json!("authorization")], list(headers)].concat())
+}
+
+/// Names of headers in this list of `gateways/envoy-ext-authz/`.
+fn asked_with(list_of: &str) -> Value {
+    let gateway = tested_gateway();
+    let manager = &gateway["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0];
+    let filters = list(&manager["typed_config"]["http_filters"]).iter();
+    let mut guards = filters.filter(|filter| filter["name"] == "envoy.filters.http.ext_authz");
+    let guard = &guards.next().unwrap()["typed_config"];
+    let added = &guard["http_service"]["authorization_request"]["headers_to_add"];
+    assert_eq!(added, &json!([{"key": CERTIFICATE, "value": FINGERPRINT}]));
+    let answer = &guard["http_service"]["authorization_response"];
+    let named = guard.get(list_of).unwrap_or(&answer[list_of]);
+    let patterns = list(&named["patterns"]).iter();
+    patterns.map(|pattern| pattern["exact"].clone()).collect()
+}
+
 fn tested_gateway() -> Value {
     let repository = Artifacts::find().unwrap().repository;
     let path = repository.join("gateways/envoy-ext-authz/envoy.yaml");
@@ -266,16 +308,17 @@ fn agrees_with_traefik(documents: &[Value], headers: &Value) {
         let named = named.find(|middleware| middleware["metadata"]["name"] == name);
         named.unwrap_or_else(|| panic!("no middleware {name}"))["spec"].clone()
     };
-    let chain =
-        ["protocol", "headers", "guard"].map(|part| json!({"name": format!("gatepass-{part}")}));
+    let chain = ["protocol", "headers", "certificate", "guard"]
+        .map(|part| json!({"name": format!("gatepass-{part}")}));
     assert_eq!(spec("gatepass")["chain"]["middlewares"], json!(chain));
     let of_websockets = &spec("gatepass-websocket")["chain"]["middlewares"];
     assert_eq!(*of_websockets, json!(chain[1..]));
 
     let repository = Artifacts::find().unwrap().repository;
     let tested = fs::read_to_string(repository.join("gateways/traefik/dynamic.yaml")).unwrap();
-    let tested: Value = serde_saphyr::from_str(&tested).unwrap();
+    let tested: Value = serde_saphyr::from_str(&with_tls(&tested)).unwrap();
     let tested = &tested["http"]["middlewares"];
+    assert_eq!(spec("gatepass-certificate"), tested["client-certificate"]);
     // Header names are case-insensitive.
     let lower = |value: &Value| -> Value {
         serde_json::from_str(&value.to_string().to_lowercase()).unwrap()
@@ -298,7 +341,7 @@ fn agrees_with_traefik(documents: &[Value], headers: &Value) {
             .sort_by_key(|name| name.to_string().to_lowercase());
     }
     assert_eq!(lower(&asked), lower(&tested));
-    let mut copied = vec![json!("Authorization")];
+    let mut copied = vec![json!("Authorization"), json!("DPoP")];
     copied.extend(list(headers).iter().cloned());
     assert_eq!(asked["authResponseHeaders"], json!(copied));
 }
