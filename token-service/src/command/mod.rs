@@ -5,6 +5,7 @@ mod assertion;
 mod check;
 mod copy;
 mod health;
+mod migrate;
 mod output;
 mod serve;
 mod telemetry;
@@ -54,6 +55,8 @@ enum Command {
     Assertion(assertion::Arguments),
     /// Copy everything from one store to another: from redb to PostgreSQL, back, or to a store of the same kind.
     Copy(copy::Arguments),
+    /// Show how far an upgrade is, or finish the upgrade.
+    Migrate(migrate::Arguments),
     #[command(flatten)]
     Administration(admin::Command),
     /// Print completions for a shell, for example: token-service completions bash >> ~/.bashrc
@@ -100,6 +103,7 @@ pub fn run() -> ExitCode {
         Command::Health(arguments) => health::run(&arguments),
         Command::Assertion(arguments) => assertion::run(&arguments),
         Command::Copy(arguments) => copy::run(&arguments),
+        Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Administration(command) => admin::run(&command),
         Command::Completions { shell } => {
             let name = env!("CARGO_PKG_NAME");

@@ -13,7 +13,7 @@ pub mod postgres;
 mod records;
 pub mod redb;
 mod room;
-mod row;
+pub mod row;
 mod sealed_values;
 mod self_contained_code;
 mod span;

@@ -15,11 +15,11 @@ use domain::digest::Digest;
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
-    FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey,
-    PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
-    RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
-    Username,
+    FeedId, FeedState, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName, Owner,
+    PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
+    RegistryChanges, RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation,
+    SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode,
+    Session, TokenReference, User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -437,6 +437,9 @@ pub trait Store:
     + AuditStore
     + std::fmt::Debug
 {
+    /// The layout in use. Never falls while the store is open.
+    fn layout(&self) -> Layout;
+
     /// Removes up to `limit` rows that expired before `now`.
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
 

@@ -2,14 +2,18 @@
 //!
 //! Rows that requests write are compact (postcard) and start with the version of their layout. Registry rows and
 //! signing keys are JSON, because their types are tagged and operators may have to read them.
+//!
+//! A later version of a compact row has one more field, at its end, which is an `Option`. A row is written in the earliest
+//! version that can contain it, so that earlier releases read every row without the new fields. [`domain::Layout`] says
+//! when new fields may be used.
 
 use std::sync::LazyLock;
 
 use domain::authorization_code::UsedCode;
 use domain::ended_by::Before;
 use domain::{
-    AuditEvent, AuditRecord, CodeRecord, Failures, Grant, Revocation, SecondFactor, Session,
-    UnfinishedSignIns,
+    AuditEvent, AuditRecord, CodeRecord, Failures, Grant, Revocation, SecondFactor,
+    SelfContainedCode, Session, UnfinishedSignIns,
 };
 use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
@@ -18,7 +22,7 @@ use serde::de::DeserializeOwned;
 /// A row that this version does not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a row of the store cannot be read: {0}")]
-pub(crate) struct RowError(pub(crate) String);
+pub struct RowError(pub(crate) String);
 
 static UNREADABLE: LazyLock<Counter> = LazyLock::new(Counter::default);
 
@@ -37,10 +41,14 @@ pub(crate) fn pass_over(what: &'static str, reason: &str) {
     );
 }
 
-pub(crate) trait Row: Serialize + DeserializeOwned {
-    /// The version of the layout: the first byte of the row. Raise it when the layout changes, add a reader for the
-    /// previous layout, and raise the schema version of each store, so that no program meets rows with an unknown layout.
+pub trait Row: Serialize + DeserializeOwned {
+    /// The latest version of the row. Each version after the first has one more field than the version before.
     const VERSION: u8;
+
+    /// The earliest version that can contain this row: the first byte of the row.
+    fn version(&self) -> u8 {
+        Self::VERSION
+    }
 }
 
 macro_rules! rows {
@@ -59,41 +67,64 @@ rows! {
     Grant: 1,
     Revocation: 1,
     SecondFactor: 1,
+    SelfContainedCode: 1,
     Session: 1,
     UnfinishedSignIns: 1,
     UsedCode: 1,
 }
 
-pub(crate) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, RowError> {
-    versioned::<T>(row)
+/// A field that is `None`, as postcard writes it.
+const ABSENT: u8 = 0;
+
+/// # Errors
+/// [`RowError`] if [`Row::version`] is too low for this row.
+pub fn encode<T: Row>(row: &T) -> Result<Vec<u8>, RowError> {
+    let mut bytes = versioned(row.version(), row)?;
+    for _ in row.version()..T::VERSION {
+        if bytes.pop() != Some(ABSENT) {
+            let version = row.version();
+            return Err(RowError(format!("version {version} cannot contain it")));
+        }
+    }
+    Ok(bytes)
 }
 
 /// Encodes several entries, in the form of `T`, in one compact row.
 pub(crate) fn encode_all<T: Row>(rows: &[impl Serialize]) -> Result<Vec<u8>, RowError> {
-    versioned::<T>(&rows)
+    versioned(T::VERSION, &rows)
 }
 
-fn versioned<T: Row>(row: &impl Serialize) -> Result<Vec<u8>, RowError> {
-    postcard::to_extend(row, vec![T::VERSION]).map_err(|error| RowError(error.to_string()))
+fn versioned(version: u8, row: &impl Serialize) -> Result<Vec<u8>, RowError> {
+    postcard::to_extend(row, vec![version]).map_err(|error| RowError(error.to_string()))
 }
 
-pub(crate) fn decode<T: Row>(row: &[u8]) -> Result<T, RowError> {
-    decode_bare(without_version::<T>(row)?)
-}
-
-pub(crate) fn decode_all<T: Row>(row: &[u8]) -> Result<Vec<T>, RowError> {
-    decode_bare(without_version::<T>(row)?)
-}
-
-fn without_version<T: Row>(row: &[u8]) -> Result<&[u8], RowError> {
+/// # Errors
+/// [`RowError`] if the row has a later version than [`Row::VERSION`], or is damaged.
+pub fn decode<T: Row>(row: &[u8]) -> Result<T, RowError> {
     match row {
-        [version, bare @ ..] if *version == T::VERSION => Ok(bare),
-        _ => Err(RowError(format!(
-            "its layout has version {}, and this program knows {}",
-            row.first().copied().unwrap_or_default(),
-            T::VERSION
-        ))),
+        [version, bare @ ..] if *version == T::VERSION => decode_bare(bare),
+        [version, bare @ ..] if (1..T::VERSION).contains(version) => {
+            let absent = usize::from(T::VERSION - version);
+            decode_bare(&[bare, &vec![ABSENT; absent]].concat())
+        }
+        _ => Err(unknown::<T>(row)),
     }
+}
+
+/// Reads what [`encode_all`] wrote. Such rows have only the latest version.
+pub(crate) fn decode_all<T: Row>(row: &[u8]) -> Result<Vec<T>, RowError> {
+    match row {
+        [version, bare @ ..] if *version == T::VERSION => decode_bare(bare),
+        _ => Err(unknown::<T>(row)),
+    }
+}
+
+fn unknown<T: Row>(row: &[u8]) -> RowError {
+    RowError(format!(
+        "its layout has version {}, and this program knows {}",
+        row.first().copied().unwrap_or_default(),
+        T::VERSION
+    ))
 }
 
 /// Encodes a value without a version: the key of a row.
@@ -128,11 +159,11 @@ pub(crate) fn before<T: DeserializeOwned>(what: &'static str, row: Option<&[u8]>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conformance::{at, session};
 
     /// A row with a later layout is refused, with its version in the message.
     #[test]
     fn rows_have_the_version_of_their_layout() {
-        use crate::conformance::{at, session};
         let session = session("ada", at(100));
         let mut row = encode(&session).unwrap();
         assert_eq!(row[0], Session::VERSION);
@@ -144,5 +175,79 @@ mod tests {
             "{error}"
         );
         assert!(decode::<Session>(&[]).is_err());
+    }
+
+    /// An example: a version adds a field, and the version before reads every row without the field.
+    #[test]
+    fn a_later_version_has_one_more_field() {
+        #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+        struct Earlier {
+            name: String,
+        }
+        impl Row for Earlier {
+            const VERSION: u8 = 1;
+        }
+        #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+        struct Later {
+            name: String,
+            added: Option<u8>,
+        }
+        impl Row for Later {
+            const VERSION: u8 = 2;
+
+            fn version(&self) -> u8 {
+                if self.added.is_some() { 2 } else { 1 }
+            }
+        }
+        let name = || "ada".to_owned();
+        let earlier = encode(&Earlier { name: name() }).unwrap();
+        let later = |added| Later {
+            name: name(),
+            added,
+        };
+        assert_eq!(encode(&later(None)), Ok(earlier.clone()));
+        assert_eq!(decode(&earlier), Ok(later(None)));
+        let row = encode(&later(Some(7))).unwrap();
+        assert_eq!(decode(&row), Ok(later(Some(7))));
+        // The earlier version refuses the row, instead of losing the field.
+        let error = decode::<Earlier>(&row).unwrap_err().to_string();
+        assert!(
+            error.ends_with("version 2, and this program knows 1"),
+            "{error}"
+        );
+    }
+
+    /// Versions from 0.3.0 on write this row for a grant that uses nothing newer.
+    #[test]
+    fn the_row_of_a_grant_is_known() {
+        let grant = Grant {
+            code_expires_at: at(60),
+            ..domain::testing::grant("projects", at(0), at(100))
+        };
+        let row = encode(&grant).unwrap();
+        assert_eq!(data_encoding::HEXLOWER.encode(&row), GRANT);
+        assert_eq!(decode(&row), Ok(grant));
+    }
+
+    const GRANT: &str = "01100707070707070707070707070707070703776562036164610131056861742d311768747470733a2f2f75\
+        73312e6578616d706c652e636f6d0870726f6a656374730080a4a7da06010101010101010101010101010101\
+        01656565656565656565656565656565650870726f6a6563747380a4a7da06e4a4a7da06000000bca4a7da06";
+
+    /// An example of the mistake that `encode` finds: `version` ignores a field.
+    #[test]
+    fn no_field_is_cut_off() {
+        #[derive(Debug, Serialize, serde::Deserialize)]
+        struct Careless {
+            added: Option<u8>,
+        }
+        impl Row for Careless {
+            const VERSION: u8 = 2;
+
+            fn version(&self) -> u8 {
+                1
+            }
+        }
+        assert_eq!(encode(&Careless { added: None }), Ok(vec![1]));
+        assert!(encode(&Careless { added: Some(3) }).is_err());
     }
 }

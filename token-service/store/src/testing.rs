@@ -15,11 +15,11 @@ use domain::digest::Digest;
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
-    FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey,
-    PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
-    RegistryOutcome, RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey,
-    SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference,
-    User, Username,
+    FeedId, FeedState, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName, Owner,
+    PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
+    RegistryChanges, RegistryOutcome, RegistrySummary, Remembered, Revocation, Revoked, Rotation,
+    SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode,
+    Session, TokenReference, User, Username,
 };
 use system::SystemClock;
 
@@ -206,6 +206,10 @@ watched! {
         ready() -> Result<(), StoreError>;
         failed() -> String;
         {
+            fn layout(&self) -> Layout {
+                self.store.layout()
+            }
+
             async fn backup(&self, to: &Path) -> Result<(), BackupError> {
                 self.store.backup(to).await
             }

@@ -1,4 +1,4 @@
-//! The clock and the random bytes of the operating system: the only crate that reads the wall clock.
+//! The clock, the random bytes and the host name of the operating system: the only crate that reads the wall clock.
 
 use domain::clock::{Clock, Timestamp};
 use domain::random::{Random, RandomError};
@@ -30,6 +30,11 @@ impl Random for OsRandom {
     fn fill(&self, buffer: &mut [u8]) -> Result<(), RandomError> {
         getrandom::fill(buffer).map_err(|_| RandomError)
     }
+}
+
+/// The name of this machine or container.
+pub fn host_name() -> String {
+    whoami::hostname().unwrap_or_else(|_| "unknown".to_owned())
 }
 
 #[cfg(test)]

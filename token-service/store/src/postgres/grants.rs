@@ -65,7 +65,7 @@ impl GrantStore for PostgresStore {
     }
 
     async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError> {
-        self.knows_tables()?;
+        self.knows_layout()?;
         let look_up = |ids: Vec<GrantId>| {
             let ids: Arc<[GrantId]> = ids.into();
             traced(

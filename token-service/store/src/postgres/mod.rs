@@ -23,6 +23,7 @@ mod records;
 mod registry;
 mod registry_index;
 mod remembered;
+mod replicas;
 mod revocations;
 mod schema;
 mod sealed;
@@ -33,6 +34,7 @@ mod signing_keys;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod value;
 
 use std::fmt;
@@ -46,18 +48,21 @@ use deadpool_postgres::Pool;
 
 use self::fault::Fault;
 use self::gathered::Gathered;
-use self::operation::{Connection, Isolation, traced};
+use self::operation::{Connection, Isolation, run, traced};
+use self::replicas::Replica;
 use self::revocations::Ending;
 use self::schema::SchemaError;
 use self::value::unsigned;
 use crate::{BackupError, Counts, RegistrationStore as _, Store, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::random::RandomError;
-use domain::{FeedId, Grant, GrantId, TokenReference};
+use domain::{FeedId, Grant, GrantId, Layout, TokenReference};
 use system::OsRandom;
 
 pub(crate) use self::records::DatabaseRecords;
+pub use self::replicas::RunningReplica;
 pub use self::settings::{PostgresSettings, PostgresUrl};
+pub use self::upgrade::{FinishError, Upgrade, finish_upgrade, upgrade};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -84,8 +89,9 @@ pub struct PostgresStore {
     /// Longest lifetime of tokens that may still be valid, in seconds. The next sweep detects a longer lifetime of
     /// another replica.
     longest_token: AtomicU64,
-    /// The schema version of the tables, read every second.
-    tables: AtomicI64,
+    /// The number of the layout in use, read every second.
+    layout: AtomicI64,
+    replica: Replica,
 }
 
 impl fmt::Debug for PostgresStore {
@@ -97,12 +103,12 @@ impl fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects to the database, and creates or upgrades the tables.
+    /// Connects to the database, and creates the tables or adds what they lack.
     ///
     /// Revocations stay in the feed for `access_token_lifetime`.
     ///
     /// # Errors
-    /// An [`OpenError`]: no connection, missing rights, or tables of a later version.
+    /// An [`OpenError`]: no connection, missing rights, or a layout of a later version.
     pub async fn open(
         settings: &PostgresSettings,
         access_token_lifetime: Duration,
@@ -116,8 +122,17 @@ impl PostgresStore {
             .get()
             .await
             .map_err(|error| failed(Fault::from(error).into()))?;
-        schema::migrate(&mut client).await.map_err(failed)?;
+        let replica = Replica::new()?;
+        let opened = schema::open(&mut client, Some(&replica));
+        let layout = opened.await.map_err(failed)?;
         drop(client);
+        if layout < Layout::NEWEST {
+            tracing::info!(
+                %layout,
+                newest = %Layout::NEWEST,
+                "services of the earlier version can use this store too, until `token-service migrate --finish`"
+            );
+        }
         let failed = |error: StoreError| OpenError::Database {
             place: settings.url.place(),
             reason: error.to_string(),
@@ -130,7 +145,8 @@ impl PostgresStore {
             sweep_cursor: Mutex::default(),
             configured_lifetime: access_token_lifetime.as_secs(),
             longest_token: AtomicU64::default(),
-            tables: AtomicI64::new(schema::VERSION),
+            layout: AtomicI64::new(layout.number().into()),
+            replica,
         };
         let fresh = FeedId::generate(&OsRandom)?;
         store.identify_feed(fresh).await.map_err(failed)?;
@@ -138,16 +154,11 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Returns an error if a later version of the program has changed the tables since the store was opened, because
-    /// that version would misread the rows of this program.
-    fn knows_tables(&self) -> Result<(), StoreError> {
-        let found = self.tables.load(Ordering::Acquire);
-        if found > schema::VERSION {
-            let error = SchemaError::Newer { found };
-            return Err(StoreError::Failed(format!(
-                "the tables were {error}: replace this replica by that version"
-            )));
-        }
+    /// Returns an error if the upgrade to a later version was finished since the store was opened, because this program
+    /// cannot read all rows of that version.
+    fn knows_layout(&self) -> Result<(), StoreError> {
+        let known = schema::known(self.layout.load(Ordering::Acquire));
+        known.map_err(|error| StoreError::Failed(error.to_string()))?;
         Ok(())
     }
 
@@ -180,15 +191,21 @@ impl PostgresStore {
         isolation: Isolation,
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        self.knows_tables()?;
+        self.knows_layout()?;
         traced(self.pool.clone(), isolation, operation).await
     }
 }
 
 #[async_trait]
 impl Store for PostgresStore {
+    fn layout(&self) -> Layout {
+        // Under an unknown layout, no operation takes place.
+        Layout::known(self.layout.load(Ordering::Acquire)).unwrap_or(Layout::NEWEST)
+    }
+
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
-        self.knows_tables()?;
+        self.statement(async move |client| self.replica.note(client).await)
+            .await?;
         self.note_lifetime(Some(now)).await?;
         let cursor = || {
             self.sweep_cursor
@@ -240,5 +257,12 @@ impl Store for PostgresStore {
             }
         })
         .await
+    }
+
+    async fn close(&self) {
+        let stop = async move |client: &Connection<'_>| self.replica.stop(client).await;
+        if let Err(error) = run(&self.pool, Isolation::Statement, stop).await {
+            tracing::warn!(%error, "the store still counts this service as running");
+        }
     }
 }

@@ -35,10 +35,6 @@ const READS: &str = "token-service copy, source";
 enum Refusal {
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    #[error(
-        "an earlier version wrote it (schema {0}): start the service of this version on it once"
-    )]
-    Older(i64),
     #[error("token services use it ({0} connections): stop them first")]
     InUse(i64),
     #[error("its table {0} is not empty: a copy needs an empty database")]
@@ -105,7 +101,7 @@ fn failed(settings: &PostgresSettings, refusal: &Refusal) -> OpenError {
     }
 }
 
-/// Begins a transaction without time limits, during which no service starts: each start locks the row of the version.
+/// Begins a transaction without time limits, during which no service starts.
 async fn begin(client: &Client, isolation: &str) -> Result<(), Refusal> {
     let sql = format!(
         "BEGIN ISOLATION LEVEL {isolation};
@@ -113,14 +109,7 @@ async fn begin(client: &Client, isolation: &str) -> Result<(), Refusal> {
         SET LOCAL idle_in_transaction_session_timeout = 0"
     );
     client.batch_execute(&sql).await?;
-    let sql = "SELECT value FROM counters WHERE name = 'schema_version' FOR UPDATE";
-    let found = client.query_one(sql, &[]).await?.try_get(0)?;
-    if found > schema::VERSION {
-        return Err(SchemaError::Newer { found }.into());
-    }
-    if found < schema::VERSION {
-        return Err(Refusal::Older(found));
-    }
+    schema::lock(&Connection::Plain(client)).await?;
     let mut clock = tokio::time::interval(LOOK_EVERY);
     let mut used_by: i64 = 0;
     for _ in 0..LOOKS {
@@ -164,7 +153,7 @@ async fn empty(client: &mut Client, feed: FeedId) -> Result<(), Refusal> {
     if connections(client, READS).await? > 0 {
         return Err(Refusal::IsSource);
     }
-    schema::migrate(client).await?;
+    schema::open(client, None).await?;
     begin(client, "READ COMMITTED").await?;
     for table in Table::ALL {
         let name = table.name();

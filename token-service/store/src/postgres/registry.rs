@@ -211,9 +211,12 @@ impl RegistrationStore for PostgresStore {
             };
             Ok((unsigned(counter(0)?), counter(1)?))
         };
-        let (registry, tables) = run(&self.pool, Isolation::Statement, asked).await?;
-        self.tables.store(tables, Ordering::Release);
-        self.knows_tables()?;
+        let (registry, layout) = run(&self.pool, Isolation::Statement, asked).await?;
+        let before = self.layout.swap(layout, Ordering::AcqRel);
+        self.knows_layout()?;
+        if layout != before {
+            tracing::info!(before, layout, "the layout in use has changed");
+        }
         Ok(registry)
     }
 

@@ -48,7 +48,7 @@ impl RevocationStore for PostgresStore {
     }
 
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
-        self.knows_tables()?;
+        self.knows_layout()?;
         let look_up = |tokens: Vec<TokenReference>| {
             let tokens: Arc<[TokenReference]> = tokens.into();
             traced(
@@ -181,7 +181,7 @@ impl PostgresStore {
     /// Ends a grant, or announces the end of a token. Returns `false` if there is no such live grant, or if an existing
     /// entry already covers the token.
     pub(super) async fn end(&self, ending: Ending) -> Result<bool, StoreError> {
-        self.knows_tables()?;
+        self.knows_layout()?;
         let end = |endings: Vec<Ending>| {
             let endings: Arc<[Ending]> = endings.into();
             traced(

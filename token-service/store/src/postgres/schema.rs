@@ -1,4 +1,4 @@
-//! The tables, and their creation and changes.
+//! The tables, their creation and additions, and the layout of their rows.
 //!
 //! Uses only features that PostgreSQL, CockroachDB and YugabyteDB share. Times are seconds since 1970. Every statement
 //! can be repeated, because some of these databases do not roll back the definition of a table.
@@ -7,16 +7,19 @@ use deadpool_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::fault::Fault;
+use super::operation::Connection;
+use super::replicas::{self, Replica};
+use super::revocations::counter;
+use super::value::rows;
+use domain::Layout;
 
 const FIRST: &str = include_str!("schema.sql");
 
-/// The tables of 0.3.0. Unreleased versions before it made tables with lower numbers.
-pub(super) const FIRST_VERSION: i64 = 16;
+/// Statements that add tables, indexes or nullable columns to those of [`FIRST`]. A start makes the additions that the
+/// database lacks. Services of earlier versions that use the same database must not notice an addition.
+const ADDITIONS: &[&str] = &[replicas::TABLE];
 
-/// The statements that change the tables of one version to those of the next, from [`FIRST_VERSION`] on.
-const MIGRATIONS: &[&str] = &[];
-
-/// The tables of every version. The schema version is one of the counters.
+/// The tables of every version. `schema_version` is the layout in use, and `additions` the number of additions.
 const FOUNDATION: &str = "
     CREATE TABLE IF NOT EXISTS counters (
         name TEXT PRIMARY KEY,
@@ -28,17 +31,21 @@ const FOUNDATION: &str = "
 /// Maximum attempts of a replica that starts at the same time as other replicas.
 const ATTEMPTS: u32 = 20;
 
-pub(super) const VERSION: i64 = FIRST_VERSION + MIGRATIONS.len() as i64;
-
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaError {
-    #[error("written by a later version (schema {found}; this one knows {VERSION})")]
+    #[error(
+        "layout {found} is in use, and this version knows {} at most: run the version that finished the upgrade, or a \
+         later one; a step back needs the backup from before",
+        Layout::NEWEST
+    )]
     Newer { found: i64 },
     #[error(
         "an unreleased version before 0.3.0 made the tables (schema {found}), and no other version reads them: use an \
          empty database"
     )]
     Older { found: i64 },
+    #[error("it lacks tables of this version: start the service of this version on it once")]
+    Incomplete,
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -49,19 +56,24 @@ impl From<tokio_postgres::Error> for SchemaError {
     }
 }
 
-/// Creates the tables, or changes them to those of [`VERSION`].
-pub(super) async fn migrate(client: &mut Client) -> Result<(), SchemaError> {
-    migrate_by(client, MIGRATIONS).await
+/// Creates the tables or adds what they lack, and records that `replica` runs. Returns the layout in use: the newest in
+/// new tables.
+pub(super) async fn open(
+    client: &mut Client,
+    replica: Option<&Replica>,
+) -> Result<Layout, SchemaError> {
+    open_with(client, replica, ADDITIONS).await
 }
 
-pub(super) async fn migrate_by(
+pub(super) async fn open_with(
     client: &mut Client,
-    migrations: &[&str],
-) -> Result<(), SchemaError> {
+    replica: Option<&Replica>,
+    additions: &[&str],
+) -> Result<Layout, SchemaError> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        match try_migrate(client, migrations).await {
+        match try_open(client, replica, additions).await {
             Err(SchemaError::Fault(Fault::Database(error)))
                 if attempt < ATTEMPTS && is_collision(&error) => {}
             outcome => return outcome,
@@ -69,7 +81,11 @@ pub(super) async fn migrate_by(
     }
 }
 
-async fn try_migrate(client: &mut Client, migrations: &[&str]) -> Result<(), SchemaError> {
+async fn try_open(
+    client: &mut Client,
+    replica: Option<&Replica>,
+    additions: &[&str],
+) -> Result<Layout, SchemaError> {
     // Users without the right to create tables can use an up-to-date database.
     let exists = "SELECT 1 FROM information_schema.tables \
         WHERE table_schema = current_schema() AND table_name = 'counters'";
@@ -77,28 +93,70 @@ async fn try_migrate(client: &mut Client, migrations: &[&str]) -> Result<(), Sch
         client.batch_execute(FOUNDATION).await?;
     }
     let transaction = client.transaction().await?;
+    let connection = Connection::Transaction(&transaction);
+    let layout = match locked(&connection).await? {
+        0 => {
+            transaction.batch_execute(FIRST).await?;
+            set_layout(&connection, Layout::NEWEST).await?;
+            Layout::NEWEST
+        }
+        found => known(found)?,
+    };
+    let made = additions_of(&connection).await?;
+    for addition in additions.iter().skip(made) {
+        transaction.batch_execute(addition).await?;
+    }
+    if made < additions.len() {
+        let update = "INSERT INTO counters (name, value) VALUES ('additions', $1)
+            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        transaction
+            .execute(update, &[&rows(additions.len())])
+            .await?;
+    }
+    if let Some(replica) = replica {
+        replica.start(&connection).await?;
+    }
+    transaction.commit().await?;
+    Ok(layout)
+}
+
+/// The number of the layout in use. Locks its row until the transaction ends.
+async fn locked(client: &Connection<'_>) -> Result<i64, Fault> {
     let query = "SELECT value FROM counters WHERE name = 'schema_version' FOR UPDATE";
-    let row = transaction.query_opt(query, &[]).await?;
-    let mut found: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
-    let newest = FIRST_VERSION + migrations.len() as i64;
-    if found > newest {
-        return Err(SchemaError::Newer { found });
+    let row = client.query_opt(query, &[]).await?;
+    Ok(row.map_or(Ok(0), |row| row.try_get(0))?)
+}
+
+/// The number of additions that the database has. A later version may have made more than this version knows.
+async fn additions_of(client: &Connection<'_>) -> Result<usize, Fault> {
+    let made = counter(client, "additions").await?;
+    Ok(usize::try_from(made).unwrap_or(usize::MAX))
+}
+
+/// The layout with this number.
+pub(super) fn known(found: i64) -> Result<Layout, SchemaError> {
+    Layout::known(found).ok_or(if found < Layout::FIRST.number().into() {
+        SchemaError::Older { found }
+    } else {
+        SchemaError::Newer { found }
+    })
+}
+
+/// The layout in use, for a command in a transaction: no service starts before the transaction ends, because each start
+/// locks the same row.
+pub(super) async fn lock(client: &Connection<'_>) -> Result<Layout, SchemaError> {
+    let layout = known(locked(client).await?)?;
+    if additions_of(client).await? < ADDITIONS.len() {
+        return Err(SchemaError::Incomplete);
     }
-    if found == 0 {
-        transaction.batch_execute(FIRST).await?;
-        found = FIRST_VERSION;
-    } else if found < FIRST_VERSION {
-        return Err(SchemaError::Older { found });
-    }
-    for (_, migration) in (FIRST_VERSION..)
-        .zip(migrations)
-        .filter(|(from, _)| *from >= found)
-    {
-        transaction.batch_execute(migration).await?;
-    }
-    let update = "UPDATE counters SET value = $1 WHERE name = 'schema_version' AND value <> $1";
-    transaction.execute(update, &[&newest]).await?;
-    Ok(transaction.commit().await?)
+    Ok(layout)
+}
+
+pub(super) async fn set_layout(client: &Connection<'_>, layout: Layout) -> Result<(), Fault> {
+    let update = "UPDATE counters SET value = $1 WHERE name = 'schema_version'";
+    let number = i64::from(layout.number());
+    client.execute(update, &[&number]).await?;
+    Ok(())
 }
 
 /// True if another replica created the same tables at the same time.

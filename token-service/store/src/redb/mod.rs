@@ -47,6 +47,7 @@ use self::fault::Fault;
 use self::tables::{CLIENTS, GRANTS, REVOCATIONS, SESSIONS, Tables, USERS};
 use self::writer::{Opener, Shared, Writer};
 use crate::{BackupError, Counts, RevocationStore as _, Store, StoreError, Swept, span};
+use domain::Layout;
 use domain::clock::Timestamp;
 
 pub use self::backup::{RestoreError, restore};
@@ -174,6 +175,11 @@ fn read_from<T>(
 
 #[async_trait]
 impl Store for RedbStore {
+    /// The start has changed the file to this layout.
+    fn layout(&self) -> Layout {
+        Layout::NEWEST
+    }
+
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.read(|transaction| {
             Ok(Counts {

@@ -30,7 +30,7 @@ pub enum OpenError {
     )]
     InUse { path: PathBuf },
     #[error(
-        "the store {path} has schema version {found} and this version knows {SCHEMA_VERSION}: run the version that wrote it, or a later one"
+        "the store {path} has schema version {found} and this version knows {SCHEMA_VERSION}: run the version that wrote it, or a later one; a step back needs the backup from before the upgrade"
     )]
     Newer { path: PathBuf, found: u64 },
     #[error(

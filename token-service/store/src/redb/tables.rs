@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use super::fault::{Fault, readable};
 use crate::row::{self, Row};
-use domain::IndexDifference;
 use domain::clock::Timestamp;
+use domain::{IndexDifference, Layout};
 
 /// The layout of 0.3.0. Unreleased versions before it wrote files with lower numbers.
 pub(super) const FIRST_SCHEMA_VERSION: u64 = 10;
@@ -22,6 +22,12 @@ pub(super) type Migration = fn(&mut Tables<'_>) -> Result<(), Fault>;
 pub(super) const MIGRATIONS: &[Migration] = &[];
 
 pub(super) const SCHEMA_VERSION: u64 = FIRST_SCHEMA_VERSION + MIGRATIONS.len() as u64;
+
+// A version that does not know a layout must not open the file.
+const _: () = assert!(
+    MIGRATIONS.len() >= (Layout::NEWEST.number() - Layout::FIRST.number()) as usize,
+    "each layout needs a migration"
+);
 
 /// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");

@@ -115,7 +115,7 @@ fn a_file_of_another_version_is_refused_and_kept() {
         refused(later),
         format!(
             "the store FILE has schema version {later} and this version knows {known}: run the version that wrote it, \
-             or a later one"
+             or a later one; a step back needs the backup from before the upgrade"
         )
     );
     for older in 1..tables::FIRST_SCHEMA_VERSION {

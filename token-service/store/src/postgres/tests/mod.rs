@@ -4,6 +4,7 @@ mod audit;
 mod copy;
 mod feed;
 mod server;
+mod upgrade;
 
 use std::sync::Arc;
 
@@ -103,19 +104,21 @@ async fn without_a_free_connection_callers_are_told_to_come_back() {
 #[tokio::test]
 async fn tables_of_another_version_are_refused_and_kept() {
     let database = Database::new(false).await;
-    let set = async |version: i64| {
-        let client = database.store.pool.get().await.unwrap();
-        let sql = "UPDATE counters SET value = $1 WHERE name = 'schema_version'";
-        client.execute(sql, &[&version]).await.unwrap();
-    };
+    let set = async |layout| set_layout(&database.store, layout).await;
     let refused = async |version: i64| {
         set(version).await;
         let refused = PostgresStore::open(&settings(&database.url), ACCESS).await;
         refused.unwrap_err().to_string()
     };
-    let error = refused(schema::VERSION + 1).await;
-    assert!(error.contains("later version"), "{error}");
-    for older in 1..schema::FIRST_VERSION {
+    let (first, newest) = known_layouts();
+    let error = refused(newest + 1).await;
+    let expected = format!(
+        "cannot be opened: layout {} is in use, and this version knows {newest} at most: run the version that finished \
+         the upgrade, or a later one; a step back needs the backup from before",
+        newest + 1
+    );
+    assert!(error.ends_with(&expected), "{error}");
+    for older in 1..first {
         let expected = format!(
             "cannot be opened: an unreleased version before 0.3.0 made the tables (schema {older}), and no other \
              version reads them: use an empty database"
@@ -123,28 +126,44 @@ async fn tables_of_another_version_are_refused_and_kept() {
         let error = refused(older).await;
         assert!(error.ends_with(&expected), "{error}");
     }
-    set(schema::VERSION).await;
-    open(&database.url).await;
+    for layout in first..=newest {
+        set(layout).await;
+        assert_eq!(
+            i64::from(open(&database.url).await.layout().number()),
+            layout
+        );
+    }
 }
 
-/// An example: from the first release on, new tables come with a migration.
+/// The numbers of the first and the newest layout.
+fn known_layouts() -> (i64, i64) {
+    let number = |layout: Layout| i64::from(layout.number());
+    (number(Layout::FIRST), number(Layout::NEWEST))
+}
+
+async fn set_layout(store: &PostgresStore, number: i64) {
+    let client = store.pool.get().await.unwrap();
+    let sql = "UPDATE counters SET value = $1 WHERE name = 'schema_version'";
+    client.execute(sql, &[&number]).await.unwrap();
+}
+
+/// An example: each start makes the additions that are missing, and the start of the version before, in between, leaves
+/// those that this version does not know.
 #[tokio::test]
-async fn a_database_is_migrated_step_by_step() {
+async fn additions_are_made_once() {
     let database = Database::new(false).await;
     let mut client = database.store.pool.get().await.unwrap();
     let all = [
+        super::replicas::TABLE,
         "CREATE TABLE steps (step BIGINT); INSERT INTO steps VALUES (1)",
         "INSERT INTO steps VALUES (2)",
         "INSERT INTO steps VALUES (3)",
     ];
-    let first = schema::FIRST_VERSION;
-    for (most, expected) in [
-        (2, (first + 2, 2)),
-        (3, (first + 3, 3)),
-        (3, (first + 3, 3)),
-    ] {
-        schema::migrate_by(&mut client, &all[..most]).await.unwrap();
-        let sql = "SELECT value, (SELECT count(*) FROM steps) FROM counters WHERE name = 'schema_version'";
+    for (most, expected) in [(3, (3, 2)), (4, (4, 3)), (3, (4, 3)), (4, (4, 3))] {
+        let opened = schema::open_with(&mut client, None, &all[..most]).await;
+        assert_eq!(opened.unwrap(), Layout::NEWEST);
+        let sql =
+            "SELECT value, (SELECT count(*) FROM steps) FROM counters WHERE name = 'additions'";
         let row = client.query_one(sql, &[]).await.unwrap();
         assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), expected);
     }
@@ -356,23 +375,20 @@ async fn no_row_keeps_a_hash_that_became_stronger() {
     assert!(!dump(&store).await.contains(&hex(WEAK)));
 }
 
-/// A rolling upgrade: a replica of the previous version runs on for a moment, but must stop writing.
+/// A frozen replica of the previous version may still run when the upgrade is finished, but must stop writing.
 #[tokio::test]
-async fn a_replica_whose_tables_a_later_version_changed_writes_nothing_more() {
+async fn a_replica_that_does_not_know_the_layout_in_use_writes_nothing_more() {
     let database = Database::new(false).await;
     let store = &database.store;
-    let set = async |version: i64| {
-        let client = store.pool.get().await.unwrap();
-        let sql = "UPDATE counters SET value = $1 WHERE name = 'schema_version'";
-        client.execute(sql, &[&version]).await.unwrap();
-    };
+    let set = async |layout| set_layout(store, layout).await;
+    let (_, newest) = known_layouts();
     store.ready().await.unwrap();
-    set(schema::VERSION + 1).await;
+    set(newest + 1).await;
     let error = store.ready().await.unwrap_err().to_string();
-    let (found, known) = (schema::VERSION + 1, schema::VERSION);
     let expected = format!(
-        "the store failed: the tables were written by a later version (schema {found}; this one knows {known}): \
-         replace this replica by that version"
+        "the store failed: layout {} is in use, and this version knows {newest} at most: run the version that finished \
+         the upgrade, or a later one; a step back needs the backup from before",
+        newest + 1
     );
     assert_eq!(error, expected);
     let claim = || store.claim_jti(code().client_id, "jti".into(), at(60), at(0));
@@ -381,7 +397,7 @@ async fn a_replica_whose_tables_a_later_version_changed_writes_nothing_more() {
     let announced = store.announce(client, Extent::of(at(0), ACCESS), Arc::default());
     assert!(announced.await.is_err());
     assert!(store.sweep(at(0), 10).await.is_err());
-    set(schema::VERSION).await;
+    set(newest).await;
     store.ready().await.unwrap();
     assert_eq!(
         claim().await,

@@ -1,0 +1,91 @@
+//! `token-service migrate`.
+
+use std::process::ExitCode;
+
+use super::{ConfigFile, output};
+use crate::config::StoreUrl;
+use domain::Layout;
+use store::postgres::{PostgresSettings, Upgrade, finish_upgrade, upgrade};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Upgrade all services of one PostgreSQL database as docs/operating.md says:
+  1. Replace the services one by one. Services of the earlier and of this version run side by side.
+  2. token-service migrate            shows which versions run.
+  3. token-service migrate --finish   when a step back is no longer needed.
+
+Until the third step, services of this version write nothing that the earlier version cannot read."
+)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Finish the upgrade: services may write what the earlier version cannot read. From then on services of the
+    /// earlier version refuse the store, and a step back needs a backup from before. Refused while such a service runs.
+    #[arg(long)]
+    finish: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let store = arguments.file.load()?.store;
+    match &store {
+        StoreUrl::Redb(_) => output::line(format_args!(
+            "{store}: one service uses a redb file, so its start finishes an upgrade. A step back needs a backup from \
+             before that start."
+        ))?,
+        StoreUrl::Postgres(settings) => {
+            let system = actix_web::rt::System::new();
+            let lines = system.block_on(migrate(settings, arguments.finish))?;
+            output::line(format_args!("{store}: {}", lines.join("\n")))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn migrate(settings: &PostgresSettings, finish: bool) -> anyhow::Result<Vec<String>> {
+    Ok(if finish {
+        finished(&finish_upgrade(settings).await?)
+    } else {
+        state(&upgrade(settings).await?)
+    })
+}
+
+const STEP_BACK: &str =
+    "A step back to an earlier version needs a backup from before the upgrade was finished.";
+
+fn finished(before: &Upgrade) -> Vec<String> {
+    let (layout, newest) = (before.layout, Layout::NEWEST);
+    let first = if layout < newest {
+        format!("layout {newest} is in use, after layout {layout}: the upgrade is finished")
+    } else {
+        format!("layout {newest} was in use already: nothing to finish")
+    };
+    vec![first, STEP_BACK.to_owned()]
+}
+
+fn state(upgrade: &Upgrade) -> Vec<String> {
+    let (layout, newest) = (upgrade.layout, Layout::NEWEST);
+    let mut lines = vec![format!(
+        "layout {layout} is in use, and this version knows {newest}"
+    )];
+    for replica in &upgrade.replicas {
+        lines.push(format!(
+            "  {}: version {}, knows layout {}, seen {} s ago",
+            replica.host,
+            replica.version,
+            replica.layout,
+            replica.silent_for.as_secs()
+        ));
+    }
+    if layout == newest {
+        lines.push(format!("The upgrade is finished. {STEP_BACK}"));
+        return lines;
+    }
+    let earlier = upgrade.earlier().count();
+    lines.push(if earlier == 0 {
+        "No service of the earlier version runs: `token-service migrate --finish` finishes the upgrade.".to_owned()
+    } else {
+        format!("Services of the earlier version that run: {earlier}. Replace them first.")
+    });
+    lines.push("A step back needs nothing: the earlier version reads this store.".to_owned());
+    lines
+}

@@ -1,0 +1,106 @@
+//! The end of an upgrade: the layout in use becomes the newest.
+
+use std::fmt;
+
+use super::fault::Fault;
+use super::operation::Connection;
+use super::replicas::{self, RunningReplica};
+use super::schema::{self, SchemaError};
+use super::settings::PostgresSettings;
+use super::{OpenError, connection};
+use domain::Layout;
+
+/// How far the upgrade of a database is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upgrade {
+    /// The layout in use.
+    pub layout: Layout,
+    /// The services that run, sorted by host.
+    pub replicas: Vec<RunningReplica>,
+}
+
+impl Upgrade {
+    /// The services that do not know the newest layout.
+    pub fn earlier(&self) -> impl Iterator<Item = &RunningReplica> {
+        let newest = u64::from(Layout::NEWEST.number());
+        let replicas = self.replicas.iter();
+        replicas.filter(move |replica| replica.layout < newest)
+    }
+}
+
+/// Why the upgrade is not finished. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum FinishError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(
+        "services of an earlier version run: {}. Replace or stop them. A service that crashed counts as running for {} \
+         seconds",
+        Listed(.0), replicas::SILENCE.as_secs()
+    )]
+    Earlier(Vec<RunningReplica>),
+}
+
+struct Listed<'a>(&'a [RunningReplica]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, replica) in self.0.iter().enumerate() {
+            let separator = if index > 0 { ", " } else { "" };
+            let (host, version) = (&replica.host, &replica.version);
+            write!(formatter, "{separator}{host} ({version})")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads how far the upgrade of a database is.
+///
+/// # Errors
+/// An [`OpenError`].
+pub async fn upgrade(settings: &PostgresSettings) -> Result<Upgrade, OpenError> {
+    match run(settings, false).await {
+        Ok(upgrade) => Ok(upgrade),
+        Err(FinishError::Open(error)) => Err(error),
+        Err(refused) => Err(failed(settings, refused)),
+    }
+}
+
+/// Makes the newest layout the layout in use, unless a service runs that does not know the newest layout. Returns the
+/// state before. Earlier versions refuse the database from now on.
+///
+/// # Errors
+/// A [`FinishError`].
+pub async fn finish_upgrade(settings: &PostgresSettings) -> Result<Upgrade, FinishError> {
+    run(settings, true).await
+}
+
+async fn run(settings: &PostgresSettings, finishes: bool) -> Result<Upgrade, FinishError> {
+    let fault = |fault: Fault| failed(settings, SchemaError::from(fault));
+    let mut client =
+        (connection::pool(settings)?.get().await).map_err(|error| fault(error.into()))?;
+    let transaction = (client.transaction().await).map_err(|error| fault(error.into()))?;
+    let connection = Connection::Transaction(&transaction);
+    // Locks the layout: a service that starts now waits, and then finds the layout of the finish.
+    let layout = (schema::lock(&connection).await).map_err(|error| failed(settings, error))?;
+    let replicas = replicas::running(&connection).await.map_err(fault)?;
+    let upgrade = Upgrade { layout, replicas };
+    if finishes && layout < Layout::NEWEST {
+        let earlier: Vec<RunningReplica> = upgrade.earlier().cloned().collect();
+        if !earlier.is_empty() {
+            return Err(FinishError::Earlier(earlier));
+        }
+        let set = schema::set_layout(&connection, Layout::NEWEST);
+        set.await.map_err(fault)?;
+        let committed = transaction.commit().await;
+        committed.map_err(|error| fault(error.into()))?;
+    }
+    Ok(upgrade)
+}
+
+fn failed(settings: &PostgresSettings, reason: impl fmt::Display) -> OpenError {
+    OpenError::Database {
+        place: settings.url.place(),
+        reason: reason.to_string(),
+    }
+}
