@@ -144,7 +144,11 @@ async fn grant(store: &dyn Store, number: usize) -> Grant {
         client_authenticated: true,
     };
     let grant_id = GrantId::generate(&OsRandom, now()).unwrap();
-    let code = SelfContainedCode { grant_id, record };
+    let code = SelfContainedCode {
+        grant_id,
+        record,
+        dpop_jkt: None,
+    };
     match store
         .redeem_code(code, presented, first, now())
         .await

@@ -245,7 +245,11 @@ async fn grant(store: &dyn Store, user: usize) -> Grant {
         client_authenticated: true,
     };
     let grant_id = GrantId::generate(&OsRandom, now).unwrap();
-    let code = SelfContainedCode { grant_id, record };
+    let code = SelfContainedCode {
+        grant_id,
+        record,
+        dpop_jkt: None,
+    };
     let redeemed = store.redeem_code(code, presented, first, now);
     match redeemed.await.unwrap() {
         Redemption::Redeemed(grant) => *grant,

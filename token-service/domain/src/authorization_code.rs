@@ -11,7 +11,8 @@ use crate::grant_id::GrantId;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::{
-    Client, ClientId, ClientVersion, CredentialsVersion, LinkedAccount, Scope, User, Username,
+    Client, ClientId, ClientVersion, CredentialsVersion, KeyThumbprint, LinkedAccount, Scope, User,
+    Username,
 };
 
 /// How long after its expiry a second use of a code revokes the grant.
@@ -139,6 +140,7 @@ impl CodeRecord {
             revoked_at: None,
             credentials_version: self.credentials_version,
             code_expires_at: self.expires_at,
+            binding: None,
         }
     }
 
@@ -230,6 +232,9 @@ impl PresentedCode {
 pub struct SelfContainedCode {
     pub grant_id: GrantId,
     pub record: CodeRecord,
+    /// The key to which the authorization request bound the code (RFC 9449 §10). Needs
+    /// [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
+    pub dpop_jkt: Option<KeyThumbprint>,
 }
 
 impl SelfContainedCode {

@@ -31,7 +31,9 @@ pub struct Layout(u32);
 
 impl Layout {
     pub const FIRST: Self = Self(16);
-    pub const NEWEST: Self = Self::FIRST;
+    /// Grants and codes may be bound to a key of the client (RFC 9449).
+    pub const KEY_BINDINGS: Self = Self(17);
+    pub const NEWEST: Self = Self::KEY_BINDINGS;
 
     pub const fn number(self) -> u32 {
         self.0

@@ -153,5 +153,6 @@ pub fn grant(scopes: &str, now: Timestamp, refresh_expires_at: Timestamp) -> Gra
         revoked_at: None,
         credentials_version: CredentialsVersion::default(),
         code_expires_at: Timestamp::default(),
+        binding: None,
     }
 }

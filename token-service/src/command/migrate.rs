@@ -89,3 +89,51 @@ fn state(upgrade: &Upgrade) -> Vec<String> {
     lines.push("A step back needs nothing: the earlier version reads this store.".to_owned());
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use store::postgres::RunningReplica;
+
+    fn upgrade(layout: Layout, layouts: &[u64]) -> Upgrade {
+        let replica = |layout: &u64| RunningReplica {
+            host: format!("host-{layout}"),
+            version: "0.3.0".to_owned(),
+            layout: *layout,
+            silent_for: Duration::from_secs(3),
+        };
+        let replicas = layouts.iter().map(replica).collect();
+        Upgrade { layout, replicas }
+    }
+
+    #[test]
+    fn the_state_says_what_comes_next_and_what_a_step_back_needs() {
+        assert_eq!(
+            state(&upgrade(Layout::FIRST, &[16, 17])),
+            [
+                "layout 16 is in use, and this version knows 17",
+                "  host-16: version 0.3.0, knows layout 16, seen 3 s ago",
+                "  host-17: version 0.3.0, knows layout 17, seen 3 s ago",
+                "Services of the earlier version that run: 1. Replace them first.",
+                "A step back needs nothing: the earlier version reads this store.",
+            ]
+        );
+        let lines = state(&upgrade(Layout::FIRST, &[17]));
+        assert_eq!(
+            lines[2],
+            "No service of the earlier version runs: `token-service migrate --finish` finishes the upgrade."
+        );
+        let lines = state(&upgrade(Layout::NEWEST, &[]));
+        assert_eq!(lines[1], format!("The upgrade is finished. {STEP_BACK}"));
+        assert_eq!(
+            finished(&upgrade(Layout::FIRST, &[]))[0],
+            "layout 17 is in use, after layout 16: the upgrade is finished"
+        );
+        assert_eq!(
+            finished(&upgrade(Layout::NEWEST, &[]))[0],
+            "layout 17 was in use already: nothing to finish"
+        );
+    }
+}

@@ -270,6 +270,7 @@ pub(crate) async fn self_contained(store: &dyn Store, record: CodeRecord) -> Sel
     SelfContainedCode {
         grant_id: GrantId::generate(&OsRandom, at(0)).unwrap(),
         record: with_current_credentials(store, record).await,
+        dpop_jkt: None,
     }
 }
 

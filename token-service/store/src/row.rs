@@ -51,6 +51,28 @@ pub trait Row: Serialize + DeserializeOwned {
     }
 }
 
+/// The first version, without a key binding, or the second.
+const fn with_binding<T>(binding: Option<&T>) -> u8 {
+    if binding.is_some() { 2 } else { 1 }
+}
+
+impl Row for Grant {
+    const VERSION: u8 = 2;
+
+    fn version(&self) -> u8 {
+        with_binding(self.binding.as_ref())
+    }
+}
+
+/// Not a row, but the content of a code, which has the same form.
+impl Row for SelfContainedCode {
+    const VERSION: u8 = 2;
+
+    fn version(&self) -> u8 {
+        with_binding(self.dpop_jkt.as_ref())
+    }
+}
+
 macro_rules! rows {
     ($($row:ty: $version:literal,)*) => {
         $(impl Row for $row {
@@ -64,10 +86,8 @@ rows! {
     AuditRecord: 1,
     CodeRecord: 1,
     Failures: 1,
-    Grant: 1,
     Revocation: 1,
     SecondFactor: 1,
-    SelfContainedCode: 1,
     Session: 1,
     UnfinishedSignIns: 1,
     UsedCode: 1,
@@ -159,7 +179,8 @@ pub(crate) fn before<T: DeserializeOwned>(what: &'static str, row: Option<&[u8]>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{at, session};
+    use crate::conformance::{at, code, session};
+    use domain::KeyThumbprint;
 
     /// A row with a later layout is refused, with its version in the message.
     #[test]
@@ -226,12 +247,35 @@ mod tests {
         };
         let row = encode(&grant).unwrap();
         assert_eq!(data_encoding::HEXLOWER.encode(&row), GRANT);
-        assert_eq!(decode(&row), Ok(grant));
+        assert_eq!(decode(&row), Ok(grant.clone()));
+        let bound = Grant {
+            binding: Some(KEY),
+            ..grant
+        };
+        let row = encode(&bound).unwrap();
+        assert_eq!(row[0], 2);
+        assert_eq!(decode(&row), Ok(bound));
     }
 
     const GRANT: &str = "01100707070707070707070707070707070703776562036164610131056861742d311768747470733a2f2f75\
         73312e6578616d706c652e636f6d0870726f6a656374730080a4a7da06010101010101010101010101010101\
         01656565656565656565656565656565650870726f6a6563747380a4a7da06e4a4a7da06000000bca4a7da06";
+
+    const KEY: KeyThumbprint = KeyThumbprint::from_bytes([0; 32]);
+
+    #[test]
+    fn codes_have_the_version_of_their_binding() {
+        for (dpop_jkt, version) in [(None, 1), (Some(KEY), 2)] {
+            let code = SelfContainedCode {
+                grant_id: domain::testing::grant("projects", at(0), at(100)).grant_id,
+                record: code(),
+                dpop_jkt,
+            };
+            let content = encode(&code).unwrap();
+            assert_eq!(content[0], version);
+            assert_eq!(decode(&content), Ok(code));
+        }
+    }
 
     /// An example of the mistake that `encode` finds: `version` ignores a field.
     #[test]

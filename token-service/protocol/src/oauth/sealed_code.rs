@@ -60,6 +60,7 @@ mod tests {
                 credentials_version: CredentialsVersion::new(7),
                 client_version: ClientVersion::new(8),
             },
+            dpop_jkt: None,
         }
     }
 

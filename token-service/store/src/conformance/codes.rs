@@ -108,6 +108,7 @@ pub(crate) async fn a_second_use_revokes_until_the_code_is_forgotten(subject: &m
     let code = SelfContainedCode {
         grant_id: grant.grant_id,
         record: with_current_credentials(&*store, code()).await,
+        dpop_jkt: None,
     };
     let again = store.redeem_code(code, fitting(), exceeding_step(), at(2));
     assert_eq!(

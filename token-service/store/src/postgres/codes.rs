@@ -32,7 +32,9 @@ impl CodeStore for PostgresStore {
         }
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
-            let SelfContainedCode { grant_id, record } = code;
+            let SelfContainedCode {
+                grant_id, record, ..
+            } = code;
             let (of, user) =
                 credentials::client_and_user(client, &record.client_id, &record.username).await?;
             match record.redeem(grant_id, first, of.as_ref(), user.as_ref(), now) {

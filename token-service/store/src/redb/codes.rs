@@ -30,7 +30,9 @@ impl CodeStore for RedbStore {
         if let Some(mismatch) = refusal(self, &code, &presented, now).await? {
             return Ok(Redemption::Mismatch(mismatch));
         }
-        let SelfContainedCode { grant_id, record } = code;
+        let SelfContainedCode {
+            grant_id, record, ..
+        } = code;
         self.write(move |tables, access_token_lifetime| {
             if grants::exists(tables, grant_id)? {
                 grants::revoke(tables, grant_id, now, access_token_lifetime)?;

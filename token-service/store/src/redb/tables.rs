@@ -19,7 +19,7 @@ pub(super) const FIRST_SCHEMA_VERSION: u64 = 10;
 pub(super) type Migration = fn(&mut Tables<'_>) -> Result<(), Fault>;
 
 /// The first migration changes [`FIRST_SCHEMA_VERSION`] to the layout after it. A new table needs no migration.
-pub(super) const MIGRATIONS: &[Migration] = &[];
+pub(super) const MIGRATIONS: &[Migration] = &[key_bindings];
 
 pub(super) const SCHEMA_VERSION: u64 = FIRST_SCHEMA_VERSION + MIGRATIONS.len() as u64;
 
@@ -28,6 +28,11 @@ const _: () = assert!(
     MIGRATIONS.len() >= (Layout::NEWEST.number() - Layout::FIRST.number()) as usize,
     "each layout needs a migration"
 );
+
+/// [`Layout::KEY_BINDINGS`]: rows without a binding stay as they are.
+const fn key_bindings(_: &mut Tables<'_>) -> Result<(), Fault> {
+    Ok(())
+}
 
 /// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");

@@ -180,7 +180,11 @@ impl CodeRequest for AuthorizationRequest {
     /// Writes nothing: the code contains its record.
     async fn issue(&self, context: &Context<'_>, record: CodeRecord) -> Result<String, IssueError> {
         let grant_id = GrantId::generate(context.random, context.now)?;
-        let code = SelfContainedCode { grant_id, record };
+        let code = SelfContainedCode {
+            grant_id,
+            record,
+            dpop_jkt: None,
+        };
         let nonce = random::bytes(context.random)?;
         let (issuer, key) = (&context.settings.issuer, context.encryption_key);
         Ok(sealed_code::seal(&code, issuer, nonce, key)?)

@@ -18,7 +18,7 @@ use crate::conformance::{
 };
 use crate::operations::*;
 use domain::digest::Digest;
-use domain::{Extent, Revoked, Rotation, TokenId};
+use domain::{Extent, KeyThumbprint, Revoked, Rotation, TokenId};
 
 struct Database {
     url: String,
