@@ -188,6 +188,10 @@ fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the guard, each for FUZZ_SEC
 faults: tools build ## kill the token service 500 times under load, on each store
 	FAULT_KILLS=500 cargo test --workspace --locked --test end_to_end -- faults
 
+.PHONY: restarts
+restarts: .cache/envoy build ## restart the token service 100 times under load, with held sockets: no request may fail
+	RESTARTS=100 cargo test --workspace --locked --test end_to_end -- restart::a_restart_with --nocapture
+
 SOAK_SECONDS ?= 600
 
 .PHONY: soak

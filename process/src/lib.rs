@@ -1,11 +1,13 @@
 //! What the token service and token-guard share as processes: the log, output that no reader holds up, the limit of open
-//! files, and stopping after a signal.
+//! files, sockets that the parent keeps open, and stopping after a signal.
 
 pub mod log;
 pub mod output;
+mod sockets;
 mod stop;
 
-pub use stop::stop_on_signals;
+pub use sockets::{Opener, PassedSockets};
+pub use stop::{Connections, Running, stop_on_signals};
 
 /// Raises the limit of open files: each connection needs a file descriptor, and the usual soft limit of 1,024 is too low.
 pub fn raise_open_files() {

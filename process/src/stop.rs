@@ -3,13 +3,62 @@
 use std::io;
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
+use actix_web::dev::{Extensions, ServerHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
-/// Waits for SIGTERM or SIGINT and calls `start_draining`. The servers continue to serve for `drain_for`, and complete
-/// running requests. A second signal stops them at once.
+use crate::sockets::Opener;
+
+/// Time from the last accepted connection to the stop of the server, if the next process gets the same sockets. The server
+/// drops accepted connections that no worker has begun to serve, and does not report when workers have begun all of them.
+const SETTLE: Duration = Duration::from_millis(250);
+
+/// The open connections of a server.
+#[derive(Debug, Clone)]
+pub struct Connections(watch::Sender<()>);
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self(watch::Sender::new(()))
+    }
+}
+
+impl Connections {
+    /// For `HttpServer::on_connect`: `data` lives as long as the connection.
+    pub fn begin(&self, data: &mut Extensions) {
+        data.insert(self.0.subscribe());
+    }
+
+    async fn ended(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Running {
+    pub server: ServerHandle,
+    pub connections: Connections,
+}
+
+impl Running {
+    /// Closes idle connections, and waits for running requests. Does not wait for the server's own report, which looks at the
+    /// connections once a second.
+    async fn stop(&self) {
+        tokio::select! {
+            () = self.server.stop(true) => {}
+            () = self.connections.ended() => {}
+        }
+    }
+}
+
+/// Waits for SIGTERM or SIGINT, calls `start_draining`, stops the servers, and returns. The servers continue to serve for
+/// `drain_for`, and complete running requests. A second signal stops them at once.
+///
+/// If the parent opened the sockets, connections wait in the queues of the sockets from the end of `drain_for` on.
 pub async fn stop_on_signals(
-    servers: [ServerHandle; 2],
+    [public, internal]: [Running; 2],
+    opener: Opener,
     drain_for: Duration,
     start_draining: impl FnOnce(),
 ) {
@@ -17,27 +66,34 @@ pub async fn stop_on_signals(
         Ok(signals) => signals,
         Err(error) => {
             tracing::error!(%error, "signals cannot be awaited: only killing the process stops it");
-            return;
+            return std::future::pending().await;
         }
     };
     signals.next().await;
-    tracing::info!(?drain_for, "stopping; a second signal stops at once");
+    tracing::info!(?drain_for, sockets_opened_by = ?opener, "stopping; a second signal stops at once");
     start_draining();
-    let [public, internal] = servers;
     let orderly = async {
-        // Only a second signal ends the pause early.
-        let pause = tokio::time::timeout(drain_for, std::future::pending::<()>());
-        let _ = pause.await;
-        public.stop(true).await;
-        internal.stop(true).await;
+        pause(drain_for).await;
+        if opener == Opener::Parent {
+            public.server.pause().await;
+            internal.server.pause().await;
+            pause(SETTLE).await;
+        }
+        public.stop().await;
+        internal.stop().await;
     };
     tokio::select! {
         () = orderly => {}
         () = signals.next() => {
             tracing::warn!("a second signal: stopping at once");
-            tokio::join!(public.stop(false), internal.stop(false));
+            tokio::join!(public.server.stop(false), internal.server.stop(false));
         }
     }
+}
+
+/// Only a second signal ends the pause early.
+async fn pause(time: Duration) {
+    let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
 }
 
 /// SIGTERM and SIGINT.

@@ -52,13 +52,14 @@ const NOT_BUILT: [(&str, &str); 2] = [
 ];
 
 /// Targets that CI does not run.
-const NOT_RUN: [(&str, &str); 7] = [
+const NOT_RUN: [(&str, &str); 8] = [
     ("help", "prints the targets"),
     ("fmt", "`lint` checks the format"),
     ("build-native", "the containers build the module"),
     ("check", "a part of `lint` and `test`"),
     ("test-repeat", "a part of `test`, ten times"),
     ("faults", "`test` kills the token service less often"),
+    ("restarts", "`test` restarts the token service less often"),
     (
         "time-first-minute",
         "CI runs first-run.sh in its own fresh clone",

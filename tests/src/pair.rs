@@ -1,5 +1,6 @@
 //! The token service and Envoy, started together.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub struct Setup {
     pub early_access: Option<(PathBuf, Vec<(String, String)>)>,
     /// True to start a second token service with the same configuration. The store must be PostgreSQL.
     pub replica: bool,
+    /// True to keep the sockets of the token service open while it does not run, as systemd does for a socket unit.
+    pub holds_sockets: bool,
     /// A module of WebAssembly to load in place of the filter.
     pub filter: Option<PathBuf>,
     /// Replacements in `envoy.yaml`: text, new text.
@@ -43,6 +46,7 @@ pub struct Setup {
 pub struct Pair {
     setup: Setup,
     artifacts: Artifacts,
+    sockets: Vec<TcpListener>,
     token_service: Option<Process>,
     replica: Option<Process>,
     early_access: Option<Process>,
@@ -69,9 +73,18 @@ impl Pair {
         // Kept until both run, so that the message about a failed start can name the logs.
         logs.disable_cleanup(true);
         let envoy = envoy::start(&artifacts, &setup, logs.path())?;
+        let Ports {
+            public, internal, ..
+        } = setup.ports;
+        let held = [public, internal].into_iter();
+        let sockets = held
+            .filter(|_| setup.holds_sockets)
+            .map(|port| TcpListener::bind(("127.0.0.1", port)))
+            .collect::<Result<_, _>>()?;
         let mut pair = Self {
             setup,
             artifacts,
+            sockets,
             token_service: None,
             replica: None,
             early_access: None,
@@ -114,6 +127,7 @@ impl Pair {
                 .into(),
             early_access: None,
             replica: false,
+            holds_sockets: false,
             filter: None,
             feed: None,
             workers: 1,
@@ -141,6 +155,7 @@ impl Pair {
             ports.public,
             ports.internal,
             environment,
+            &self.sockets,
         )?;
         self.token_service = Some(process);
         Ok(())
@@ -159,6 +174,7 @@ impl Pair {
             ports.public_replica,
             ports.internal_replica,
             &self.setup.environment,
+            &[],
         )?;
         self.replica = Some(process);
         Ok(())
@@ -198,6 +214,7 @@ impl Pair {
                 ports.public_ea,
                 ports.internal_ea,
                 environment,
+                &[],
             )?;
             self.early_access = Some(process);
         }
@@ -212,6 +229,7 @@ impl Pair {
         public: u16,
         internal: u16,
         environment: &[(String, String)],
+        sockets: &[TcpListener],
     ) -> Result<Process> {
         let mut command = Command::new(&self.artifacts.token_service);
         command.arg("serve");
@@ -229,11 +247,10 @@ impl Pair {
             .envs(environment.iter().map(|(key, value)| (key, value)))
             .current_dir(&self.setup.directory);
         let log = self.logs.path().join(format!("{name}.log"));
-        let start = match self.output_unread {
-            true => Process::start_unread,
-            false => Process::start,
+        let mut process = match self.output_unread {
+            true => Process::start_unread(name, &command, &log)?,
+            false => Process::start_with(name, &command, &log, sockets)?,
         };
-        let mut process = start(name, &command, &log)?;
         let readyz = format!("http://127.0.0.1:{internal}/readyz");
         process.until("ready", || status_of(&readyz) == Some(200))?;
         Ok(process)

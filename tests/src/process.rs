@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{PipeReader, Write};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use command_fds::{CommandFdExt as _, FdMapping};
 
 use crate::log::Log;
 
@@ -18,10 +20,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// a signal. A line on standard input names the signal to send; the default is TERM. The guardian waits until its own sleep has
 /// ended too: nothing is left.
 const GUARDIAN: &str = r#"
-exec 3<&0 </dev/null
-"$@" 3<&- & child=$!
+exec 9<&0 </dev/null
+"$@" 9<&- & child=$!
 {
-    read -r signal <&3
+    read -r signal <&9
     kill -s "${signal:-TERM}" "$child"
     trap 'kill "$!"; exit' TERM
     sleep 20 & wait "$!"
@@ -32,6 +34,9 @@ kill "$watch" 2>/dev/null
 wait "$watch"
 exit "$status"
 "#;
+
+/// Descriptor of the first passed socket (`SD_LISTEN_FDS_START`).
+const FIRST_SOCKET: i32 = 3;
 
 /// A running process. Dropping it stops the process and waits for its end; while a test fails, it also prints the output.
 #[derive(Debug)]
@@ -49,6 +54,20 @@ impl Process {
     /// # Errors
     /// If the process cannot be started.
     pub fn start(name: &'static str, command: &Command, log: &Path) -> Result<Self> {
+        Self::start_with(name, command, log, &[])
+    }
+
+    /// Starts `command` with these sockets, as systemd passes those of a socket unit (`sd_listen_fds(3)`). The process that is
+    /// started does not know its id before, so `LISTEN_PID` is absent.
+    ///
+    /// # Errors
+    /// If the process cannot be started.
+    pub fn start_with(
+        name: &'static str,
+        command: &Command,
+        log: &Path,
+        sockets: &[TcpListener],
+    ) -> Result<Self> {
         let output = File::options()
             .create(true)
             .append(true)
@@ -60,6 +79,7 @@ impl Process {
             log,
             [output.try_clone()?.into(), output.into()],
             None,
+            sockets,
         )
     }
 
@@ -70,7 +90,7 @@ impl Process {
     pub fn start_unread(name: &'static str, command: &Command, log: &Path) -> Result<Self> {
         let (unread, output) = std::io::pipe()?;
         let outputs = [output.try_clone()?.into(), output.into()];
-        Self::spawn(name, command, log, outputs, Some(unread))
+        Self::spawn(name, command, log, outputs, Some(unread), &[])
     }
 
     fn spawn(
@@ -79,6 +99,7 @@ impl Process {
         log: &Path,
         [output, errors]: [Stdio; 2],
         unread: Option<PipeReader>,
+        sockets: &[TcpListener],
     ) -> Result<Self> {
         let mut guardian = Command::new("sh");
         guardian
@@ -98,6 +119,19 @@ impl Process {
         }
         if let Some(directory) = command.get_current_dir() {
             guardian.current_dir(directory);
+        }
+        if !sockets.is_empty() {
+            let mut mappings = Vec::new();
+            for (socket, child_fd) in sockets.iter().zip(FIRST_SOCKET..) {
+                let parent_fd = socket.try_clone()?.into();
+                mappings.push(FdMapping {
+                    parent_fd,
+                    child_fd,
+                });
+            }
+            guardian
+                .env("LISTEN_FDS", sockets.len().to_string())
+                .fd_mappings(mappings)?;
         }
         Ok(Self {
             name,

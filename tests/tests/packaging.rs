@@ -1,10 +1,14 @@
 //! The systemd units for machines without containers, and the rules for the kernel.
 
 use std::fs;
-use std::path::PathBuf;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tests::Artifacts;
+use tempfile::TempDir;
+use tests::{Artifacts, Process, free_port};
+
+use crate::support::agent;
 
 /// Highest exposure that `systemd-analyze security` may report, in tenths of its scale from 0 to 10. The rest is the
 /// network.
@@ -35,25 +39,32 @@ impl Packaged {
     }
 
     fn unit(&self) -> String {
+        self.read("service")
+    }
+
+    /// The unit of this kind.
+    fn read(&self, kind: &str) -> String {
         let repository = Artifacts::find().unwrap().repository;
         let folder = repository.join("packaging/systemd");
-        fs::read_to_string(folder.join(format!("{}.service", self.name))).unwrap()
+        fs::read_to_string(folder.join(format!("{}.{kind}", self.name))).unwrap()
     }
 }
 
 #[test]
 fn systemd_takes_the_units_and_finds_little_exposed() {
     for packaged in Packaged::all() {
-        let folder = tempfile::TempDir::new().unwrap();
+        let folder = TempDir::new().unwrap();
         let installed = folder.path().join(format!("{}.service", packaged.name));
         // systemd checks that the program exists.
         let place = format!("/usr/bin/{}", packaged.name);
         let program = packaged.program.display().to_string();
         fs::write(&installed, packaged.unit().replace(&place, &program)).unwrap();
+        let socket = folder.path().join(format!("{}.socket", packaged.name));
+        fs::write(&socket, packaged.read("socket")).unwrap();
         passes(
             Command::new("systemd-analyze")
                 .args(["verify", "--man=no"])
-                .arg(&installed),
+                .args([&installed, &socket]),
         );
         let mut security = Command::new("systemd-analyze");
         security.args(["security", "--offline=true", "--no-pager"]);
@@ -109,6 +120,111 @@ fn variables(unit: &str) -> Vec<(&str, &str)> {
         .lines()
         .filter_map(|line| line.strip_prefix("Environment="));
     lines.map(|set| set.split_once('=').unwrap()).collect()
+}
+
+/// A program that systemd's own tool starts with the sockets of two addresses, at the first connection. `arguments` come after
+/// the program.
+fn activated(log: &Path, ports: [u16; 2], program: &Path, arguments: &[&str]) -> Process {
+    let mut command = Command::new("systemd-socket-activate");
+    for port in ports {
+        command.arg(format!("--listen=127.0.0.1:{port}"));
+    }
+    command.arg(program).args(arguments);
+    Process::start("systemd-socket-activate", &command, log).unwrap()
+}
+
+/// Each packaged program, with the arguments to serve on two ports from an empty folder.
+fn served(folder: &Path, [public, internal]: [u16; 2]) -> [(PathBuf, Vec<String>); 2] {
+    let repository = Artifacts::find().unwrap().repository;
+    let [service, guard] = Packaged::all();
+    let config = folder.join("config.toml");
+    let text = format!("listen = '127.0.0.1:{public}'\ninternal_listen = '127.0.0.1:{internal}'\n");
+    fs::write(&config, text).unwrap();
+    let guard_config = repository.join("gateways/token-guard.json");
+    [
+        (
+            service.program,
+            vec!["serve".to_owned(), format!("--config={}", config.display())],
+        ),
+        (
+            guard.program,
+            vec![
+                format!("--config={}", guard_config.display()),
+                format!("--listen=127.0.0.1:{public}"),
+                format!("--internal-listen=127.0.0.1:{internal}"),
+                "--cluster=token-service=http://127.0.0.1:9".to_owned(),
+                "--cluster=token-service-internal=http://127.0.0.1:9".to_owned(),
+            ],
+        ),
+    ]
+}
+
+/// `sd_listen_fds(3)`, with the sockets of systemd itself.
+#[test]
+fn the_programs_take_the_sockets_that_systemd_passes() {
+    let folder = TempDir::new().unwrap();
+    let ports = [free_port().unwrap(), free_port().unwrap()];
+    for (program, arguments) in served(folder.path(), ports) {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let log = folder.path().join("log");
+        let mut running = activated(&log, ports, &program, &arguments);
+        let healthz = format!("http://127.0.0.1:{}/healthz", ports[1]);
+        let is_up = || agent().get(&healthz).call().is_ok();
+        running.until("listening", is_up).unwrap();
+        assert!(running.end().unwrap().contains("Parent"));
+    }
+}
+
+/// A connection to a socket that no listener takes would wait forever.
+#[test]
+fn sockets_of_other_addresses_than_the_configuration_end_the_start() {
+    let folder = TempDir::new().unwrap();
+    let [public, internal, other] = [(); 3].map(|()| free_port().unwrap());
+    for (program, arguments) in served(folder.path(), [public, internal]) {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let log = folder.path().join("log");
+        let mut running = activated(&log, [public, other], &program, &arguments);
+        let is_ready = || {
+            // The first connection starts the program.
+            let _ = TcpStream::connect(("127.0.0.1", public));
+            false
+        };
+        let said = running.until("ready", is_ready).unwrap_err().to_string();
+        for text in [
+            "the passed sockets (LISTEN_FDS)",
+            &format!("127.0.0.1:{other}"),
+            &format!("listen=127.0.0.1:{internal}"),
+        ] {
+            assert!(said.contains(text), "{said}");
+        }
+    }
+}
+
+/// The socket units have the addresses that the programs listen at by default.
+#[test]
+fn the_socket_units_have_the_default_addresses() {
+    let pages = ["docs/configuration.md", "docs/gateways.md"];
+    let keys = [
+        ["`listen`", "`internal_listen`"],
+        ["`--listen`", "`--internal-listen`"],
+    ];
+    let repository = Artifacts::find().unwrap().repository;
+    for ((packaged, page), keys) in Packaged::all().iter().zip(pages).zip(keys) {
+        let (unit, page) = (
+            packaged.read("socket"),
+            fs::read_to_string(repository.join(page)).unwrap(),
+        );
+        let addresses = unit
+            .lines()
+            .filter_map(|line| line.strip_prefix("ListenStream="));
+        let documented = keys.map(|key| {
+            let row = page
+                .lines()
+                .find(|line| line.starts_with(&format!("| {key} |")));
+            row.unwrap().split('`').nth(3).unwrap()
+        });
+        assert!(addresses.eq(documented), "{unit}");
+    }
 }
 
 /// Real rules in a kernel, and real connections, in a network of their own.

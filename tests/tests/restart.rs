@@ -1,6 +1,15 @@
-//! Refresh tokens, used `jti` values and used codes survive a restart, and also a crash.
+//! Refresh tokens, used `jti` values and used codes survive a restart, and also a crash. A restart with held sockets fails no
+//! request.
 
-use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, WEB};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::api::until;
+use crate::support::{
+    Assertion, Browser, CREDENTIALS, Load, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get,
+};
 
 fn survives(restart: impl Fn(&mut OwnPair)) {
     let mut pair = OwnPair::start(&[]);
@@ -79,4 +88,114 @@ fn a_restart_does_not_undo_what_commands_did() {
     pair.done(&format!("apply {demo} --dry-run --exit-code"));
     WEB.refresh(&lobby, "nothing")
         .assert_error(400, "invalid_grant");
+}
+
+/// Number of restarts. `make restarts` sets more.
+fn restarts() -> usize {
+    std::env::var("RESTARTS").map_or(5, |restarts| restarts.parse().unwrap())
+}
+
+/// Requests between a start and the next restart: the gateway has opened new connections, and keeps some idle ones.
+const REQUESTS: usize = 30;
+
+/// Clients of every grant and of both listeners, through the gateway and directly. Each response must be as without a restart.
+fn undisturbed(pair: &OwnPair, done: &Arc<AtomicUsize>) -> Vec<Load> {
+    let lobby = pair.lobby();
+    let counted = |request: Arc<dyn Fn() + Send + Sync>| {
+        let done = Arc::clone(done);
+        move || {
+            request();
+            done.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let issuing = {
+        let lobby = lobby.clone();
+        move || {
+            let reply = USER_BOUND.token(&lobby, &CREDENTIALS);
+            assert_eq!(reply.status, 200, "{}", reply.body);
+        }
+    };
+    let asserting = {
+        let lobby = lobby.clone();
+        move || {
+            let assertion = Assertion::of("ada@example.com").sign();
+            let first = NON_INTERACTIVE.assert(&lobby, &assertion, &[]);
+            assert_eq!(first.status, 200, "{}", first.body);
+            let second = NON_INTERACTIVE.assert(&lobby, &assertion, &[]);
+            second.assert_error(400, "invalid_grant");
+        }
+    };
+    let signing_in = {
+        let lobby = lobby.clone();
+        move || {
+            let code = Browser::new(&lobby).code_for(&WEB, None);
+            let tokens = WEB.exchange(&lobby, &code, None);
+            assert_eq!(tokens.status, 200, "{}", tokens.body);
+            let refreshed = WEB.refresh(&lobby, &tokens.text("refresh_token"));
+            assert_eq!(refreshed.status, 200, "{}", refreshed.body);
+        }
+    };
+    let ports = pair.pair.ports();
+    let reading = move || {
+        for url in [
+            format!("{lobby}/auth/jwks"),
+            format!("http://127.0.0.1:{}/auth/jwks", ports.public),
+            // A restart is no reason to send requests elsewhere.
+            format!("http://127.0.0.1:{}/readyz", ports.internal),
+        ] {
+            let reply = get(&url, &[]);
+            assert_eq!(reply.status, 200, "{url}: {}", reply.body);
+        }
+    };
+    vec![
+        Load::start(4, counted(Arc::new(issuing))),
+        Load::start(1, counted(Arc::new(asserting))),
+        Load::start(2, counted(Arc::new(signing_in))),
+        Load::start(1, counted(Arc::new(reading))),
+    ]
+}
+
+/// A connection on which a request was sent, though no process has accepted the connection.
+fn asked(port: u16, path: &str) -> TcpStream {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
+    connection.write_all(head.as_bytes()).unwrap();
+    connection
+}
+
+/// `sd_listen_fds(3)`: connections wait at the sockets, which the parent keeps open, until the next process serves them.
+#[test]
+fn a_restart_with_held_sockets_fails_no_request() {
+    let mut pair = OwnPair::holding_sockets(&[("TOKEN_SERVICE__DRAIN_FOR", "1s")]);
+    let done = Arc::new(AtomicUsize::new(0));
+    let load = undisturbed(&pair, &done);
+    for _ in 0..restarts() {
+        let goal = done.load(Ordering::SeqCst) + REQUESTS;
+        until("the service answers", || {
+            done.load(Ordering::SeqCst) >= goal
+        });
+        pair.pair.stop_token_service();
+        let ports = pair.pair.ports();
+        let waiting = [(ports.public, "/auth/jwks"), (ports.internal, "/healthz")]
+            .map(|(port, path)| asked(port, path));
+        pair.pair.start_token_service().unwrap();
+        for mut connection in waiting {
+            let mut response = String::new();
+            connection.read_to_string(&mut response).unwrap();
+            assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        }
+    }
+    let requests: usize = load.into_iter().map(Load::stop).sum();
+    assert!(requests >= restarts() * REQUESTS);
+    println!("{} restarts, {requests} requests", restarts());
+    let log = pair.pair.end();
+    assert_eq!(
+        log.matches("sockets_opened_by").count(),
+        2 * restarts() + 2,
+        "{log}"
+    );
+    assert!(
+        !log.contains("\"sockets_opened_by\":\"Program\"")
+            && !log.contains("sockets_opened_by=Program")
+    );
 }

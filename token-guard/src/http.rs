@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::{self, Data};
 use actix_web::{Error, HttpRequest, HttpResponse, HttpResponseBuilder};
@@ -18,6 +17,7 @@ use guard::answers::Answer;
 use guard::denial_log::Denied;
 use guard::guard::{Authorization, Effect, Fate, Request};
 use guard::parts::DPOP;
+use process::Opener;
 use serde_json::json;
 
 use crate::handover::{self, Form, Misuse, Original};
@@ -42,6 +42,7 @@ const FOLDED_BODY: &str = "x-token-guard-body";
 pub(crate) struct State {
     pub(crate) worker: Rc<Worker>,
     pub(crate) settings: Arc<Settings>,
+    pub(crate) health: Data<Health>,
 }
 
 /// The routes of the listener for gateways. One service handles all paths, because [`handover`] compares them
@@ -53,6 +54,16 @@ pub(crate) fn routes(routes: &mut web::ServiceConfig, state: State) {
 }
 
 async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
+    let mut response = decide(request, &state).await;
+    if state.health.draining.get().is_some() {
+        // This process does not serve the connection's next request.
+        let head = response.head_mut();
+        head.set_connection_type(ConnectionType::Close);
+    }
+    response
+}
+
+async fn decide(request: HttpRequest, state: &State) -> HttpResponse {
     let peer = request.peer_addr().map(|address| address.ip());
     if !peer.is_some_and(|peer| state.settings.trusts(peer)) {
         return refuse_peer(&request, &state.worker, peer);
@@ -240,7 +251,8 @@ fn other(request: &HttpRequest, worker: &Worker) -> HttpResponse {
 pub(crate) struct Health {
     pub(crate) metrics: Metrics,
     pub(crate) workers: usize,
-    pub(crate) is_draining: AtomicBool,
+    /// Set after SIGTERM.
+    pub(crate) draining: OnceLock<Opener>,
 }
 
 /// The middleware of the listener for operators: 421 (RFC 9110 §15.5.20) for a host that is not internal. Exempts health,
@@ -281,7 +293,7 @@ async fn healthz() -> HttpResponse {
 
 async fn readyz(health: Data<Health>) -> HttpResponse {
     let ready = health.metrics.ready_workers();
-    let reason = if health.is_draining.load(Ordering::Relaxed) {
+    let reason = if health.draining.get() == Some(&Opener::Program) {
         Some(("draining", "the program is stopping".to_owned()))
     } else if ready < health.workers {
         let of = health.workers;

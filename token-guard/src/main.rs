@@ -27,20 +27,22 @@ mod metrics;
 mod settings;
 mod worker;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use actix_web::dev::Extensions;
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 use anyhow::Context as _;
 use clap::Parser as _;
 use guard::config::Config;
+use process::{Connections, PassedSockets, Running};
 
 use crate::fetch::Fetcher;
 use crate::http::{Health, State};
@@ -62,6 +64,8 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
+    // Before the first thread.
+    let passed = PassedSockets::from_environment();
     let settings = Settings::parse();
     if let Some(Command::Health { url }) = &settings.command {
         let own = || Origin::of_listener(settings.own_internal());
@@ -91,7 +95,10 @@ fn main() -> ExitCode {
     let served = level
         .map_err(|error| as_problem(&error))
         .and(input)
-        .and_then(|input| run(settings, input));
+        .and_then(|input| {
+            let passed = passed.map_err(|error| as_problem(&error.into()))?;
+            run(settings, input, passed)
+        });
     let code = match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(problems) => {
@@ -156,57 +163,83 @@ impl Input {
     }
 }
 
-fn run(settings: Settings, input: Input) -> Result<(), Vec<String>> {
+fn run(settings: Settings, input: Input, passed: PassedSockets) -> Result<(), Vec<String>> {
     for warning in input.warnings {
         tracing::warn!("{warning}");
     }
-    let served = serve(settings, input.text, input.fetcher);
+    let served = serve(settings, input.text, input.fetcher, passed);
     let served = actix_web::rt::System::new().block_on(served);
     served.map_err(|error| as_problem(&error))
 }
 
 /// Serves until SIGTERM or SIGINT. Then `/readyz` returns 503, the program serves for another `drain_for`, and
-/// running requests finish. A second signal stops the program at once.
-async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::Result<()> {
+/// running requests finish. A second signal stops the program at once. If the parent opened the sockets, `/readyz` does not
+/// change, because the next process serves what the gateways send.
+async fn serve(
+    settings: Settings,
+    text: Vec<u8>,
+    fetcher: Fetcher,
+    passed: PassedSockets,
+) -> anyhow::Result<()> {
     process::raise_open_files();
     let settings = Arc::new(settings);
     let metrics = Metrics::default();
     let health = Data::new(Health {
         metrics: metrics.clone(),
         workers: settings.workers.get(),
-        is_draining: AtomicBool::new(false),
+        draining: OnceLock::new(),
     });
+    let (opener, [gateways_socket, operators_socket]) = passed.take([
+        ("--listen", settings.listen),
+        ("--internal-listen", settings.internal_listen),
+    ])?;
+    let [of_gateways, of_operators] = [Connections::default(), Connections::default()];
     let gateways = {
         let (settings, text) = (Arc::clone(&settings), Arc::new(text));
         let data = ProcessData::default();
+        let health = health.clone();
         move || {
             // The text was parsed successfully before. With `None`, every request would be refused.
             let worker = Config::parse(&text, &NativeSignatures).ok().map(|config| {
                 let data = data.clone();
                 Rc::new(Worker::new(config, data, fetcher.clone(), metrics.worker()))
             });
-            let settings = Arc::clone(&settings);
+            let (settings, health) = (Arc::clone(&settings), health.clone());
             App::new().configure(move |routes| {
                 if let Some(worker) = worker {
                     actix_web::rt::spawn(Rc::clone(&worker).watch());
-                    http::routes(routes, State { worker, settings });
+                    let state = State {
+                        worker,
+                        settings,
+                        health,
+                    };
+                    http::routes(routes, state);
                 }
             })
         }
     };
     let server = |address| move |error| cannot_listen(address, &error);
+    let on_connect = {
+        let connections = of_gateways.clone();
+        move |_: &dyn Any, data: &mut Extensions| connections.begin(data)
+    };
     let gateways = HttpServer::new(gateways)
         .workers(settings.workers.get())
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
         .client_request_timeout(HEAD_DEADLINE)
         .keep_alive(KEEP_ALIVE)
-        .bind(settings.listen)
-        .map_err(server(settings.listen))?;
+        .on_connect(on_connect);
+    let gateways = match gateways_socket {
+        Some(socket) => gateways.listen(socket),
+        None => gateways.bind(settings.listen),
+    }
+    .map_err(server(settings.listen))?;
     let operators = {
         let health = health.clone();
         let data = Data::from(Arc::clone(&settings));
-        HttpServer::new(move || {
+        let connections = of_operators.clone();
+        let operators = HttpServer::new(move || {
             App::new()
                 .app_data(data.clone())
                 .configure(|routes| http::internal_routes(routes, &health))
@@ -216,24 +249,37 @@ async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::R
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
         .client_request_timeout(HEAD_DEADLINE)
-        .bind(settings.internal_listen)
+        .on_connect(move |_, data| connections.begin(data));
+        match operators_socket {
+            Some(socket) => operators.listen(socket),
+            None => operators.bind(settings.internal_listen),
+        }
         .map_err(server(settings.internal_listen))?
     };
     tracing::info!(
         gateways = ?gateways.addrs(),
         internal = ?operators.addrs(),
         workers = settings.workers,
+        sockets_opened_by = ?opener,
         "listening"
     );
     let (gateways, operators) = (gateways.run(), operators.run());
-    let handles = [gateways.handle(), operators.handle()];
-    let start_draining = move || health.is_draining.store(true, Ordering::Relaxed);
-    actix_web::rt::spawn(process::stop_on_signals(
-        handles,
-        settings.drain_for,
-        start_draining,
-    ));
-    tokio::try_join!(gateways, operators)?;
+    let servers =
+        [(&gateways, of_gateways), (&operators, of_operators)].map(|(server, connections)| {
+            Running {
+                server: server.handle(),
+                connections,
+            }
+        });
+    let stop = process::stop_on_signals(servers, opener, settings.drain_for, || {
+        let _ = health.draining.set(opener);
+    });
+    tokio::select! {
+        () = stop => {}
+        outcome = async { tokio::try_join!(gateways, operators) } => {
+            outcome?;
+        }
+    }
     tracing::info!("stopped");
     Ok(())
 }

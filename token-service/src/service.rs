@@ -1,11 +1,11 @@
 //! The running service: configuration, registry, store, clock, randomness, keys.
 
 use std::io::IsTerminal as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use process::Opener;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::admin_tokens::{AdminTokens, Holder};
@@ -45,7 +45,7 @@ pub struct Service {
     /// Why the current signing key cannot be opened.
     unopened: ArcSwapOption<KeyRingError>,
     identity_tokens: IdentityTokens,
-    draining: AtomicBool,
+    draining: OnceLock<Opener>,
 }
 
 impl Service {
@@ -83,7 +83,7 @@ impl Service {
             secret_uses: SecretUses::default(),
             admin_tokens,
             registry_turn: Mutex::default(),
-            draining: AtomicBool::new(false),
+            draining: OnceLock::new(),
             store,
             clock,
             random,
@@ -195,15 +195,21 @@ impl Service {
         self.registry_turn.lock().await
     }
 
-    /// From now on the service reports that it is not ready and asks clients to open a new connection.
-    pub fn start_draining(&self) {
-        self.draining.store(true, Ordering::Release);
+    /// From now on the service asks clients to open a new connection, and reports that it is not ready, unless the parent of
+    /// the process keeps the sockets for the next process.
+    pub fn start_draining(&self, opener: Opener) {
+        let _ = self.draining.set(opener);
         self.feed.end();
     }
 
     /// True if the service is about to stop.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.draining.get().is_some()
+    }
+
+    /// True if the service is about to stop and its sockets end with it.
+    pub fn is_leaving(&self) -> bool {
+        self.draining.get() == Some(&Opener::Program)
     }
 
     /// The current registrations, keys and time.

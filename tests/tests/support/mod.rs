@@ -100,6 +100,11 @@ impl OwnPair {
         Self::start_setup(&changes, |setup, _| setup.replica = true)
     }
 
+    /// A pair that keeps the sockets of its token service open over restarts.
+    pub(crate) fn holding_sockets(changes: &[(&str, &str)]) -> Self {
+        Self::start_setup(changes, |setup, _| setup.holds_sockets = true)
+    }
+
     /// A pair whose filter crashes on a request with more than [`MOST_HEADERS`] headers. `feed` is that of
     /// [`OwnPair::with_feed`].
     pub(crate) fn with_crashing_filter(feed: Option<(&FeedService, u16)>) -> Self {
@@ -145,6 +150,7 @@ impl OwnPair {
             environment,
             early_access: None,
             replica: false,
+            holds_sockets: false,
             feed: None,
             workers: 1,
             filter: None,

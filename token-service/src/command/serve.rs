@@ -12,6 +12,7 @@ use crate::http::Application;
 use crate::key_file;
 use crate::service::Service;
 use domain::clock::Clock;
+use process::PassedSockets;
 use register::register;
 use store::Store;
 use store::postgres::PostgresStore;
@@ -20,6 +21,8 @@ use system::{OsRandom, SystemClock};
 
 /// Runs the service. Everything that it writes to standard error is a line of the log, also why it ends.
 pub(super) fn run(arguments: &ConfigFile) -> ExitCode {
+    // Before the first thread.
+    let passed = PassedSockets::from_environment();
     let config = arguments.load();
     let (format, endpoint) = match &config {
         Ok(config) => (config.log_format, config.otlp_endpoint.as_deref()),
@@ -28,7 +31,7 @@ pub(super) fn run(arguments: &ConfigFile) -> ExitCode {
     let outcome = Telemetry::start(format, endpoint).and_then(|telemetry| {
         let served = config.map_err(Into::into).and_then(|config| {
             warn(arguments, &config);
-            actix_web::rt::System::new().block_on(serve(config))
+            actix_web::rt::System::new().block_on(serve(config, passed?))
         });
         telemetry.finish();
         served
@@ -67,13 +70,14 @@ fn warn(arguments: &ConfigFile, config: &Config) {
     }
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(config: Config, passed: PassedSockets) -> anyhow::Result<()> {
     process::raise_open_files();
     let service = prepare(config).await?;
-    let application = Application::bind(Arc::new(service))?;
+    let application = Application::bind(Arc::new(service), passed)?;
     tracing::info!(
         public = %application.public_address(),
         internal = %application.internal_address(),
+        sockets_opened_by = ?application.opener(),
         "listening"
     );
     application.run().await?;

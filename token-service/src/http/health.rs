@@ -27,7 +27,7 @@ async fn healthz() -> HttpResponse {
 }
 
 async fn readyz(service: Data<Service>) -> HttpResponse {
-    if service.is_draining() {
+    if service.is_leaving() {
         return not_ready("draining", "the service is stopping");
     }
     if let Some(error) = service.unopened_signing_key() {

@@ -36,6 +36,7 @@ use actix_web::dev::{Server, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, Error, HttpServer, web};
+use process::{Connections, Opener, PassedSockets, Running};
 
 use crate::service::Service;
 use crate::upkeep;
@@ -62,15 +63,23 @@ pub struct Application {
     internal: Server,
     public_address: SocketAddr,
     internal_address: SocketAddr,
+    connections: [Connections; 2],
+    opener: Opener,
     service: Arc<Service>,
 }
 
 impl Application {
-    /// Binds both listeners; port 0 selects a free port.
+    /// Listens with the passed sockets, or binds both listeners; port 0 selects a free port.
     ///
     /// # Errors
-    /// If an address cannot be bound. The message names the address and its configuration key.
-    pub fn bind(service: Arc<Service>) -> std::io::Result<Self> {
+    /// If an address cannot be bound, or if sockets with other addresses were passed. The message names the address and its
+    /// configuration key.
+    pub fn bind(service: Arc<Service>, passed: PassedSockets) -> std::io::Result<Self> {
+        let addresses = (service.config.listen, service.config.internal_listen);
+        let (opener, [public_socket, internal_socket]) =
+            passed.take([("listen", addresses.0), ("internal_listen", addresses.1)])?;
+        let connections = [Connections::default(), Connections::default()];
+        let [of_public, of_internal] = connections.clone();
         let data = web::Data::from(Arc::clone(&service));
         let public_data = data.clone();
         let workers = std::thread::available_parallelism().map_or(2, NonZero::get);
@@ -88,8 +97,12 @@ impl Application {
         .max_connections(MAX_PUBLIC_CONNECTIONS.div_ceil(workers))
         .client_request_timeout(HEAD_DEADLINE)
         .keep_alive(KEEP_ALIVE)
-        .bind(service.config.listen)
-        .map_err(cannot_listen("listen", service.config.listen))?;
+        .on_connect(move |_, data| of_public.begin(data));
+        let public = match public_socket {
+            Some(socket) => public.listen(socket),
+            None => public.bind(addresses.0),
+        }
+        .map_err(cannot_listen("listen", addresses.0))?;
         let internal = HttpServer::new(move || {
             App::new()
                 .app_data(data.clone())
@@ -102,11 +115,12 @@ impl Application {
         .client_request_timeout(HEAD_DEADLINE)
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
-        .bind(service.config.internal_listen)
-        .map_err(cannot_listen(
-            "internal_listen",
-            service.config.internal_listen,
-        ))?;
+        .on_connect(move |_, data| of_internal.begin(data));
+        let internal = match internal_socket {
+            Some(socket) => internal.listen(socket),
+            None => internal.bind(addresses.1),
+        }
+        .map_err(cannot_listen("internal_listen", addresses.1))?;
         let bound = |addresses: Vec<SocketAddr>| {
             addresses
                 .first()
@@ -118,6 +132,8 @@ impl Application {
             internal_address: bound(internal.addrs())?,
             public: public.run(),
             internal: internal.run(),
+            connections,
+            opener,
             service,
         })
     }
@@ -130,9 +146,15 @@ impl Application {
         self.internal_address
     }
 
+    /// Who has opened the sockets.
+    pub const fn opener(&self) -> Opener {
+        self.opener
+    }
+
     /// Serves until SIGTERM or SIGINT. Then the service reports that it is not ready, continues to serve for
     /// `drain_for`, so that load balancers stop sending requests and connections close in order, and completes running
-    /// requests. A second signal stops the service at once.
+    /// requests. A second signal stops the service at once. If the parent opened the sockets, the service stays ready,
+    /// because the next process serves what the load balancers send.
     ///
     /// # Errors
     /// If a listener fails, or if a background task or the store has stopped after a panic. Otherwise the service would
@@ -140,15 +162,23 @@ impl Application {
     pub async fn run(self) -> std::io::Result<()> {
         let service = self.service;
         let mut upkeep = actix_web::rt::spawn(upkeep::run(Arc::clone(&service)));
-        let servers = [self.public.handle(), self.internal.handle()];
-        let draining = Arc::clone(&service);
-        let stop = actix_web::rt::spawn(process::stop_on_signals(
-            servers,
-            service.config.drain_for,
-            move || draining.start_draining(),
-        ));
+        let [of_public, of_internal] = self.connections;
+        let servers = [
+            Running {
+                server: self.public.handle(),
+                connections: of_public,
+            },
+            Running {
+                server: self.internal.handle(),
+                connections: of_internal,
+            },
+        ];
+        let stop = process::stop_on_signals(servers, self.opener, service.config.drain_for, || {
+            service.start_draining(self.opener);
+        });
         let (public, internal) = (self.public, self.internal);
         let outcome = tokio::select! {
+            () = stop => Ok(()),
             outcome = async { tokio::try_join!(public, internal) } => outcome.map(|_| ()),
             stopped = &mut upkeep => Err(stopped.map_or_else(
                 |error| std::io::Error::other(format!("upkeep has stopped: {error}")),
@@ -156,7 +186,6 @@ impl Application {
             )),
             reason = service.store.failed() => Err(std::io::Error::other(reason)),
         };
-        stop.abort();
         upkeep.abort();
         service.audit.tell_of_left_out(service.clock.now());
         if let Err(error) = service.audit.write(&*service.store).await {

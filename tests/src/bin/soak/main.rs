@@ -228,6 +228,7 @@ fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<
             .into(),
         early_access: None,
         replica,
+        holds_sockets: !replica,
         filter: None,
         feed: None,
         workers: 2,
@@ -323,21 +324,23 @@ impl Soak {
         Ok(())
     }
 
-    /// Restarts each token service, one after the other. With `crash`, the first one ends with SIGKILL.
+    /// Restarts each token service, one after the other. With `crash`, the first one ends with SIGKILL. An orderly restart of
+    /// the only token service fails no request, because the pair holds its sockets.
     fn restart_all(&mut self, crash: bool) -> Result<()> {
         self.until_the_gateway(Avoids::None)?;
         let (pair, world) = (&mut self.pair, &self.world);
-        let scope = match self.is_replicated && !crash {
-            true => Scope::Administration,
-            false => Scope::Service,
-        };
-        world.ledger.during_outage(scope, || {
+        let mut restart = || {
             match crash {
                 true => pair.kill_token_service()?,
                 false => pair.stop_token_service(),
             }
             pair.start_token_service()
-        })?;
+        };
+        match (crash, self.is_replicated) {
+            (true, _) => world.ledger.during_outage(Scope::Service, restart)?,
+            (false, true) => world.ledger.during_outage(Scope::Administration, restart)?,
+            (false, false) => restart()?,
+        }
         if self.is_replicated {
             self.restart_replica(false)?;
         }

@@ -68,6 +68,7 @@ fn run() -> Result<()> {
     println!("Starting the token service and Envoy ...");
     let mut pair = Pair::start(Setup {
         replica: false,
+        holds_sockets: false,
         feed: None,
         workers: 1,
         filter: None,

@@ -77,7 +77,8 @@ fn ended(
         let store =
             Arc::new(RedbStore::open(&path, config.protocol.lifetimes.access_token).unwrap());
         let service = prepare_on(config, Arc::clone(&store) as _, clock).await;
-        let application = Application::bind(Arc::new(service.unwrap())).unwrap();
+        let application =
+            Application::bind(Arc::new(service.unwrap()), PassedSockets::default()).unwrap();
         tokio::join!(application.run(), break_it(&store)).0
     });
     outcome.unwrap_err().to_string()
