@@ -82,6 +82,7 @@ smoke: tools build ## every benchmark, attack, fuzz target and simulation and th
 	$(MAKE) ATTACK_SECONDS=1 attack
 	$(MAKE) ATTACK_SECONDS=1 FILTER=native attack
 	$(MAKE) SOAK_SECONDS=30 soak
+	$(MAKE) FAILOVER_ROUNDS=1 FAILOVER_FAULTS=killed,frozen failover
 	$(MAKE) FUZZ_SECONDS=1 fuzz
 
 RUNS ?= 10
@@ -192,6 +193,13 @@ faults: tools build ## kill the token service 500 times under load, on each stor
 restarts: .cache/envoy build ## restart the token service 100 times under load, with held sockets: no request may fail
 	RESTARTS=100 cargo test --workspace --locked --test end_to_end -- restart::a_restart_with --nocapture
 
+FAILOVER_ROUNDS ?= 10
+
+.PHONY: failover
+failover: .cache/envoy .cache/etcd.stamp .cache/promtool build ## let the database fail over under load, FAILOVER_ROUNDS (10) times in each of four ways (some 40 minutes)
+	@tests/tools/prerequisites.sh failover
+	FAILOVER_ROUNDS=$(FAILOVER_ROUNDS) tests/tools/alone.sh $(TARGET)/debug/failover
+
 SOAK_SECONDS ?= 600
 
 .PHONY: soak
@@ -247,6 +255,11 @@ $(PYTHON): | prerequisites
 		tests/tools/debian.sh haproxy=haproxy nginx=debian-nginx
 	@$(INSTALL) 'Glewlwyd, lighttpd and nft (in .cache/debian)' "Debian's mirror" \
 		tests/tools/debian.sh glewlwyd=glewlwyd lighttpd=lighttpd nftables=nft
+	@touch $@
+
+.cache/etcd.stamp: tests/tools/debian.sh | $(PYTHON)
+	@$(INSTALL) 'etcd and nft (in .cache/debian, unless they are installed)' "Debian's mirror" \
+		tests/tools/debian.sh etcd-server=etcd nftables=nft
 	@touch $@
 
 .cache/k6: tests/tools/k6.txt | $(PYTHON)

@@ -18,6 +18,8 @@ pub mod gateways;
 mod issuer;
 #[cfg(test)]
 mod layers;
+#[cfg(feature = "load")]
+pub mod load;
 mod log;
 mod pair;
 mod ports;

@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(40);
 pub struct Answer {
     pub status: u16,
     pub location: Option<String>,
+    /// The value of `Retry-After`.
+    pub retry_after: Option<String>,
     pub body: String,
 }
 
@@ -26,6 +28,12 @@ impl Answer {
     pub fn member(&self, name: &str) -> Option<String> {
         let body: serde_json::Value = serde_json::from_str(&self.body).ok()?;
         Some(body.get(name)?.as_str()?.to_owned())
+    }
+
+    /// True for 503 with the time of the next attempt.
+    #[must_use]
+    pub const fn names_a_retry(&self) -> bool {
+        self.status == 503 && self.retry_after.is_some()
     }
 
     /// The code in the address of the redirect.
@@ -89,11 +97,15 @@ impl Visitor {
 }
 
 fn read(mut response: Response<Body>) -> Result<Answer> {
-    let location = response.headers().get("location");
-    let location = location.and_then(|value| value.to_str().ok());
+    let header = |name: &str| {
+        let value = response.headers().get(name)?;
+        value.to_str().ok().map(str::to_owned)
+    };
+    let (location, retry_after) = (header("location"), header("retry-after"));
     Ok(Answer {
         status: response.status().as_u16(),
-        location: location.map(str::to_owned),
+        location,
+        retry_after,
         // Read completely, so that the next request can use the connection.
         body: response.body_mut().read_to_string()?,
     })

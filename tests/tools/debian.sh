@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# debian.sh PACKAGE=LINK... -- links the program of each package (haproxy, nginx, lighttpd, nftables, glewlwyd) as .cache/LINK: the
+# debian.sh PACKAGE=LINK... -- links the program of each package (haproxy, nginx, lighttpd, nftables, glewlwyd, etcd-server) as .cache/LINK: the
 # one that is installed, or else the one out of Debian's package. The package is not installed, because that would start a service;
 # what it depends on is. Glewlwyd and lighttpd always come out of their packages, which have their modules.
 set -euo pipefail
@@ -14,12 +14,13 @@ is_updated=
 for argument in "$@"; do
     name=${argument%=*} link=${argument#*=}
     called=${name/nftables/nft}
+    called=${called/etcd-server/etcd}
     if [[ $name != @(glewlwyd|lighttpd) ]] && program=$(command -v "$called" || ls "/usr/sbin/$called" 2>/dev/null); then
         ln -sf "$program" ".cache/$link"
         continue
     fi
     if ! command -v apt-get >/dev/null || ! command -v "${as_root[0]:-apt-get}" >/dev/null; then
-        echo "Missing prerequisite: $name (HAProxy 2.5 or newer, with Lua; nginx with auth_request; nft; Debian's packages of Glewlwyd and lighttpd)" >&2
+        echo "Missing prerequisite: $name (HAProxy 2.5 or newer, with Lua; nginx with auth_request; nft; etcd; Debian's packages of Glewlwyd and lighttpd)" >&2
         exit 1
     fi
     [ -n "$is_updated" ] || "${as_root[@]}" apt-get -o Acquire::Retries=0 update

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: the toolchain of rust-toolchain.toml, the crates of Cargo.lock,
 # and on Debian the packages of a C compiler and of Python's venv. With the argument `postgres` also the packages of
-# PostgreSQL, with `tests` also those of PostgreSQL, Chromium and its WebDriver server. Quick if nothing is missing.
+# PostgreSQL, with `failover` those of PostgreSQL and Patroni, with `tests` those of PostgreSQL, Chromium and its WebDriver
+# server. Quick if nothing is missing.
 #
 # BUILDS, if set, is the program that make will build. If that program does not exist, this is the first run, which
 # takes long.
@@ -61,6 +62,10 @@ if ! "${fetch[@]}" --offline >/dev/null 2>&1; then
 fi
 if [ "${1:-}" = tests ] || [ "${1:-}" = postgres ]; then
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || package postgresql
+fi
+if [ "${1:-}" = failover ]; then
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || package postgresql
+    command -v patroni >/dev/null && command -v ip >/dev/null || package patroni iproute2
 fi
 if [ "${1:-}" = tests ]; then
     command -v chromedriver >/dev/null && command -v chromium >/dev/null \

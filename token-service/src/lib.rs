@@ -15,6 +15,7 @@ pub mod key_file;
 pub mod limits;
 pub mod metrics;
 pub mod planning;
+pub mod readiness;
 pub mod service;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;

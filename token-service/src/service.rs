@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use domain::{AuditAction, AuditEvent, RegistrySummary};
@@ -38,6 +39,7 @@ pub struct Service {
     pub revocation_limit: RevocationLimit,
     pub feed: RevocationFeed,
     pub secret_uses: SecretUses,
+    pub readiness: Readiness,
     admin_tokens: AdminTokens,
     directory: Directory,
     registry_turn: Mutex<()>,
@@ -81,6 +83,7 @@ impl Service {
             audit,
             metrics,
             secret_uses: SecretUses::default(),
+            readiness: Readiness::default(),
             admin_tokens,
             registry_turn: Mutex::default(),
             draining: OnceLock::new(),

@@ -61,25 +61,33 @@ async fn write_audit_log(service: &Service) {
         service.audit.arrival().await;
         sleep_until(Instant::now() + GATHER_AUDIT_FOR).await;
         let mut again = every(AUDIT_AGAIN_AFTER);
+        let mut failing = false;
         while let Err(error) = {
             again.tick().await;
             service.audit.write(&*service.store).await
         } {
-            tracing::error!(%error, "the audit log cannot be written; its entries wait");
+            if !std::mem::replace(&mut failing, true) {
+                tracing::error!(%error, "the audit log cannot be written; its entries wait");
+            }
         }
     }
 }
 
 async fn note_secret_uses(service: &Service) {
     let mut ticks = every(NOTE_SECRET_USES_EVERY);
+    let mut failing = false;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             () = service.secret_uses.crowded() => {}
         }
         let now = service.clock.now();
-        if let Err(error) = service.secret_uses.write(&*service.store, now).await {
+        let written = service.secret_uses.write(&*service.store, now).await;
+        if let (Err(error), false) = (&written, failing) {
             tracing::warn!(%error, "uses of client secrets are not noted; they wait");
+        }
+        failing = written.is_err();
+        if failing {
             ticks.tick().await;
         }
     }

@@ -50,7 +50,7 @@ pub(super) async fn look_up_origin(
                 request.headers_mut().insert(REGISTERED, value);
             }
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "an origin cannot be looked up"),
+            Err(error) => tracing::debug!(%error, "an origin cannot be looked up"),
         }
     }
     next.call(request).await

@@ -30,16 +30,17 @@ async fn readyz(service: Data<Service>) -> HttpResponse {
     if service.is_leaving() {
         return not_ready("draining", "the service is stopping");
     }
-    if let Some(error) = service.unopened_signing_key() {
-        tracing::warn!(%error, "not ready");
-        return not_ready("signing_key", &error.to_string());
-    }
-    match service.store.ready().await {
-        Ok(()) => line::json(&mut HttpResponse::Ok(), &json!({"status": "ready"})),
-        Err(error) => {
-            tracing::warn!(%error, "not ready");
-            not_ready("store", &error.to_string())
-        }
+    let (reason, description) = match service.unopened_signing_key() {
+        Some(error) => (Some("signing_key"), error.to_string()),
+        None => match service.readiness.check(&service.store).await {
+            Ok(()) => (None, String::new()),
+            Err(error) => (Some("store"), error.to_string()),
+        },
+    };
+    service.readiness.tell(reason, &description);
+    match reason {
+        Some(reason) => not_ready(reason, &description),
+        None => line::json(&mut HttpResponse::Ok(), &json!({"status": "ready"})),
     }
 }
 

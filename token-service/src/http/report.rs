@@ -46,7 +46,11 @@ pub(super) fn token_request(
                 );
             }
             ErrorCode::TooManyRequests => return too_soon(call, refusal),
-            ErrorCode::TemporarilyUnavailable | ErrorCode::ServerError => {
+            // The store logs its failures once, and not for each request.
+            ErrorCode::TemporarilyUnavailable => {
+                tracing::debug!(client_id, grant_type, reason, cause, "try again");
+            }
+            ErrorCode::ServerError => {
                 tracing::error!(client_id, grant_type, reason, cause, "token request failed");
             }
         }

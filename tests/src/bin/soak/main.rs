@@ -5,8 +5,6 @@
 //! refused, if an invalid request was accepted, or if memory, descriptors, rows, files, processor time for each answer or
 //! latency grew. A latency may grow as much as that of the machine itself, which other programs may keep busy.
 
-mod ledger;
-mod load;
 mod sample;
 mod verdict;
 
@@ -19,13 +17,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tests::load::{Load, Operation, Scope, Times, World};
 use tests::visitor::Visitor;
 use tests::{Artifacts, Pair, Ports, Postgres, Setup, pace};
 
-use ledger::{Operation, Scope, Times};
-use load::{ACCESS_TOKEN_SECONDS, Load, World};
 use sample::{Spent, Store, Stored, Taken};
 use verdict::{Bound, Verdict};
+
+/// Lifetime of the access tokens.
+const ACCESS_TOKEN: Duration = Duration::from_secs(15);
 
 /// Windows of a run. All restarts are in the first four. Of the other windows, the second half is compared with the
 /// first half.
@@ -137,7 +137,8 @@ fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
     };
     let pair = Pair::start(setup(&repository, state, &url, is_replicated)?)?;
     let admin_token = state.join("admin-token");
-    let world = Arc::new(World::of(&pair, &std::fs::read_to_string(&admin_token)?)?);
+    let token = std::fs::read_to_string(&admin_token)?;
+    let world = Arc::new(World::of(&pair, &token, ACCESS_TOKEN)?);
     println!(
         "\n{}, {} s. Lobby {}, administration {}, admin token in {}",
         match is_replicated {
@@ -208,7 +209,7 @@ fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<
         ("ADMIN_TOKEN_FILE", at("admin-token")),
         (
             "LIFETIMES__ACCESS_TOKEN",
-            format!("{ACCESS_TOKEN_SECONDS}s"),
+            format!("{}s", ACCESS_TOKEN.as_secs()),
         ),
         ("LIFETIMES__LEGACY_ACCESS_TOKEN", "15s".to_owned()),
         ("LIFETIMES__REFRESH_TOKEN", "20s".to_owned()),

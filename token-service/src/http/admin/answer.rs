@@ -114,7 +114,12 @@ impl ResponseError for AdminError {
             error_description: self.to_string(),
             problems,
         };
-        json(status, body)
+        let mut response = json(status, body);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            let again = header::HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, again);
+        }
+        response
     }
 }
 
@@ -127,11 +132,10 @@ fn kind(error: &AdminError) -> (StatusCode, &'static str) {
         AdminError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "invalid_request"),
         AdminError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         AdminError::Conflict(_) | AdminError::Overtaken => (StatusCode::CONFLICT, "conflict"),
-        AdminError::Store(StoreError::Overloaded) => {
+        AdminError::Store(_) | AdminError::Keys(KeyRingError::Store(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
         }
-        AdminError::Store(_)
-        | AdminError::Keys(_)
+        AdminError::Keys(_)
         | AdminError::Protection(_)
         | AdminError::Random(_)
         | AdminError::Backup(_)

@@ -120,9 +120,9 @@ impl ResponseError for PageFailure {
     /// Only the status; [`page`](super::error_page::page) makes the page, because the request is known there.
     fn error_response(&self) -> HttpResponse {
         match self {
-            Self::Unavailable(reason) | Self::Internal(reason) => {
-                tracing::error!(reason, "a sign-in page failed");
-            }
+            // The store logs its failures once, and not for each request.
+            Self::Unavailable(reason) => tracing::debug!(reason, "try again"),
+            Self::Internal(reason) => tracing::error!(reason, "a sign-in page failed"),
             Self::ErrorAtClient(..) => {}
             refused => tracing::info!(reason = ?refused, "a sign-in page was refused"),
         }

@@ -1,8 +1,11 @@
 //! Faults of the database.
 
-use deadpool_postgres::PoolError;
+use deadpool::managed::{PoolError, TimeoutType};
 use tokio_postgres::error::SqlState;
 
+use super::cause::described;
+use super::limits::ANSWER;
+use super::servers::NoServer;
 use crate::StoreError;
 use crate::row::{self, RowError};
 use domain::random::RandomError;
@@ -10,11 +13,15 @@ use domain::random::RandomError;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// No connection was free or could be opened. Nothing was changed.
-    #[error("no connection to the database: {}", described_pool(.0))]
-    NoConnection(#[from] PoolError),
+    #[error("no connection to the database: {}", unopened(.0))]
+    NoConnection(#[from] PoolError<NoServer>),
     /// The database refused, or the connection was lost. The operation may or may not have taken effect.
     #[error("{}", described(.0))]
     Database(#[from] tokio_postgres::Error),
+    /// The database did not answer in time, so the service closed the connection. The operation may or may not have
+    /// taken effect.
+    #[error("the database did not answer within {} s", ANSWER.as_secs())]
+    Unanswered,
     #[error(transparent)]
     Row(#[from] RowError),
     #[error("the database is read-only")]
@@ -51,36 +58,39 @@ impl Fault {
             )
         )
     }
-}
 
-/// The driver's error with its cause, because the error itself is only "db error". Neither contains parameters of the
-/// statement.
-fn described(error: &tokio_postgres::Error) -> String {
-    match error.as_db_error() {
-        Some(cause) => format!("{} ({})", cause.message(), cause.code().code()),
-        None => chain(error),
-    }
-}
-
-fn described_pool(error: &PoolError) -> String {
-    match error {
-        PoolError::Backend(error) => described(error),
-        other => chain(other),
-    }
-}
-
-/// An error with all of its causes, without causes whose text the error already contains.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text = format!("{text}: {more}");
+    /// True if the server is the cause, and not the operation: the server cannot be reached, does not answer, stops, is
+    /// a standby, or lacks disk, memory or connections.
+    pub(super) fn is_outage(&self) -> bool {
+        match self {
+            Self::NoConnection(error) => !matches!(error, PoolError::Timeout(TimeoutType::Wait)),
+            Self::Database(error) => error.code().is_none_or(|code| {
+                *code == SqlState::READ_ONLY_SQL_TRANSACTION
+                    || ["08", "53", "57P", "58"]
+                        .iter()
+                        .any(|class| code.code().starts_with(class))
+            }),
+            Self::Unanswered | Self::ReadOnly => true,
+            _ => false,
         }
-        cause = error.source();
     }
-    text
+
+    /// True if no operation may use this connection or the idle ones any more. The connections are those of a server
+    /// that hangs, or that has become a standby.
+    pub(super) fn ends_connections(&self) -> bool {
+        match self {
+            Self::Unanswered | Self::ReadOnly => true,
+            Self::Database(error) => error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION),
+            _ => false,
+        }
+    }
+}
+
+fn unopened(error: &PoolError<NoServer>) -> String {
+    match error {
+        PoolError::Backend(error) => error.to_string(),
+        other => other.to_string(),
+    }
 }
 
 impl From<Fault> for StoreError {
@@ -89,7 +99,9 @@ impl From<Fault> for StoreError {
             return Self::Overloaded;
         }
         match fault {
-            Fault::NoConnection(PoolError::Timeout(_)) | Fault::Contended => Self::Overloaded,
+            Fault::NoConnection(PoolError::Timeout(TimeoutType::Wait)) | Fault::Contended => {
+                Self::Overloaded
+            }
             other => Self::Failed(other.to_string()),
         }
     }

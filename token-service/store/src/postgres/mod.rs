@@ -6,6 +6,7 @@
 
 mod attempts;
 mod audit;
+mod cause;
 mod change_log;
 mod changing;
 mod client_secrets;
@@ -15,9 +16,11 @@ mod credentials;
 mod fault;
 mod gathered;
 mod grants;
+mod limits;
 mod names;
 mod once;
 mod operation;
+mod outage;
 mod positions;
 mod records;
 mod registry;
@@ -28,6 +31,7 @@ mod revocations;
 mod schema;
 mod sealed;
 mod second_factors;
+mod servers;
 mod sessions;
 mod settings;
 mod signing_keys;
@@ -44,8 +48,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_postgres::Pool;
 
+use self::connection::Pool;
 use self::fault::Fault;
 use self::gathered::Gathered;
 use self::operation::{Connection, Isolation, run, traced};
@@ -243,10 +247,33 @@ impl Store for PostgresStore {
         Err(BackupError::Unsupported("pg_dump"))
     }
 
-    fn register_metrics(&self, _: &mut prometheus_client::registry::Registry) {}
+    fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
+        registry.register(
+            "failed_transactions",
+            "Operations that failed because of the database",
+            self.pool.manager().outage.failed.clone(),
+        );
+    }
 
     async fn ready(&self) -> Result<(), StoreError> {
-        self.registry_version().await?;
+        let ready = async {
+            self.registry_version().await?;
+            self.can_write().await
+        };
+        ready.await.map_err(|error| match error {
+            // Operations that wait for the database occupy all connections.
+            StoreError::Overloaded => match self.pool.manager().outage.cause() {
+                Some(cause) => StoreError::Failed(cause),
+                None => error,
+            },
+            error => error,
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Returns an error if the server accepts no writes.
+    async fn can_write(&self) -> Result<(), StoreError> {
         self.statement(async move |client| {
             let row = client.query_opt("SHOW transaction_read_only", &[]).await?;
             let read_only: Option<&str> = row.as_ref().map(|row| row.try_get(0)).transpose()?;

@@ -1,11 +1,14 @@
 //! Runs operations on the database, and retries them.
 
-use deadpool_postgres::{Client, Pool, Transaction};
+use deadpool_postgres::Transaction;
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row};
 use tracing::Instrument as _;
 
+use super::connection::{Client, Pool};
 use super::fault::Fault;
+use super::limits::ANSWER;
 use super::value::rows;
 use crate::{StoreError, span};
 
@@ -33,16 +36,19 @@ impl Connection<'_> {
         sql: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<u64, Fault> {
-        Ok(match self {
-            Self::Plain(client) => {
-                let statement = client.prepare_cached(sql).await?;
-                client.execute(&statement, parameters).await?
-            }
-            Self::Transaction(transaction) => {
-                let statement = transaction.prepare_cached(sql).await?;
-                transaction.execute(&statement, parameters).await?
+        in_time(async {
+            match self {
+                Self::Plain(client) => {
+                    let statement = client.prepare_cached(sql).await?;
+                    client.execute(&statement, parameters).await
+                }
+                Self::Transaction(transaction) => {
+                    let statement = transaction.prepare_cached(sql).await?;
+                    transaction.execute(&statement, parameters).await
+                }
             }
         })
+        .await
     }
 
     /// Runs a prepared statement. Returns its rows.
@@ -51,16 +57,19 @@ impl Connection<'_> {
         sql: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Fault> {
-        Ok(match self {
-            Self::Plain(client) => {
-                let statement = client.prepare_cached(sql).await?;
-                client.query(&statement, parameters).await?
-            }
-            Self::Transaction(transaction) => {
-                let statement = transaction.prepare_cached(sql).await?;
-                transaction.query(&statement, parameters).await?
+        in_time(async {
+            match self {
+                Self::Plain(client) => {
+                    let statement = client.prepare_cached(sql).await?;
+                    client.query(&statement, parameters).await
+                }
+                Self::Transaction(transaction) => {
+                    let statement = transaction.prepare_cached(sql).await?;
+                    transaction.query(&statement, parameters).await
+                }
             }
         })
+        .await
     }
 
     /// Runs a prepared statement. Returns its first row.
@@ -152,24 +161,60 @@ pub(super) async fn traced<T>(
     run(&pool, isolation, operation).instrument(span).await
 }
 
+/// Runs an operation once, on a connection of the pool.
 async fn once<T>(
     pool: &Pool,
     isolation: Isolation,
     operation: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let mut client = pool.get().await?;
+    let outcome = match pool.get().await {
+        Ok(mut client) => {
+            let outcome = on(&mut client, isolation, operation).await;
+            if outcome.as_ref().is_err_and(Fault::ends_connections) {
+                // Closes them without a cancellation: that would make a server confirm a commit whose standby lacks it.
+                drop(Client::take(client));
+                pool.retain(|_, _| false);
+            }
+            outcome
+        }
+        Err(error) => Err(error.into()),
+    };
+    let outage = &pool.manager().outage;
+    match &outcome {
+        Ok(_) => outage.succeeded(),
+        Err(fault) if fault.is_outage() => outage.failed(fault),
+        Err(_) => {}
+    }
+    outcome
+}
+
+async fn on<T>(
+    client: &mut Client,
+    isolation: Isolation,
+    operation: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let transaction = match isolation {
-        Isolation::Statement => return operation(&Connection::Plain(&client)).await,
-        Isolation::Transaction => client.transaction().await?,
+        Isolation::Statement => return operation(&Connection::Plain(client)).await,
+        Isolation::Transaction => in_time(client.transaction()).await?,
         Isolation::Snapshot => {
             let snapshot = client
                 .build_transaction()
                 .isolation_level(IsolationLevel::RepeatableRead)
                 .read_only(true);
-            snapshot.start().await?
+            in_time(snapshot.start()).await?
         }
     };
     let outcome = operation(&Connection::Transaction(&transaction)).await?;
-    transaction.commit().await?;
+    in_time(transaction.commit()).await?;
     Ok(outcome)
+}
+
+/// The server's answer, or a fault after [`ANSWER`].
+async fn in_time<T>(
+    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Fault> {
+    match timeout(ANSWER, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Fault::Unanswered),
+    }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_postgres::Client;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::connection::Client;
 use super::fault::Fault;
 use super::operation::Connection;
 use super::schema::{self, SchemaError};

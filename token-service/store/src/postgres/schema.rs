@@ -3,9 +3,9 @@
 //! Uses only features that PostgreSQL, CockroachDB and YugabyteDB share. Times are seconds since 1970. Every statement
 //! can be repeated, because some of these databases do not roll back the definition of a table.
 
-use deadpool_postgres::Client;
 use tokio_postgres::error::SqlState;
 
+use super::connection::Client;
 use super::fault::Fault;
 use super::operation::Connection;
 use super::replicas::{self, Replica};

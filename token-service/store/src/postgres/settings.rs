@@ -9,6 +9,8 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use zeroize::Zeroizing;
 
+use super::servers::Server;
+
 /// The port if the URL contains none.
 const DEFAULT_PORT: u16 = 5432;
 
@@ -54,41 +56,86 @@ impl PostgresUrl {
 
     /// Hosts with ports, and the database: the part of the URL that operators need, without secrets.
     pub fn place(&self) -> String {
-        let ports = self.0.get_ports();
-        let addresses = self.0.get_hostaddrs();
-        let hosts = self.0.get_hosts().iter().enumerate();
-        let hosts = hosts.map(|(index, host)| {
-            let port = ports.get(index).or(ports.first()).copied();
-            let port = port.unwrap_or(DEFAULT_PORT);
-            let server = match host {
-                Host::Tcp(name) if name.contains(':') => format!("[{name}]:{port}"),
-                Host::Tcp(name) => format!("{name}:{port}"),
-                #[cfg(unix)]
-                Host::Unix(folder) => format!("{} (port {port})", folder.display()),
-            };
-            match addresses.get(index) {
-                Some(address) => format!("{server} (at {address})"),
-                None => server,
-            }
-        });
-        let hosts: Vec<String> = hosts.collect();
+        let servers: Vec<String> = self.servers().into_iter().map(|one| one.name).collect();
         // Without a database name, PostgreSQL uses the username.
         let database = self.0.get_dbname().or(self.0.get_user());
         format!(
             "{}, database {}",
-            hosts.join(", "),
+            servers.join(", "),
             database.unwrap_or("postgres")
         )
+    }
+
+    /// The servers of the URL, each with the other parameters.
+    pub(super) fn servers(&self) -> Vec<Server> {
+        let all = &self.0;
+        let hosts = all.get_hosts().iter().enumerate();
+        let servers = hosts.map(|(index, host)| {
+            let mut config = without_servers(all);
+            let ports = all.get_ports();
+            let port = ports.get(index).or(ports.first()).copied();
+            let name = server_name(host, port.unwrap_or(DEFAULT_PORT));
+            match host {
+                Host::Tcp(host) => config.host(host),
+                #[cfg(unix)]
+                Host::Unix(folder) => config.host_path(folder),
+            };
+            if let Some(port) = port {
+                config.port(port);
+            }
+            let name = match all.get_hostaddrs().get(index) {
+                Some(address) => {
+                    config.hostaddr(*address);
+                    format!("{name} (at {address})")
+                }
+                None => name,
+            };
+            Server { name, config }
+        });
+        servers.collect()
     }
 
     /// True if the connection to another machine is not encrypted, or may be unencrypted (`sslmode=prefer`).
     pub fn is_plain_to_another_machine(&self) -> bool {
         self.0.get_ssl_mode() != SslMode::Require && !is_this_machine(&self.0)
     }
+}
 
-    pub(super) const fn config(&self) -> &Config {
-        &self.0
+fn server_name(host: &Host, port: u16) -> String {
+    match host {
+        Host::Tcp(name) if name.contains(':') => format!("[{name}]:{port}"),
+        Host::Tcp(name) => format!("{name}:{port}"),
+        #[cfg(unix)]
+        Host::Unix(folder) => format!("{} (port {port})", folder.display()),
     }
+}
+
+/// All parameters of the driver but hosts, addresses and ports.
+fn without_servers(all: &Config) -> Config {
+    let mut config = Config::new();
+    config
+        .ssl_mode(all.get_ssl_mode())
+        .ssl_negotiation(all.get_ssl_negotiation())
+        .keepalives(all.get_keepalives())
+        .keepalives_idle(all.get_keepalives_idle())
+        .target_session_attrs(all.get_target_session_attrs())
+        .channel_binding(all.get_channel_binding())
+        .load_balance_hosts(all.get_load_balance_hosts());
+    all.get_user().map(|user| config.user(user));
+    all.get_password().map(|password| config.password(password));
+    all.get_dbname().map(|name| config.dbname(name));
+    all.get_options().map(|options| config.options(options));
+    all.get_application_name()
+        .map(|name| config.application_name(name));
+    all.get_connect_timeout()
+        .map(|time| config.connect_timeout(*time));
+    all.get_tcp_user_timeout()
+        .map(|time| config.tcp_user_timeout(*time));
+    all.get_keepalives_interval()
+        .map(|time| config.keepalives_interval(time));
+    all.get_keepalives_retries()
+        .map(|count| config.keepalives_retries(count));
+    config
 }
 
 /// Contains host names and ports, but no secrets.
@@ -266,6 +313,26 @@ mod tests {
             assert_eq!(url.place(), place);
             assert_eq!(url.is_plain_to_another_machine(), plain, "{place}");
         }
+    }
+
+    /// Each server of a list has all other parameters of the URL.
+    #[test]
+    fn no_parameter_is_lost_between_the_servers_of_a_list() {
+        let parameters = "sslmode=require&sslnegotiation=direct&keepalives=0&keepalives_idle=7&keepalives_interval=8\
+            &keepalives_retries=9&tcp_user_timeout=10&connect_timeout=11&target_session_attrs=read-write\
+            &channel_binding=require&load_balance_hosts=random&options=-cgeqo%3Doff&application_name=x";
+        let url = |servers: &str, addresses: &str| {
+            let text = format!("postgres://a:b@{servers}/d?{parameters}&hostaddr={addresses}");
+            PostgresUrl::parse(&text).unwrap()
+        };
+        let list = url("one:1,two:2", "192.0.2.1,192.0.2.2").servers();
+        let alone = [url("one:1", "192.0.2.1"), url("two:2", "192.0.2.2")];
+        assert_eq!(list.len(), 2);
+        for (server, alone) in list.iter().zip(alone) {
+            assert_eq!(server.config, alone.0);
+        }
+        let socket = PostgresUrl::parse("postgres://a@/d?host=/run/postgresql").unwrap();
+        assert_eq!(socket.servers()[0].config, socket.0);
     }
 
     #[test]

@@ -182,12 +182,9 @@ async fn a_copy_that_differs_is_not_kept() {
         unreachable!()
     };
     drop(to.open().await);
-    let (client, connection) = there
-        .url
-        .config()
-        .connect(tokio_postgres::NoTls)
-        .await
-        .unwrap();
+    let server = there.url.servers().remove(0);
+    let connected = server.config.connect(tokio_postgres::NoTls).await;
+    let (client, connection) = connected.unwrap();
     tokio::spawn(connection);
     let sql = "CREATE FUNCTION lose() RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
         CREATE TRIGGER lost BEFORE INSERT ON sessions FOR EACH ROW EXECUTE FUNCTION lose()";

@@ -3,6 +3,7 @@
 mod audit;
 mod copy;
 mod feed;
+mod hanging;
 mod server;
 mod upgrade;
 

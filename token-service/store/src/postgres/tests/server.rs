@@ -1,11 +1,14 @@
 //! A real PostgreSQL server and its databases.
 
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::io::{BufReader, copy_buf};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::watch;
 use tokio_postgres::NoTls;
 
 use super::{PostgresSettings, PostgresUrl};
@@ -14,7 +17,7 @@ use super::{PostgresSettings, PostgresUrl};
 pub(super) struct Server {
     script: Child,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    output: std::io::BufReader<ChildStdout>,
     pub(super) folder: PathBuf,
 }
 
@@ -32,7 +35,7 @@ impl Server {
             .spawn()
             .unwrap();
         let input = script.stdin.take();
-        let mut output = BufReader::new(script.stdout.take().unwrap());
+        let mut output = std::io::BufReader::new(script.stdout.take().unwrap());
         let folder = line(&mut output);
         assert!(!folder.is_empty(), "the server did not start");
         Self {
@@ -95,5 +98,66 @@ pub(super) fn settings(url: &str) -> PostgresSettings {
     PostgresSettings {
         url: PostgresUrl::parse(url).unwrap(),
         ca_file: None,
+    }
+}
+
+/// A proxy in front of a server. Answers that it holds are never forwarded, and nothing breaks a connection.
+pub(super) struct Proxy {
+    port: u16,
+    holds: watch::Sender<bool>,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of the server that all tests share.
+    pub(super) async fn start(url: &str) -> Self {
+        let (_, folder) = url.split_once("host=").unwrap();
+        let socket = Path::new(folder).join(".s.PGSQL.5432");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let holds = watch::Sender::new(false);
+        let held = holds.subscribe();
+        tokio::spawn(async move {
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let mut server = UnixStream::connect(&socket).await.unwrap();
+                let mut held = held.clone();
+                tokio::spawn(async move {
+                    let (from_client, mut to_client) = client.split();
+                    let (from_server, mut to_server) = server.split();
+                    let mut from_client = BufReader::new(from_client);
+                    let mut from_server = BufReader::new(from_server);
+                    let requests = copy_buf(&mut from_client, &mut to_server);
+                    let answers = async {
+                        tokio::select! {
+                            biased;
+                            () = async { drop(held.wait_for(|held| *held).await) } => true,
+                            _ = copy_buf(&mut from_server, &mut to_client) => false,
+                        }
+                    };
+                    let forwarded = async {
+                        if answers.await {
+                            std::future::pending::<()>().await;
+                        }
+                    };
+                    tokio::select! {
+                        _ = requests => {}
+                        () = forwarded => {}
+                    }
+                });
+            }
+        });
+        Self { port, holds }
+    }
+
+    /// From now on, holds the answers to all requests, or forwards those of new connections.
+    pub(super) fn hold(&self, answers: bool) {
+        self.holds.send_replace(answers);
+    }
+
+    /// The URL of the same database through the proxy.
+    pub(super) fn url(&self, of_server: &str) -> String {
+        let (before, _) = of_server.split_once("?host=").unwrap();
+        let port = self.port;
+        before.replace("@/", &format!("@127.0.0.1:{port}/"))
     }
 }

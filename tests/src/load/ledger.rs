@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use ::tests::visitor::Answer;
+use crate::visitor::Answer;
 
 /// Operations of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Operation {
+pub enum Operation {
     Call,
     BadCall,
     ClientCredentials,
@@ -26,7 +26,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 12] = [
+    pub const ALL: [Self; 12] = [
         Self::Call,
         Self::BadCall,
         Self::ClientCredentials,
@@ -41,7 +41,7 @@ impl Operation {
         Self::Administration,
     ];
 
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Call => "API call",
             Self::BadCall => "API call to refuse",
@@ -67,11 +67,13 @@ impl Operation {
 
 /// What is down during an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// The only token service, or one of them dies over its requests.
     Service,
     /// The token service whose internal listener the administration uses. Another token service still runs.
     Administration,
+    /// What all token services need, such as their database. Requests must get 503 with `Retry-After`.
+    Retryable,
     /// The whole machine: it stood still.
     Machine,
 }
@@ -90,22 +92,31 @@ struct Outage {
 
 /// Requests of one operation.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Count {
-    pub(crate) as_expected: u64,
+pub struct Count {
+    pub as_expected: u64,
     /// Requests that failed because of an outage.
-    pub(crate) excused: u64,
+    pub excused: u64,
 }
 
 /// Times in one window.
 #[derive(Debug, Default)]
-pub(crate) struct Times {
-    pub(crate) operations: BTreeMap<Operation, Vec<Duration>>,
+pub struct Times {
+    pub operations: BTreeMap<Operation, Vec<Duration>>,
     /// Of the same work again and again: a measure of the machine.
-    pub(crate) machine: Vec<Duration>,
+    pub machine: Vec<Duration>,
+}
+
+/// What an operation did since its last failure.
+#[derive(Debug, Clone, Copy, Default)]
+struct Run {
+    failures: u64,
+    works_since: Option<Instant>,
+    last_success: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct Book {
+    runs: BTreeMap<Operation, Run>,
     counts: BTreeMap<Operation, Count>,
     times: Times,
     surprises: BTreeMap<String, u64>,
@@ -113,7 +124,7 @@ struct Book {
 
 /// The counts of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     book: Mutex<Book>,
     outages: Mutex<Vec<Outage>>,
     last_look: Mutex<Option<Instant>>,
@@ -121,7 +132,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Reads the clock to detect that the machine stood still. Call this more often than every [`STANDSTILL`].
-    pub(crate) fn look_at_clock(&self) {
+    pub fn look_at_clock(&self) {
         self.looked(Instant::now());
     }
 
@@ -142,12 +153,12 @@ impl Ledger {
     }
 
     /// Notes the time that the machine took for the work of a probe.
-    pub(crate) fn probed(&self, took: Duration) {
+    pub fn probed(&self, took: Duration) {
         self.book().times.machine.push(took);
     }
 
     /// Number of times that the machine stood still.
-    pub(crate) fn standstills(&self) -> usize {
+    pub fn standstills(&self) -> usize {
         let outages = self.outages();
         let standstills = outages
             .iter()
@@ -164,7 +175,7 @@ impl Ledger {
     }
 
     /// Runs `work` as an outage.
-    pub(crate) fn during_outage<T>(&self, scope: Scope, work: impl FnOnce() -> T) -> T {
+    pub fn during_outage<T>(&self, scope: Scope, work: impl FnOnce() -> T) -> T {
         let index = {
             let mut outages = self.outages();
             outages.push(Outage { scope, end: None });
@@ -177,14 +188,17 @@ impl Ledger {
         done
     }
 
-    /// True if an outage since `start` explains that `operation` got `status`, or no answer.
-    fn explains(&self, operation: Operation, status: Option<u16>, start: Instant) -> bool {
+    /// True if an outage since `start` explains that `operation` got this answer, or none.
+    fn explains(&self, operation: Operation, answer: Option<&Answer>, start: Instant) -> bool {
         self.look_at_clock();
-        let is_away = status.is_none_or(|status| status >= 500);
+        let is_away = answer.is_none_or(|answer| answer.status >= 500);
         self.outages().iter().any(|outage| {
             let concerns = match outage.scope {
                 Scope::Service => is_away && operation.needs_service(),
                 Scope::Administration => is_away && operation == Operation::Administration,
+                Scope::Retryable => {
+                    operation.needs_service() && answer.is_some_and(Answer::names_a_retry)
+                }
                 Scope::Machine => true,
             };
             concerns && outage.end.is_none_or(|end| end > start)
@@ -192,7 +206,7 @@ impl Ledger {
     }
 
     /// The end of the last outage, but not before `start`.
-    pub(crate) fn undisturbed_since(&self, start: Instant) -> Instant {
+    pub fn undisturbed_since(&self, start: Instant) -> Instant {
         let outages = self.outages();
         let ends = outages
             .iter()
@@ -201,7 +215,7 @@ impl Ledger {
     }
 
     /// Sends a request that must get one of the statuses `expected`. Otherwise counts the reason and returns `None`.
-    pub(crate) fn expect(
+    pub fn expect(
         &self,
         operation: Operation,
         expected: &[u16],
@@ -212,6 +226,7 @@ impl Ledger {
         let took = start.elapsed();
         match outcome {
             Ok(answer) if expected.contains(&answer.status) => {
+                self.note(operation, true);
                 let mut book = self.book();
                 book.counts.entry(operation).or_default().as_expected += 1;
                 let times = &mut book.times.operations;
@@ -227,7 +242,8 @@ impl Ledger {
                     (false, false) => "REFUSED otherwise than it should be",
                 };
                 // No outage explains that a request was wrongly accepted.
-                if !slipped_in && self.explains(operation, Some(answer.status), start) {
+                self.note(operation, slipped_in);
+                if !slipped_in && self.explains(operation, Some(&answer), start) {
                     self.excuse(operation);
                 } else {
                     let body: String = answer.body.chars().take(160).collect();
@@ -236,14 +252,56 @@ impl Ledger {
                 None
             }
             Err(_) if self.explains(operation, None, start) => {
+                self.note(operation, false);
                 self.excuse(operation);
                 None
             }
             Err(error) => {
+                self.note(operation, false);
                 self.surprise(operation, &format!("FAILED: {error:#}"));
                 None
             }
         }
+    }
+
+    /// Notes whether an operation works now.
+    pub fn note(&self, operation: Operation, works: bool) {
+        let now = Instant::now();
+        let mut book = self.book();
+        let run = book.runs.entry(operation).or_default();
+        if works {
+            run.works_since.get_or_insert(now);
+            run.last_success = Some(now);
+        } else {
+            *run = Run {
+                failures: run.failures + 1,
+                ..Run::default()
+            };
+        }
+    }
+
+    /// Forgets what [`Self::note`] noted.
+    pub fn watch(&self) {
+        self.book().runs.clear();
+    }
+
+    /// Failures since [`Self::watch`], of all operations.
+    pub fn failures(&self) -> u64 {
+        self.book().runs.values().map(|run| run.failures).sum()
+    }
+
+    /// The time from which on all `operations` worked, if each worked after `start` and has not failed since.
+    pub fn all_work(&self, operations: &[Operation], start: Instant) -> Option<Instant> {
+        let book = self.book();
+        let mut since = start;
+        for operation in operations {
+            let run = book.runs.get(operation)?;
+            if run.last_success? < start {
+                return None;
+            }
+            since = since.max(run.works_since?);
+        }
+        Some(since)
     }
 
     fn excuse(&self, operation: Operation) {
@@ -251,17 +309,17 @@ impl Ledger {
     }
 
     /// Counts a failure that must not happen.
-    pub(crate) fn surprise(&self, operation: Operation, what: &str) {
+    pub fn surprise(&self, operation: Operation, what: &str) {
         let line = format!("{}: {what}", operation.name());
         *self.book().surprises.entry(line).or_default() += 1;
     }
 
     /// The times of the window that ends now.
-    pub(crate) fn take_times(&self) -> Times {
+    pub fn take_times(&self) -> Times {
         std::mem::take(&mut self.book().times)
     }
 
-    pub(crate) fn count(&self, operation: Operation) -> Count {
+    pub fn count(&self, operation: Operation) -> Count {
         self.book()
             .counts
             .get(&operation)
@@ -270,7 +328,7 @@ impl Ledger {
     }
 
     /// The failures that must not happen, with their counts.
-    pub(crate) fn surprises(&self) -> BTreeMap<String, u64> {
+    pub fn surprises(&self) -> BTreeMap<String, u64> {
         self.book().surprises.clone()
     }
 }
@@ -287,6 +345,7 @@ mod tests {
         Ok(Answer {
             status,
             location: None,
+            retry_after: (status == 503).then(|| "1".to_owned()),
             body: String::new(),
         })
     }
@@ -356,6 +415,32 @@ mod tests {
         });
         assert_eq!(ledger.count(Operation::Administration).excused, 1);
         assert_eq!(ledger.surprises().len(), 4, "another service serves on");
+    }
+
+    /// A database that is away explains a refusal that names a retry, and nothing at the API.
+    #[test]
+    fn a_failover_explains_what_may_be_repeated() {
+        let ledger = Ledger::default();
+        let start = Instant::now();
+        ledger.watch();
+        ledger.during_outage(Scope::Retryable, || {
+            ledger.expect(Operation::Refresh, &[200], || answer(503));
+            ledger.expect(Operation::Refresh, &[200], || answer(500));
+            ledger.expect(Operation::Refresh, &[200], || anyhow::bail!("no answer"));
+            ledger.expect(Operation::Call, &[200], || answer(503));
+        });
+        assert_eq!(ledger.count(Operation::Refresh).excused, 1);
+        assert_eq!(ledger.surprises().len(), 3);
+        assert_eq!(ledger.failures(), 4);
+        assert!(ledger.all_work(&[Operation::Refresh], start).is_none());
+        ledger.expect(Operation::Refresh, &[200], || answer(200));
+        assert!(ledger.all_work(&[Operation::Refresh], start).is_some());
+        assert!(ledger.all_work(&[Operation::Call], start).is_none());
+        assert!(
+            ledger
+                .all_work(&[Operation::Refresh], Instant::now())
+                .is_none()
+        );
     }
 
     /// A code may have expired while the machine stood still. Refusals must happen even then.

@@ -11,13 +11,13 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
-use tests::visitor::Visitor;
 
 use super::{
     BETWEEN_EXPIRED, CALLBACK, Client, IN_A_ROW, LEGACY_AUTHORITY, LEGACY_CALLBACK, LEGACY_HOST,
-    NON_INTERACTIVE, NOTICE, READMISSION, SURELY_EXPIRED, USER, USER_BOUND, WEB, World, basic,
+    NON_INTERACTIVE, NOTICE, Operation, READMISSION, TOLERANCE, USER, USER_BOUND, WEB, World,
+    basic,
 };
-use crate::ledger::Operation;
+use crate::visitor::Visitor;
 
 impl World {
     /// A person with a web server application or an installed one: code, exchange, refreshes, API calls, and finally a
@@ -38,7 +38,7 @@ impl World {
             request += &format!("&code_challenge={challenge}&code_challenge_method=S256");
             exchange.push(("code_verifier", &verifier));
         }
-        let code = self.code_of_person(&self.lobby, None, &request)?;
+        let code = self.code_of_person(&Visitor::default(), &self.lobby, None, &request)?;
         exchange.push(("code", &code));
         let mut answer = self.token(Operation::Code, 200, &visitor, client, &exchange)?;
         let mut access = answer.member("access_token")?;
@@ -81,7 +81,12 @@ impl World {
         let request = format!(
             "/Logon?Action=StartOAuth&client_id=legacy-demo&redirect_uri={LEGACY_CALLBACK}"
         );
-        let code = self.code_of_person(&self.legacy, Some(LEGACY_HOST), &request)?;
+        let code = self.code_of_person(
+            &Visitor::default(),
+            &self.legacy,
+            Some(LEGACY_HOST),
+            &request,
+        )?;
         let token = |operation, expected: u16, fields: &[(&str, &str)]| {
             let url = format!("{}/as/token.oauth2", self.legacy);
             self.ledger.expect(operation, &[expected], || {
@@ -160,7 +165,7 @@ impl World {
         held: &mut VecDeque<(Instant, String)>,
     ) -> Option<()> {
         while let Some((issued, token)) = held.front()
-            && issued.elapsed() > SURELY_EXPIRED
+            && issued.elapsed() > self.access_token + TOLERANCE
         {
             self.kept_out(visitor, token);
             held.pop_front();
@@ -185,6 +190,26 @@ impl World {
             held.push_back((issued, token));
         }
         Some(())
+    }
+
+    /// Calls the API with a token that is good for a while, whatever happens to the token service.
+    pub(super) fn holder(
+        &self,
+        visitor: &Visitor,
+        held: &mut Option<(Instant, String)>,
+    ) -> Option<()> {
+        if held
+            .as_ref()
+            .is_none_or(|(issued, _)| issued.elapsed() > self.access_token / 3)
+        {
+            let grant = Operation::ClientCredentials;
+            let answer = self.token(grant, 200, visitor, USER_BOUND, &USER);
+            if let Some(token) = answer.and_then(|answer| answer.member("access_token")) {
+                *held = Some((Instant::now(), token));
+            }
+        }
+        let (_, token) = held.as_ref()?;
+        self.let_in(visitor, token)
     }
 
     /// Sends all requests that must be refused at once.

@@ -3,6 +3,8 @@
 //! Each actor is a thread that repeats its round. After a failed request the actor starts a new round.
 
 mod actors;
+mod exactly_once;
+mod ledger;
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -15,17 +17,17 @@ use anyhow::{Result, anyhow};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tests::browsing::{action, csrf};
-use tests::{Artifacts, Issuer, Pair, pace};
 
-use crate::ledger::{Ledger, Operation};
-use tests::visitor::{Answer, Visitor};
+use crate::browsing::{action, csrf};
+use crate::visitor::{Answer, Visitor};
+use crate::{Artifacts, Issuer, Pair, pace};
 
-/// Lifetime of the access tokens in a soak.
-pub(crate) const ACCESS_TOKEN_SECONDS: u64 = 15;
+pub use exactly_once::ExactlyOnce;
+pub use ledger::{Ledger, Operation, Scope, Times};
 
-/// Time after which the filter must refuse an expired token. It tolerates clocks that differ by five seconds.
-const SURELY_EXPIRED: Duration = Duration::from_secs(ACCESS_TOKEN_SECONDS + 7);
+/// Time from the expiry of a token until the filter must refuse the token. It tolerates clocks that differ by five
+/// seconds.
+const TOLERANCE: Duration = Duration::from_secs(7);
 
 /// Time between two tokens whose expiry one actor waits for.
 const BETWEEN_EXPIRED: Duration = Duration::from_secs(3);
@@ -79,13 +81,15 @@ const USER: [(&str, &str); 3] = [
 
 /// State that all actors share.
 #[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) ledger: Ledger,
+pub struct World {
+    pub ledger: Ledger,
     lobby: String,
     api: String,
     legacy: String,
     internal: String,
     admin_token: String,
+    /// Lifetime of the access tokens.
+    access_token: Duration,
     artifacts: Artifacts,
     strangers: Issuer,
     /// Tokens that the API must refuse from now on.
@@ -95,7 +99,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn of(pair: &Pair, admin_token: &str) -> Result<Self> {
+    /// The world around a pair whose access tokens have the lifetime `access_token`.
+    ///
+    /// # Errors
+    /// If no key can be made for forged tokens.
+    pub fn of(pair: &Pair, admin_token: &str, access_token: Duration) -> Result<Self> {
         Ok(Self {
             ledger: Ledger::default(),
             lobby: pair.lobby_url(),
@@ -103,6 +111,7 @@ impl World {
             legacy: pair.legacy_url(),
             internal: pair.internal_url(),
             admin_token: admin_token.trim().to_owned(),
+            access_token,
             artifacts: pair.artifacts().clone(),
             strangers: Issuer::new()?,
             dead: Mutex::default(),
@@ -212,7 +221,7 @@ impl World {
     }
 
     /// A request to the administration.
-    pub(crate) fn administrate(
+    pub fn administrate(
         &self,
         visitor: &Visitor,
         method: &str,
@@ -232,8 +241,13 @@ impl World {
     }
 
     /// Signs Ada in and returns the code. `host` is the host name that the browser uses for `place`.
-    fn code_of_person(&self, place: &str, host: Option<&str>, request: &str) -> Option<String> {
-        let browser = Visitor::default();
+    fn code_of_person(
+        &self,
+        browser: &Visitor,
+        place: &str,
+        host: Option<&str>,
+        request: &str,
+    ) -> Option<String> {
         let headers: Vec<(&str, &str)> = host.map(|host| ("host", host)).into_iter().collect();
         let open = |operation, expected: &[u16], path: &str| {
             let url = match path.starts_with('/') {
@@ -301,17 +315,26 @@ impl Machine {
 }
 
 /// The running load.
-pub(crate) struct Load {
+#[derive(Debug)]
+pub struct Load {
     stop: Vec<Sender<()>>,
     actors: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    pub(crate) fn start(world: &Arc<World>) -> Self {
-        let mut load = Self {
+    /// Without actors.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
             stop: Vec::new(),
             actors: Vec::new(),
-        };
+        }
+    }
+
+    /// Every grant and the API.
+    #[must_use]
+    pub fn start(world: &Arc<World>) -> Self {
+        let mut load = Self::none();
         let milliseconds = Duration::from_millis;
         let machine = Machine::start();
         load.spawn(world, milliseconds(50), move |world, _| {
@@ -368,8 +391,19 @@ impl Load {
         }));
     }
 
+    /// Starts an actor that calls the API all the time with a token that it got before.
+    pub fn hold_a_token(&mut self, world: &Arc<World>) {
+        let mut held = None;
+        self.spawn(world, Duration::from_millis(50), move |world, visitor| {
+            world.holder(visitor, &mut held);
+        });
+    }
+
     /// Stops after the current rounds.
-    pub(crate) fn stop(self) -> Result<()> {
+    ///
+    /// # Errors
+    /// If an actor panicked.
+    pub fn stop(self) -> Result<()> {
         drop(self.stop);
         for actor in self.actors {
             actor.join().map_err(|_| anyhow!("an actor failed"))?;

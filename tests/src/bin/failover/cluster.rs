@@ -1,0 +1,373 @@
+//! Debian's Patroni and etcd with three PostgreSQL servers, in the network of `tests/tools/alone.sh`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::browsing::agent;
+use tests::{Log, Process, pace};
+
+/// Seconds without a sign of the leader after which Patroni elects another one: the least that Patroni takes.
+pub(crate) const TTL: u64 = 20;
+
+const ETCD: &str = "127.0.66.9:2379";
+const COUNT: usize = 3;
+
+/// Longest time until the cluster is complete: a debug build on a busy machine with two cores.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What happens to the primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// PostgreSQL and Patroni get SIGKILL.
+    Killed,
+    /// PostgreSQL and Patroni get SIGSTOP: connections hang instead of breaking.
+    Frozen,
+    /// The kernel drops all packets from and to PostgreSQL and Patroni.
+    CutOff,
+    /// `patronictl switchover`.
+    SwitchedOver,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Killed, Self::Frozen, Self::CutOff, Self::SwitchedOver];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Frozen => "frozen",
+            Self::CutOff => "cut off",
+            Self::SwitchedOver => "switched over",
+        }
+    }
+}
+
+/// A server with its Patroni.
+struct Node {
+    number: usize,
+    folder: PathBuf,
+    patroni: Option<Process>,
+}
+
+impl Node {
+    fn address(&self) -> String {
+        format!("127.0.66.{}", self.number)
+    }
+
+    /// Group of the node's processes, by which the kernel tells their packets from those of other nodes.
+    fn group(&self) -> usize {
+        60_000 + self.number
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.with_extension("json")
+    }
+
+    /// Writes the configuration. JSON is YAML.
+    fn configure(&self, bin: &Path) -> Result<()> {
+        let (address, folder) = (self.address(), &self.folder);
+        let api = format!("{address}:8008");
+        let trusted = ["local all", "host all", "host replication"].map(|who| match who {
+            "local all" => "local all all trust".to_owned(),
+            who => format!("{who} all 127.0.0.0/8 trust"),
+        });
+        let config = json!({
+            "scope": "gatepass",
+            "name": format!("node{}", self.number),
+            "restapi": {"listen": api, "connect_address": api},
+            "etcd3": {"hosts": ETCD},
+            "bootstrap": {
+                "dcs": {
+                    "ttl": TTL,
+                    "loop_wait": 5,
+                    "retry_timeout": 5,
+                    "synchronous_mode": true,
+                    "postgresql": {
+                        "use_pg_rewind": true,
+                        // The tests are about servers that die, not about their disks.
+                        "parameters": {"wal_log_hints": "on", "fsync": "off", "max_connections": 100},
+                    },
+                },
+                "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, {"auth": "trust"}],
+            },
+            "postgresql": {
+                "listen": format!("{address}:5432"),
+                "connect_address": format!("{address}:5432"),
+                "data_dir": folder.join("data"),
+                "bin_dir": bin,
+                "pgpass": folder.join("pgpass"),
+                "authentication": {
+                    "superuser": {"username": "postgres"},
+                    "replication": {"username": "replicator"},
+                    "rewind": {"username": "postgres"},
+                },
+                "pg_hba": trusted,
+                "parameters": {"unix_socket_directories": folder},
+                "remove_data_directory_on_rewind_failure": true,
+                "remove_data_directory_on_diverged_timelines": true,
+            },
+        });
+        Ok(fs::write(self.config(), config.to_string())?)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=postgres", "--clear-groups"])
+            .arg(format!("--regid={}", self.group()))
+            .arg("patroni")
+            .arg(self.config())
+            .current_dir(&self.folder);
+        let log = self.folder.with_extension("log");
+        self.patroni = Some(Process::start("patroni", &command, &log)?);
+        Ok(())
+    }
+
+    /// The processes of PostgreSQL: the postmaster first.
+    fn postgres(&self) -> Result<Vec<String>> {
+        let pid = fs::read_to_string(self.folder.join("data/postmaster.pid"))?;
+        let pid = pid.lines().next().context("postmaster.pid is empty")?;
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+        let children = children.split_whitespace().map(str::to_owned);
+        Ok([pid.to_owned()].into_iter().chain(children).collect())
+    }
+
+    /// Sends a signal to Patroni and to all processes of PostgreSQL.
+    fn signal(&self, signal: &str) -> Result<()> {
+        let patroni = self.patroni.as_ref().context("Patroni does not run")?;
+        let send = |processes: &[String]| {
+            run(Command::new("kill")
+                .arg(format!("-{signal}"))
+                .args(processes))
+        };
+        let patroni = [patroni.pid()?.to_string()];
+        let postgres = self.postgres()?;
+        match signal {
+            // The server goes on before Patroni learns that it is the primary no more.
+            "CONT" => {
+                send(&postgres)?;
+                send(&patroni)
+            }
+            _ => {
+                send(&patroni)?;
+                let [postmaster, ..] = &*postgres else {
+                    bail!("PostgreSQL does not run");
+                };
+                // From now on, it makes no more children.
+                send(std::slice::from_ref(postmaster))?;
+                let children = self.postgres().map_or(postgres, |processes| processes);
+                // A child may have ended meanwhile.
+                let _ = send(children.get(1..).unwrap_or_default());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A running cluster. It ends with the process.
+pub(crate) struct Cluster {
+    nodes: Vec<Node>,
+    nft: PathBuf,
+    folder: TempDir,
+    _etcd: Process,
+}
+
+impl Cluster {
+    /// Starts etcd and the three nodes, and waits until the cluster is complete.
+    pub(crate) fn start(repository: &Path) -> Result<Self> {
+        // The path of a socket has at most 107 bytes, and user postgres must reach it.
+        let folder = tempfile::Builder::new()
+            .prefix("failover.")
+            .tempdir_in("/tmp")?;
+        run(Command::new("chmod").arg("755").arg(folder.path()))?;
+        let bin = fs::read_dir("/usr/lib/postgresql")?
+            .filter_map(|version| Some(version.ok()?.path().join("bin")))
+            .max()
+            .context("PostgreSQL is missing")?;
+        let etcd = Self::start_etcd(repository, folder.path())?;
+        let mut nodes = Vec::new();
+        for number in 1..=COUNT {
+            let mut node = Node {
+                number,
+                folder: folder.path().join(format!("node{number}")),
+                patroni: None,
+            };
+            fs::create_dir(&node.folder)?;
+            run(Command::new("chown").arg("postgres:").arg(&node.folder))?;
+            node.configure(&bin)?;
+            node.start()?;
+            nodes.push(node);
+        }
+        let mut cluster = Self {
+            nodes,
+            nft: repository.join(".cache/nft"),
+            folder,
+            _etcd: etcd,
+        };
+        cluster.until_complete()?;
+        Ok(cluster)
+    }
+
+    fn start_etcd(repository: &Path, folder: &Path) -> Result<Process> {
+        let (clients, peers) = (format!("http://{ETCD}"), "http://127.0.66.9:2380");
+        let mut command = Command::new(repository.join(".cache/etcd"));
+        command.arg("--data-dir").arg(folder.join("etcd")).args([
+            "--listen-client-urls",
+            &clients,
+            "--advertise-client-urls",
+            &clients,
+            "--listen-peer-urls",
+            peers,
+            "--initial-advertise-peer-urls",
+            peers,
+            "--initial-cluster",
+            &format!("default={peers}"),
+            "--unsafe-no-fsync",
+        ]);
+        let mut etcd = Process::start("etcd", &command, &folder.join("etcd.log"))?;
+        let health = format!("{clients}/health");
+        etcd.until("healthy", || status(&health) == Some(200))?;
+        Ok(etcd)
+    }
+
+    /// `store.url`.
+    pub(crate) fn url(&self) -> String {
+        let hosts: Vec<String> = self
+            .nodes
+            .iter()
+            .map(|node| node.address() + ":5432")
+            .collect();
+        let hosts = hosts.join(",");
+        format!("postgres://postgres@{hosts}/postgres?target_session_attrs=read-write")
+    }
+
+    /// The cluster as Patroni describes it.
+    fn members(&self) -> Option<Vec<Value>> {
+        self.nodes.iter().find_map(|node| {
+            let url = format!("http://{}:8008/cluster", node.address());
+            let response = agent(Duration::from_secs(1)).get(url).call().ok()?;
+            let text = response.into_body().read_to_string().ok()?;
+            let cluster: Value = serde_json::from_str(&text).ok()?;
+            Some(cluster.get("members")?.as_array()?.clone())
+        })
+    }
+
+    /// Index of the node that Patroni calls the leader, and of the synchronous standby.
+    fn roles(&self) -> Option<(usize, usize)> {
+        let members = self.members()?;
+        let is_well = members.len() == COUNT
+            && members.iter().all(|member| {
+                let state = member.get("state").and_then(Value::as_str);
+                matches!(state, Some("running" | "streaming"))
+            });
+        let one = |role: &str| {
+            let of_role = |member: &&Value| member.get("role").is_some_and(|has| has == role);
+            let name = members.iter().find(of_role)?.get("name")?.as_str()?;
+            let number: usize = name.strip_prefix("node")?.parse().ok()?;
+            number.checked_sub(1)
+        };
+        Some((one("leader")?, one("sync_standby")?)).filter(|_| is_well)
+    }
+
+    /// Waits until there are a leader, a synchronous standby and another standby.
+    pub(crate) fn until_complete(&mut self) -> Result<(usize, usize)> {
+        let start = Instant::now();
+        loop {
+            if let Some((leader, standby)) = self.roles() {
+                let url = format!("http://{}:8008/primary", self.nodes[leader].address());
+                if status(&url) == Some(200) {
+                    return Ok((leader, standby));
+                }
+            }
+            if start.elapsed() > PATIENCE {
+                let logs = self
+                    .nodes
+                    .iter()
+                    .map(|node| node.folder.with_extension("log"));
+                let logs: Vec<String> = logs
+                    .filter_map(|log| fs::read_to_string(log).ok())
+                    .collect();
+                bail!(
+                    "no complete cluster: {:?}\n{}",
+                    self.members(),
+                    logs.join("\n")
+                );
+            }
+            pace();
+        }
+    }
+
+    /// Lets something happen to the primary, which is the node `leader`.
+    pub(crate) fn strike(&mut self, fault: Fault, leader: usize, standby: usize) -> Result<()> {
+        let node = &mut self.nodes[leader];
+        match fault {
+            Fault::Killed => {
+                node.signal("KILL")?;
+                node.patroni = None;
+                Ok(())
+            }
+            Fault::Frozen => node.signal("STOP"),
+            Fault::CutOff => {
+                let rules = format!(
+                    "table inet cut {{\n chain out {{\n type filter hook output priority 0\n \
+                     meta skgid {} drop\n ip daddr {} drop\n }}\n}}\n",
+                    node.group(),
+                    node.address()
+                );
+                let file = self.folder.path().join("cut.nft");
+                fs::write(&file, rules)?;
+                run(Command::new(&self.nft).arg("--file").arg(file))
+            }
+            Fault::SwitchedOver => {
+                let candidate = format!("node{}", self.nodes[standby].number);
+                let config = self.nodes[standby].config();
+                let mut command = Command::new("patronictl");
+                command.arg("-c").arg(config).arg("switchover");
+                run(command.args(["--candidate", &candidate, "--force", "gatepass"]))
+            }
+        }
+    }
+
+    /// True if a node other than `former` is the primary.
+    pub(crate) fn has_new_primary(&self, former: usize) -> bool {
+        let others = self.nodes.iter().enumerate();
+        let mut others = others.filter(|(index, _)| *index != former);
+        others.any(|(_, node)| {
+            status(&format!("http://{}:8008/primary", node.address())) == Some(200)
+        })
+    }
+
+    /// Undoes what happened to the former primary.
+    pub(crate) fn mend(&mut self, fault: Fault, former: usize) -> Result<()> {
+        let node = &mut self.nodes[former];
+        match fault {
+            Fault::Killed => node.start(),
+            Fault::Frozen => node.signal("CONT"),
+            Fault::CutOff => run(Command::new(&self.nft).args(["delete", "table", "inet", "cut"])),
+            Fault::SwitchedOver => Ok(()),
+        }
+    }
+
+    /// The logs of Patroni and PostgreSQL.
+    pub(crate) fn log(&self) -> Log {
+        let patronis = self.nodes.iter().filter_map(|node| node.patroni.as_ref());
+        Log::joined(patronis.map(|patroni| patroni.log().clone()))
+    }
+}
+
+fn status(url: &str) -> Option<u16> {
+    let response = agent(Duration::from_secs(1)).get(url).call().ok()?;
+    Some(response.status().as_u16())
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {errors}");
+    Ok(())
+}

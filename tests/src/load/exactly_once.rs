@@ -1,0 +1,206 @@
+//! Clients that record what the service acknowledged: the service must lose none of it, and accept nothing twice. A
+//! request without a response may or may not have taken effect; a client that repeats the request loses nothing.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{CALLBACK, Load, NON_INTERACTIVE, Operation, WEB, World};
+use crate::pace;
+use crate::visitor::{Answer, Visitor};
+
+/// State that the clients share. What they find wrong is in the [`Ledger`](super::Ledger) of the world.
+#[derive(Debug)]
+pub struct ExactlyOnce {
+    world: Arc<World>,
+    /// Responses of the service.
+    pub answered: AtomicUsize,
+    /// Requests that got 503 with `Retry-After`.
+    pub unanswered: AtomicUsize,
+    /// Write-locked while the service is known to be down: clients wait.
+    pub down: RwLock<()>,
+}
+
+impl ExactlyOnce {
+    #[must_use]
+    pub fn of(world: &Arc<World>) -> Arc<Self> {
+        Arc::new(Self {
+            world: Arc::clone(world),
+            answered: AtomicUsize::default(),
+            unanswered: AtomicUsize::default(),
+            down: RwLock::default(),
+        })
+    }
+
+    /// Adds two clients that refresh, two with assertions and one that revokes. They repeat what got 503.
+    pub fn start(self: &Arc<Self>, load: &mut Load) {
+        for _ in 0..2 {
+            let (clients, mut live) = (Arc::clone(self), None);
+            load.spawn(&self.world, Duration::ZERO, move |_, visitor| {
+                clients.refreshing(visitor, &mut live);
+            });
+            let clients = Arc::clone(self);
+            load.spawn(&self.world, Duration::ZERO, move |_, visitor| {
+                clients.asserting(visitor);
+            });
+        }
+        let (clients, mut person) = (Arc::clone(self), None);
+        load.spawn(&self.world, Duration::ZERO, move |_, visitor| {
+            clients.revoking(visitor, &mut person);
+        });
+    }
+
+    /// The service's response; `None` if the request must be repeated, or failed otherwise.
+    fn ask(
+        &self,
+        operation: Operation,
+        request: impl FnOnce() -> Result<Answer>,
+    ) -> Option<Answer> {
+        drop(self.down.read().unwrap_or_else(PoisonError::into_inner));
+        match request() {
+            Ok(answer) if answer.names_a_retry() => {
+                self.world.ledger.note(operation, false);
+                self.unanswered.fetch_add(1, Ordering::SeqCst);
+                pace();
+                None
+            }
+            Ok(answer) => {
+                self.world.ledger.note(operation, true);
+                self.answered.fetch_add(1, Ordering::SeqCst);
+                Some(answer)
+            }
+            Err(error) => {
+                self.world
+                    .ledger
+                    .surprise(operation, &format!("NO RETRY named: {error:#}"));
+                None
+            }
+        }
+    }
+
+    /// Repeats a request until a response arrives.
+    fn insist(&self, operation: Operation, request: impl Fn() -> Result<Answer>) -> Answer {
+        loop {
+            if let Some(answer) = self.ask(operation, &request) {
+                return answer;
+            }
+        }
+    }
+
+    /// True if the answer has this status. Otherwise notes what that means.
+    fn is(&self, operation: Operation, answer: &Answer, status: u16, otherwise: &str) -> bool {
+        if answer.status != status {
+            let what = format!("{otherwise}: {} {}", answer.status, answer.body);
+            self.world.ledger.surprise(operation, &what);
+        }
+        answer.status == status
+    }
+
+    fn token(&self, operation: Operation, visitor: &Visitor, fields: &[(&str, &str)]) -> Answer {
+        self.insist(operation, || {
+            self.world.post(visitor, WEB, "/auth/token", fields)
+        })
+    }
+
+    fn refresh(&self, visitor: &Visitor, token: &str) -> Answer {
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", token)];
+        self.token(Operation::Refresh, visitor, &fields)
+    }
+
+    /// The tokens of a new grant for the person who is signed in at `person`. The person must not have to sign in again.
+    fn grant(&self, person: &mut Option<Visitor>) -> Option<Answer> {
+        let world = &self.world;
+        let request = format!(
+            "/auth/authorize?response_type=code&client_id={}&redirect_uri={CALLBACK}&state=abc",
+            WEB.id
+        );
+        if person.is_none() {
+            let browser = Visitor::default();
+            world.code_of_person(&browser, &world.lobby, None, &request)?;
+            *person = Some(browser);
+        }
+        let browser = person.as_ref()?;
+        let url = format!("{}{request}", world.lobby);
+        loop {
+            let page = self.insist(Operation::Page, || browser.get(&url, &[]));
+            let Some(code) = page.code() else {
+                let what = format!("LOST, the session: {}", page.status);
+                world.ledger.surprise(Operation::Page, &what);
+                *person = None;
+                return None;
+            };
+            let fields = [
+                ("grant_type", "authorization_code"),
+                ("redirect_uri", CALLBACK),
+                ("code", code),
+            ];
+            let exchange = || world.post(browser, WEB, "/auth/token", &fields);
+            // Without a response, the code may have been used, so start again.
+            if let Some(answer) = self.ask(Operation::Code, exchange) {
+                return self
+                    .is(Operation::Code, &answer, 200, "LOST")
+                    .then_some(answer);
+            }
+        }
+    }
+
+    /// Continues from the last refresh token. That token works, and the token before it has no other successor.
+    fn refreshing(&self, visitor: &Visitor, live: &mut Option<String>) -> Option<()> {
+        let token = match live.take() {
+            Some(token) => token,
+            None => self.grant(&mut None)?.member("refresh_token")?,
+        };
+        let refreshed = self.refresh(visitor, &token);
+        if !self.is(Operation::Refresh, &refreshed, 200, "LOST") {
+            return None;
+        }
+        let successor = refreshed.member("refresh_token");
+        let repeated = self.refresh(visitor, &token);
+        if !self.is(Operation::Refresh, &repeated, 200, "LOST") {
+            return None;
+        }
+        if repeated.member("refresh_token") != successor {
+            self.world.ledger.surprise(Operation::Refresh, "USED TWICE");
+        }
+        *live = successor;
+        Some(())
+    }
+
+    /// Sends each assertion twice. The service accepts the assertion once at most.
+    fn asserting(&self, visitor: &Visitor) -> Option<()> {
+        let world = &self.world;
+        let assertion = world.assertion().ok()?;
+        let fields = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", &*assertion),
+        ];
+        let assert = || world.post(visitor, NON_INTERACTIVE, "/auth/token", &fields);
+        let first = self.insist(Operation::JwtBearer, assert);
+        if first.status != 200 {
+            // An earlier attempt may have used it.
+            self.is(Operation::JwtBearer, &first, 400, "REFUSED otherwise");
+        }
+        let second = self.insist(Operation::JwtBearer, assert);
+        self.is(Operation::JwtBearer, &second, 400, "ACCEPTED TWICE");
+        Some(())
+    }
+
+    /// Revokes tokens and gets new ones. Revoked tokens stay revoked, also at the API, and the person stays signed in.
+    fn revoking(&self, visitor: &Visitor, person: &mut Option<Visitor>) -> Option<()> {
+        let tokens = self.grant(person)?;
+        let (access, token) = (
+            tokens.member("access_token")?,
+            tokens.member("refresh_token")?,
+        );
+        let fields = [("token", &*token)];
+        let revoke = || self.world.post(visitor, WEB, "/auth/revoke", &fields);
+        let revoked = self.insist(Operation::Revoke, revoke);
+        self.is(Operation::Revoke, &revoked, 200, "REFUSED");
+        let dead = self.refresh(visitor, &token);
+        self.is(Operation::Refresh, &dead, 400, "LIVES AGAIN");
+        self.world.soon_kept_out(visitor, &access);
+        Some(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Opens connections to the servers of the URL.
+//!
+//! The driver tries the servers one after the other, and limits only the time of the TCP connection: a server that
+//! accepts a connection and never answers would keep it from all others. Here each server has a time limit that includes
+//! TLS, authentication and the first answer, and a server that is slow does not keep the next one waiting.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
+use deadpool_postgres::ClientWrapper;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::Config;
+use tokio_postgres::config::LoadBalanceHosts;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::cause::described;
+use super::limits::{CONNECT, HEAD_START};
+use super::outage::Outage;
+
+/// Session settings: time limits, and when the database confirms a commit. The second time limit bounds how long a
+/// crashed replica can block rows that it locked. The third setting keeps confirmed commits safe from a crash of the
+/// server, even if the database, the role or the URL turns `synchronous_commit` off. Other values, which decide about
+/// waiting for standby servers, stay unchanged.
+const SESSION: &str = "
+    SET statement_timeout = '10s';
+    SET idle_in_transaction_session_timeout = '5s';
+    SELECT set_config('synchronous_commit', 'on', false)
+        WHERE current_setting('synchronous_commit', true) = 'off';
+";
+
+/// One server of the URL.
+pub(super) struct Server {
+    /// Host and port.
+    pub(super) name: String,
+    /// The parameters of the URL with this server alone.
+    pub(super) config: Config,
+}
+
+/// No server of the URL accepted a connection.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoServer(String);
+
+/// The servers of the URL, in its order.
+pub(super) struct Servers {
+    servers: Vec<Server>,
+    tls: MakeRustlsConnect,
+    /// Index of the server to try first: the one that accepted the last connection. After a failover, the former primary
+    /// may accept connections for a moment; the service stays at the new primary.
+    first: AtomicUsize,
+    pub(super) outage: Outage,
+}
+
+impl Servers {
+    pub(super) fn new(servers: Vec<Server>, tls: MakeRustlsConnect) -> Self {
+        Self {
+            servers,
+            tls,
+            first: AtomicUsize::default(),
+            outage: Outage::default(),
+        }
+    }
+
+    /// Connects to the server with this index, and begins a session.
+    async fn connect(&self, index: usize) -> Result<(usize, ClientWrapper), String> {
+        let Some(server) = self.servers.get(index) else {
+            return Err("there is no server".to_owned());
+        };
+        let session = async {
+            let (client, connection) = server.config.connect(self.tls.clone()).await?;
+            let connection = tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(
+                        error = described(&error),
+                        "a connection to the database ended"
+                    );
+                }
+            });
+            // Ends the connection when it is dropped.
+            let client = ClientWrapper::new(client, connection);
+            client.batch_execute(SESSION).await?;
+            Ok(client)
+        };
+        let problem = match timeout(CONNECT, session).await {
+            Ok(Ok(client)) => return Ok((index, client)),
+            Ok(Err(error)) => described(&error),
+            Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
+        };
+        Err(match self.servers.len() {
+            1 => problem,
+            _ => format!("{}: {problem}", server.name),
+        })
+    }
+
+    /// Index of the server to try first.
+    fn first(&self) -> usize {
+        let spreads = self.servers.first().is_some_and(|server| {
+            server.config.get_load_balance_hosts() == LoadBalanceHosts::Random
+        });
+        match spreads {
+            true => self.first.fetch_add(1, Ordering::Relaxed),
+            false => self.first.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Manager for Servers {
+    type Type = ClientWrapper;
+    type Error = NoServer;
+
+    /// Takes at most [`CONNECT`], and [`HEAD_START`] for each further server.
+    async fn create(&self) -> Result<ClientWrapper, NoServer> {
+        let (first, count) = (self.first(), self.servers.len());
+        let mut next = (0..count).map(|step| (first % count + step) % count);
+        let mut tried = FuturesUnordered::new();
+        let mut problems = Vec::new();
+        loop {
+            tried.extend(next.next().map(|index| self.connect(index)));
+            tokio::select! {
+                outcome = tried.next() => match outcome {
+                    Some(Ok((index, client))) => {
+                        self.first.store(index, Ordering::Relaxed);
+                        return Ok(client);
+                    }
+                    Some(Err(problem)) => problems.push(problem),
+                    None => return Err(NoServer(problems.join("; "))),
+                },
+                () = sleep(HEAD_START), if next.len() > 0 => {}
+            }
+        }
+    }
+
+    async fn recycle(&self, client: &mut ClientWrapper, _: &Metrics) -> RecycleResult<NoServer> {
+        match client.is_closed() {
+            true => Err(RecycleError::message("the connection is closed")),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Servers that accept connections and do not answer: connections hang instead of breaking.
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
+
+use super::server::Proxy;
+use super::*;
+
+/// A server that accepts connections (the kernel does) and never answers.
+fn silent() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    listener
+}
+
+fn port(listener: &TcpListener) -> u16 {
+    listener.local_addr().unwrap().port()
+}
+
+/// Number of connections since the last look.
+fn connections(listener: &TcpListener) -> usize {
+    let accepted = std::iter::from_fn(|| match listener.accept() {
+        Ok(connection) => Some(connection),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => panic!("{error}"),
+    });
+    accepted.count()
+}
+
+#[tokio::test]
+async fn a_silent_server_keeps_the_service_from_no_other_one() {
+    let server = fresh_database().await;
+    let (name, folder) = server.split_once("?host=").unwrap();
+    let listeners = [silent(), silent()];
+    let [first, last] = listeners.each_ref().map(port);
+    let (user, name) = name.rsplit_once('/').unwrap();
+    let folder = folder.replace('/', "%2F");
+    let url = format!("{user}127.0.0.1:{first},{folder}:5432,127.0.0.1:{last}/{name}");
+    let store = open(&url).await;
+    assert_eq!(listeners.each_ref().map(connections), [1, 0]);
+    // The next connections begin with the server that works.
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(store.pool.get().await.unwrap());
+    }
+    assert_eq!(listeners.each_ref().map(connections), [0, 0]);
+}
+
+#[tokio::test]
+async fn silent_servers_are_named_in_the_error() {
+    let listeners = [silent(), silent()];
+    let [one, two] = listeners.each_ref().map(port);
+    let url = format!("postgres://postgres@127.0.0.1:{one},127.0.0.1:{two}/postgres");
+    let error = PostgresStore::open(&settings(&url), ACCESS).await;
+    let expected = format!(
+        "cannot be opened: no connection to the database: 127.0.0.1:{one}: no answer within 3 s; 127.0.0.1:{two}: no \
+         answer within 3 s"
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(error.ends_with(&expected), "{error}");
+}
+
+/// What hangs fails after a time limit, occupies no connection, and is not repeated: the server may have done it.
+#[tokio::test]
+async fn an_operation_without_an_answer_fails_and_is_not_repeated() {
+    let server = fresh_database().await;
+    let proxy = Proxy::start(&server).await;
+    let store = open(&proxy.url(&server)).await;
+    let claim = |jti: &str| store.claim_jti(code().client_id, jti.into(), at(60), at(0));
+    // The statement is prepared.
+    assert_eq!(claim("first").await, Ok(Claim::Claimed));
+    let idle = store.pool.get().await.unwrap();
+    assert_eq!(claim("second").await, Ok(Claim::Claimed));
+    drop(idle);
+    assert_eq!(store.pool.status().size, 2);
+    proxy.hold(true);
+    let cause = "the database did not answer within 12 s";
+    let failed = Err(StoreError::Failed(cause.to_owned()));
+    assert_eq!(claim("third").await, failed);
+    assert_eq!(
+        store.pool.status().size,
+        0,
+        "the idle connection is closed too"
+    );
+    assert_eq!(store.pool.manager().outage.cause().as_deref(), Some(cause));
+    let unready = store.ready().await.unwrap_err().to_string();
+    assert!(unready.ends_with("no answer within 3 s"), "{unready}");
+    proxy.hold(false);
+    eventually(&store).await;
+    assert_eq!(claim("third").await, Ok(Claim::AlreadyClaimed));
+}
