@@ -61,6 +61,17 @@ impl SigningKey {
         })
     }
 
+    /// The key of EdDSA in this PKCS#8 document.
+    ///
+    /// # Errors
+    /// If the document has no Ed25519 key.
+    pub fn ed25519(pkcs8: &[u8]) -> Result<Self> {
+        Ok(Self {
+            algorithm: "EdDSA",
+            key: Key::Ed25519(Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8)?),
+        })
+    }
+
     /// The public key.
     #[must_use]
     pub fn jwk(&self) -> Value {

@@ -12,6 +12,7 @@ mod api;
 mod authorize;
 mod browser;
 mod chart;
+mod client_assertion;
 mod client_libraries;
 mod discovery;
 mod early_access;

@@ -34,6 +34,10 @@ fn the_curl_lines_of_the_protocol_work() {
     let mut variables = HashMap::from([
         ("VERIFIER", VERIFIER.to_owned()),
         ("ASSERTION", Assertion::of("ada@example.com").sign()),
+        (
+            "CLIENT_ASSERTION",
+            Assertion::of_key_demo(&pair.lobby_url()),
+        ),
     ]);
     let legacy = Client {
         redirect_uri: "http://localhost:8090/callback",

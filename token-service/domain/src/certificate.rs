@@ -136,6 +136,15 @@ pub enum CertificateError {
     Validity,
 }
 
+impl From<RsaKeyError> for CertificateError {
+    fn from(error: RsaKeyError) -> Self {
+        match error {
+            RsaKeyError::Size(bits) => Self::KeySize(bits),
+            RsaKeyError::Exponent => Self::UnusableKey,
+        }
+    }
+}
+
 impl Certificate {
     /// Reads the one certificate in `bytes`, PEM or DER. Does not check the signature: a certificate is trusted because
     /// it was registered (protocol.md §2.3), self-signed or not. Does not check the validity either: each use checks
@@ -160,17 +169,7 @@ impl Certificate {
         let Ok(PublicKey::RSA(rsa)) = public_key.parsed() else {
             return Err(CertificateError::NotRsa);
         };
-        let bits = bit_length(rsa.modulus);
-        if !RSA_KEY_BITS.contains(&bits) {
-            return Err(CertificateError::KeySize(bits));
-        }
-        // With an exponent of 1 anybody could sign. No valid key has an even exponent (RFC 8017 §3.1).
-        if !rsa
-            .try_exponent()
-            .is_ok_and(|exponent| exponent >= 3 && exponent % 2 == 1)
-        {
-            return Err(CertificateError::UnusableKey);
-        }
+        check_rsa(rsa.modulus, rsa.exponent)?;
         ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public_key.raw)
             .map_err(|_| CertificateError::UnusableKey)?;
         let validity = certificate.validity();
@@ -227,12 +226,40 @@ fn only_certificate(pem: &[u8]) -> Result<Vec<u8>, CertificateError> {
     }
 }
 
+/// Why an RSA key is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RsaKeyError {
+    /// The size of the modulus is not among [`RSA_KEY_BITS`].
+    Size(usize),
+    Exponent,
+}
+
+/// Checks the size of `modulus`, and `exponent`; both are big endian.
+pub(crate) fn check_rsa(modulus: &[u8], exponent: &[u8]) -> Result<(), RsaKeyError> {
+    let bits = bit_length(modulus);
+    if !RSA_KEY_BITS.contains(&bits) {
+        return Err(RsaKeyError::Size(bits));
+    }
+    // With an exponent of 1 anybody could sign. No valid key has an even exponent (RFC 8017 §3.1).
+    let digits = without_leading_zeros(exponent);
+    let is_odd = digits.last().is_some_and(|last| last % 2 == 1);
+    if is_odd && digits != [1] && digits.len() <= size_of::<u64>() {
+        Ok(())
+    } else {
+        Err(RsaKeyError::Exponent)
+    }
+}
+
+pub(crate) fn without_leading_zeros(big_endian: &[u8]) -> &[u8] {
+    let is_digit = |byte: &u8| *byte != 0;
+    let start = big_endian.iter().position(is_digit);
+    start
+        .and_then(|start| big_endian.get(start..))
+        .unwrap_or_default()
+}
+
 fn bit_length(big_endian: &[u8]) -> usize {
-    let leading_zeros = big_endian
-        .iter()
-        .position(|byte| *byte != 0)
-        .unwrap_or(big_endian.len());
-    let digits = big_endian.get(leading_zeros..).unwrap_or_default();
+    let digits = without_leading_zeros(big_endian);
     digits
         .first()
         .map_or(0, |first| digits.len() * 8 - first.leading_zeros() as usize)

@@ -5,6 +5,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 use zeroize::Zeroizing;
 
 use super::certificate::Certificate;
+use super::client_key::KeyAuthentication;
 use super::redirect_template::RedirectTemplate;
 use super::redirect_uri::{RedirectUri, RedirectUriPattern};
 use super::scope::Scope;
@@ -57,6 +58,8 @@ pub struct Client {
     pub name: String,
     #[serde(flatten)]
     pub integration: IntegrationType,
+    #[serde(flatten)]
+    pub key_authentication: KeyAuthentication,
     /// All scopes that the client may request.
     pub scopes: Scope,
     /// A disabled client is treated like an unknown client.
@@ -219,6 +222,7 @@ impl Client {
             name: client_id.to_string(),
             client_id,
             integration,
+            key_authentication: KeyAuthentication::default(),
             scopes: Scope::default(),
             enabled: true,
             version: ClientVersion::default(),
@@ -301,6 +305,12 @@ impl Client {
             IntegrationType::NonInteractive { certificates, .. } => certificates,
             _ => &[],
         }
+    }
+
+    /// True if the client may redeem a code with the verifier in place of its authentication (D-25, D-46).
+    pub const fn may_prove_by_verifier(&self) -> bool {
+        matches!(self.integration, IntegrationType::WebServer { .. })
+            && self.key_authentication.is_empty()
     }
 
     /// The secrets; empty for public clients.

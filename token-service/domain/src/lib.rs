@@ -8,6 +8,7 @@ pub mod authorization_code;
 pub mod cap;
 pub mod certificate;
 pub mod client;
+pub mod client_key;
 pub mod client_secret;
 pub mod clock;
 pub mod credentials;
@@ -48,6 +49,7 @@ pub use authorization_code::{
 };
 pub use certificate::Certificate;
 pub use client::{Client, ClientId, ClientVersion, IntegrationKind, IntegrationType};
+pub use client_key::{ClientKey, KeyAuthentication};
 pub use client_secret::{SecretTimes, SecretUse};
 pub use credentials::{Credentials, SecondFactor};
 pub use excerpt::Excerpt;

@@ -167,6 +167,7 @@ impl IndexDifference {
             integration,
             scopes,
             enabled,
+            key_authentication: _,
             name: _,
             version: _,
             tokens_from: _,

@@ -9,6 +9,7 @@ pub mod issued_token;
 pub mod legacy;
 pub mod lifetimes;
 pub mod oauth;
+pub mod paths;
 pub mod sealing;
 pub mod secret_uses;
 pub mod settings;

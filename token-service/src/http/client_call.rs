@@ -83,7 +83,7 @@ impl ClientCall {
         }
     }
 
-    /// Runs the endpoint, and counts a wrong client secret.
+    /// Runs the endpoint, and counts a wrong client secret or client assertion.
     async fn answer_at<T, E: EndpointError>(
         &self,
         moment: &Moment,
@@ -92,12 +92,14 @@ impl ClientCall {
         let context = self.service.context(moment);
         let request = self.request();
         match answer(&context, &request).await {
-            Err(error) if matches!(error.token_error(), Some(TokenError::WrongSecret)) => {
-                let address = origin::address(&self.http);
-                let counted =
-                    secret_guesses::count_wrong(&context, &request.authorization, address).await;
-                Err(counted.into())
-            }
+            Err(error) => match error.token_error().filter(|error| error.is_guess()) {
+                Some(guess) => {
+                    let (guess, address) = (guess.clone(), origin::address(&self.http));
+                    let counted = secret_guesses::count_wrong(&context, &request, address, guess);
+                    Err(counted.await.into())
+                }
+                None => Err(error),
+            },
             answer => answer,
         }
     }

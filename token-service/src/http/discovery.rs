@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{cors, error, pages, paths};
 use crate::service::Service;
+use domain::client_key;
 use domain::digest::Digest;
 use protocol::oauth::grants::GrantType;
 
@@ -68,6 +69,12 @@ fn cacheable(request: &HttpRequest, content_type: &'static str, content: String)
         .body(content)
 }
 
+const CLIENT_SECRET_BASIC: &str = "client_secret_basic";
+const PRIVATE_KEY_JWT: &str = "private_key_jwt";
+
+/// The methods of client authentication.
+const METHODS: [&str; 3] = [CLIENT_SECRET_BASIC, PRIVATE_KEY_JWT, "none"];
+
 /// Authorization server metadata (RFC 8414 §2), with the flag of RFC 9207 §3.
 #[derive(Debug, Serialize)]
 struct Metadata<'a> {
@@ -80,9 +87,12 @@ struct Metadata<'a> {
     response_types_supported: [&'static str; 1],
     response_modes_supported: [&'static str; 1],
     grant_types_supported: Vec<&'static str>,
-    token_endpoint_auth_methods_supported: [&'static str; 2],
-    revocation_endpoint_auth_methods_supported: [&'static str; 2],
-    introspection_endpoint_auth_methods_supported: [&'static str; 1],
+    token_endpoint_auth_methods_supported: [&'static str; 3],
+    token_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
+    revocation_endpoint_auth_methods_supported: [&'static str; 3],
+    revocation_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
+    introspection_endpoint_auth_methods_supported: [&'static str; 2],
+    introspection_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
     code_challenge_methods_supported: [&'static str; 1],
     authorization_response_iss_parameter_supported: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -112,9 +122,13 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         response_types_supported: ["code"],
         response_modes_supported: ["query"],
         grant_types_supported: GrantType::ALL.iter().map(|grant| grant.name()).collect(),
-        token_endpoint_auth_methods_supported: ["client_secret_basic", "none"],
-        revocation_endpoint_auth_methods_supported: ["client_secret_basic", "none"],
-        introspection_endpoint_auth_methods_supported: ["client_secret_basic"],
+        token_endpoint_auth_methods_supported: METHODS,
+        token_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
+        revocation_endpoint_auth_methods_supported: METHODS,
+        revocation_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
+        // Only clients that authenticate may introspect.
+        introspection_endpoint_auth_methods_supported: [CLIENT_SECRET_BASIC, PRIVATE_KEY_JWT],
+        introspection_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
         code_challenge_methods_supported: ["S256"],
         authorization_response_iss_parameter_supported: true,
         scopes_supported: summary.scopes.iter().map(String::as_str).collect(),

@@ -2,6 +2,7 @@
 
 /// `GET`: the authorization endpoint (protocol.md §4.1).
 pub use protocol::flow::AUTHORIZE;
+pub use protocol::paths::TOKEN;
 /// `POST`: the form with username and password.
 pub const SIGN_IN: &str = "/auth/sign-in";
 /// `POST`: the form with the one-time code.
@@ -18,8 +19,6 @@ pub const SIGN_OUT: &str = "/auth/sign-out";
 pub const HOME: &str = "/auth/";
 /// `GET`: the stylesheet that shows a notice in a browser without cookies.
 pub const COOKIE_NOTICE: &str = "/auth/static/cookies.css";
-/// `POST`: the token endpoint (protocol.md §4.2).
-pub const TOKEN: &str = "/auth/token";
 /// `POST`: revokes a token or a grant (RFC 7009).
 pub const REVOKE: &str = "/auth/revoke";
 /// `POST`: introspection (RFC 7662).

@@ -102,9 +102,29 @@ pub enum BackupError {
     Failed(String),
 }
 
-/// The key of an assertion id. No Client ID contains the separator, so different pairs have different digests.
-fn jti_digest(client_id: &ClientId, jti: &str) -> Digest {
-    Digest::of(format!("{client_id}\0{jti}").as_bytes())
+/// The `jti` of an assertion. Each kind of assertion has a namespace of its own in each client, and the store keeps only a
+/// digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AssertionId(Digest);
+
+impl AssertionId {
+    /// The id of a user assertion (protocol.md §2.3).
+    pub fn of_user_assertion(client_id: &ClientId, jti: &str) -> Self {
+        // No Client ID contains the separator, so different pairs have different digests.
+        Self(Digest::of(format!("{client_id}\0{jti}").as_bytes()))
+    }
+
+    /// The id of a client assertion (protocol.md §5.12).
+    pub fn of_client_assertion(client_id: &ClientId, jti: &str) -> Self {
+        // No Client ID contains the spaces of the prefix.
+        Self(Digest::of(
+            format!("client assertion \0{client_id}\0{jti}").as_bytes(),
+        ))
+    }
+
+    const fn as_bytes(&self) -> &[u8; 32] {
+        self.0.as_bytes()
+    }
 }
 
 /// The outcome of claiming a value that may be used once.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{BackupError, Begin, Claim, Counts, SessionBegin, StoreError, Swept};
+use crate::{AssertionId, BackupError, Begin, Claim, Counts, SessionBegin, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{
@@ -304,21 +304,15 @@ pub trait RevocationStore: Send + Sync {
 
 #[async_trait]
 pub trait OnceStore: Send + Sync {
-    /// Claims an assertion's `jti` for a client until `expires_at` (protocol.md §2.3, D-10).
+    /// Claims the `jti` of an assertion until `expires_at` (D-10, D-46).
     async fn claim_jti(
         &self,
-        client_id: ClientId,
-        jti: String,
+        id: AssertionId,
         expires_at: Timestamp,
         now: Timestamp,
     ) -> Result<Claim, StoreError>;
 
-    async fn is_jti_claimed(
-        &self,
-        client_id: ClientId,
-        jti: String,
-        now: Timestamp,
-    ) -> Result<bool, StoreError>;
+    async fn is_jti_claimed(&self, id: AssertionId, now: Timestamp) -> Result<bool, StoreError>;
 
     /// Claims a TOTP time step for a user, so that each code works only once (RFC 6238 §5.2). Steps up to the last
     /// claimed step return `AlreadyClaimed`.

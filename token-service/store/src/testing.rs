@@ -175,8 +175,8 @@ watched! {
         }
     }
     OnceStore {
-        claim_jti(client_id: ClientId, jti: String, expires_at: Timestamp, now: Timestamp) -> Result<Claim, StoreError>;
-        is_jti_claimed(client_id: ClientId, jti: String, now: Timestamp) -> Result<bool, StoreError>;
+        claim_jti(id: AssertionId, expires_at: Timestamp, now: Timestamp) -> Result<Claim, StoreError>;
+        is_jti_claimed(id: AssertionId, now: Timestamp) -> Result<bool, StoreError>;
         claim_totp_step(username: Username, step: u64) -> Result<Claim, StoreError>;
     }
     CredentialStore {

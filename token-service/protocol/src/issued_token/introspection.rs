@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{OpaqueRefresh, read, read_opaque};
 use crate::Context;
-use crate::oauth::client_authentication::{PresentedClient, Served};
+use crate::oauth::client_authentication::Served;
 use crate::oauth::endpoint_request::EndpointRequest;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
@@ -52,7 +52,7 @@ pub struct ActiveToken {
 /// Returns the state of the token in the request. A client learns nothing about other clients' tokens.
 ///
 /// # Errors
-/// A [`TokenError`] if the request is malformed, the client did not authenticate with a secret (RFC 7662 §2.1 requires
+/// A [`TokenError`] if the request is malformed, the client did not authenticate (RFC 7662 §2.1 requires
 /// authorization), or the store failed.
 pub async fn introspect(
     context: &Context<'_>,
@@ -60,9 +60,7 @@ pub async fn introspect(
 ) -> Result<Introspection, TokenError> {
     let (form, presented) = request.open(context, Served::AnyFlow).await?;
     presented.note_use(context);
-    let PresentedClient::Authenticated(client, _) = presented else {
-        return Err(TokenError::SecretRequired);
-    };
+    let client = presented.authenticated()?;
     let text = required(&form, Parameter::Token)?;
     let client_id = client.client_id.as_str();
     let active = match read(context, text) {

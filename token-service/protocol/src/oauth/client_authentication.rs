@@ -1,4 +1,4 @@
-//! Client authentication (protocol.md §4.2, §5.2, §5.3; RFC 6749 §2.3).
+//! Client authentication (protocol.md §4.2, §5.2, §5.3, §5.12; RFC 6749 §2.3).
 
 use std::sync::Arc;
 
@@ -7,12 +7,17 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
-use super::error::TokenError;
+use super::assertion::AssertionError;
+use super::assertion::client::{self, ClientAssertion, Unverified};
+use super::error::{TokenError, required};
 use super::parameter::Parameter;
 use super::parameters::{Parameters, form_decode};
 use crate::Context;
+use crate::settings::Settings;
 use domain::client::ClientSecret;
+use domain::clock::Timestamp;
 use domain::{Client, IntegrationType};
+use store::{AssertionId, Claim as StoreClaim};
 
 /// Padding is optional because some clients omit it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -23,10 +28,18 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A client, authenticated or only identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PresentedClient {
-    Authenticated(Arc<Client>, ClientSecret),
-    /// The client sent only its `client_id`. This is all that a public client has; a confidential client must send its
-    /// secret.
+    Authenticated(Arc<Client>, Proof),
+    /// The client sent only its `client_id`. This is all that a public client has; a confidential client must authenticate.
     Named(Arc<Client>),
+}
+
+/// What proved the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// `client_secret_basic`.
+    Secret(ClientSecret),
+    /// `private_key_jwt`.
+    Assertion(ClientAssertion),
 }
 
 impl PresentedClient {
@@ -36,9 +49,9 @@ impl PresentedClient {
         }
     }
 
-    /// Records the use of the secret, if the client authenticated.
+    /// Records the use of the secret, if the client authenticated with a secret.
     pub fn note_use(&self, context: &Context<'_>) {
-        if let Self::Authenticated(client, secret) = self {
+        if let Self::Authenticated(client, Proof::Secret(secret)) = self {
             let uses = context.secret_uses;
             uses.note(&client.client_id, secret, context.now);
         }
@@ -51,11 +64,27 @@ impl PresentedClient {
     /// The client, if the authentication is sufficient for its integration type.
     ///
     /// # Errors
-    /// [`TokenError::SecretRequired`] if a client with a secret did not send the secret.
+    /// [`TokenError::SecretRequired`] or [`TokenError::ClientAssertionRequired`] if a confidential client did not
+    /// authenticate.
     pub fn fully_authenticated(&self) -> Result<&Arc<Client>, TokenError> {
         match self {
-            Self::Authenticated(client, _) => Ok(client),
             Self::Named(client) if is_public(client) => Ok(client),
+            _ => self.authenticated(),
+        }
+    }
+
+    /// The client, if it authenticated.
+    ///
+    /// # Errors
+    /// As [`Self::fully_authenticated`], for public clients too.
+    pub fn authenticated(&self) -> Result<&Arc<Client>, TokenError> {
+        match self {
+            Self::Authenticated(client, _) => Ok(client),
+            Self::Named(client)
+                if client.secrets().is_empty() && !client.key_authentication.is_empty() =>
+            {
+                Err(TokenError::ClientAssertionRequired)
+            }
             Self::Named(_) => Err(TokenError::SecretRequired),
         }
     }
@@ -80,11 +109,11 @@ pub enum Served<'a> {
     Legacy(&'a str),
 }
 
-/// Authenticates the client from its Authorization headers and its form.
+/// Authenticates the client from its Authorization headers and its form. Claims the `jti` of a client assertion, durably.
 ///
 /// # Errors
-/// A [`TokenError`] for all combinations except these two: one Basic header with the right secret (and, if the body has
-/// a `client_id`, the same Client ID), or only a `client_id` in the body.
+/// A [`TokenError`] for all combinations except these three: one Basic header with the right secret, or a client assertion
+/// (each with no `client_id` in the body, or the same Client ID), or only a `client_id` in the body.
 pub async fn authenticate(
     context: &Context<'_>,
     served: Served<'_>,
@@ -100,10 +129,31 @@ pub async fn authenticate(
             Served::Legacy(hostname) => directory.legacy_client(&client_id, hostname).await?,
         };
         if let Some(client) = found {
-            return claim.check(client);
+            let presented = claim.check(client, context.settings, context.now)?;
+            claim_assertion(context, &presented).await?;
+            return Ok(presented);
         }
     }
-    Err(TokenError::UnknownClient)
+    Err(match claim {
+        Claim::Assertion { .. } => TokenError::ClientAssertion(AssertionError::UnknownClient),
+        Claim::Named(_) | Claim::Basic { .. } => TokenError::UnknownClient,
+    })
+}
+
+/// RFC 7523 §3 rule 7: each client assertion works once.
+async fn claim_assertion(
+    context: &Context<'_>,
+    presented: &PresentedClient,
+) -> Result<(), TokenError> {
+    let PresentedClient::Authenticated(client, Proof::Assertion(assertion)) = presented else {
+        return Ok(());
+    };
+    let id = AssertionId::of_client_assertion(&client.client_id, &assertion.jti);
+    let until = assertion.remembered_until;
+    match context.store.claim_jti(id, until, context.now).await? {
+        StoreClaim::Claimed => Ok(()),
+        StoreClaim::AlreadyClaimed => Err(TokenError::ClientAssertion(AssertionError::Replayed)),
+    }
 }
 
 /// Which client a request claims to come from, and the proof.
@@ -116,14 +166,28 @@ enum Claim<'a> {
         /// The `client_id` in the body.
         also_named: Option<&'a str>,
     },
+    Assertion {
+        /// `sub`.
+        client_id: String,
+        assertion: Unverified<'a>,
+        /// The `client_id` in the body.
+        also_named: Option<&'a str>,
+    },
 }
 
 impl<'a> Claim<'a> {
     fn read(authorization: &[&[u8]], form: &'a Parameters<'_>) -> Result<Self, TokenError> {
         let named = form.get(Parameter::ClientId);
-        match (authorization, form.contains(Parameter::ClientSecret)) {
+        let asserts = form.contains(Parameter::ClientAssertion)
+            || form.contains(Parameter::ClientAssertionType);
+        let in_body = asserts || form.contains(Parameter::ClientSecret);
+        match (authorization, in_body) {
             ([], false) => named.map(Self::Named).ok_or(TokenError::NoClient),
-            ([], true) => Err(TokenError::SecretInBody),
+            ([], true) if !asserts => Err(TokenError::SecretInBody),
+            ([], true) if form.contains(Parameter::ClientSecret) => {
+                Err(TokenError::SeveralAuthentications)
+            }
+            ([], true) => Self::read_assertion(form, named),
             ([header], false) => {
                 let credentials = decode_basic(header).ok_or(TokenError::BasicMalformed)?;
                 let (client_id, secret) = credentials
@@ -140,20 +204,58 @@ impl<'a> Claim<'a> {
         }
     }
 
+    fn read_assertion(
+        form: &'a Parameters<'_>,
+        named: Option<&'a str>,
+    ) -> Result<Self, TokenError> {
+        if required(form, Parameter::ClientAssertionType)? != client::TYPE {
+            return Err(TokenError::ClientAssertionType);
+        }
+        let assertion = required(form, Parameter::ClientAssertion)?;
+        let assertion = Unverified::parse(assertion).map_err(TokenError::ClientAssertion)?;
+        let client_id = assertion.client_id().map_err(TokenError::ClientAssertion)?;
+        Ok(Self::Assertion {
+            client_id: client_id.to_owned(),
+            assertion,
+            also_named: named,
+        })
+    }
+
     /// The Client IDs that the request may mean. The first registered Client ID counts.
     fn client_ids(&self) -> Vec<Zeroizing<String>> {
         match self {
             Self::Named(client_id) => vec![Zeroizing::new((*client_id).to_owned())],
             Self::Basic { client_id, .. } => readings(client_id).collect(),
+            Self::Assertion { client_id, .. } => vec![Zeroizing::new(client_id.clone())],
         }
     }
 
-    fn check(&self, client: Arc<Client>) -> Result<PresentedClient, TokenError> {
-        let Self::Basic {
-            secret, also_named, ..
-        } = self
-        else {
-            return Ok(PresentedClient::Named(client));
+    fn check(
+        &self,
+        client: Arc<Client>,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Result<PresentedClient, TokenError> {
+        let (secret, also_named) = match self {
+            Self::Named(_) => return Ok(PresentedClient::Named(client)),
+            Self::Basic {
+                secret, also_named, ..
+            } => (secret, also_named),
+            Self::Assertion {
+                assertion,
+                also_named,
+                ..
+            } => {
+                if also_named.is_some_and(|named| named != client.client_id.as_str()) {
+                    return Err(TokenError::ClientAssertion(AssertionError::ClientIdDiffers));
+                }
+                let verified = assertion.verify(&client, settings, now);
+                let verified = verified.map_err(TokenError::ClientAssertion)?;
+                return Ok(PresentedClient::Authenticated(
+                    client,
+                    Proof::Assertion(verified),
+                ));
+            }
         };
         if is_public(&client) {
             return Err(TokenError::PublicClientInHeader);
@@ -167,13 +269,16 @@ impl<'a> Claim<'a> {
             (Some(_), Some(named)) if *named != client.client_id.as_str() => {
                 Err(TokenError::ClientIdDiffers)
             }
-            (Some(secret), _) => Ok(PresentedClient::Authenticated(client, secret)),
+            (Some(secret), _) => Ok(PresentedClient::Authenticated(
+                client,
+                Proof::Secret(secret),
+            )),
         }
     }
 }
 
 /// The Client ID that a refused request claims, for the log and the audit log, so that an operator sees which client's
-/// secret is being guessed. At most [`LONGEST_CLAIM`] characters; unprintable characters are escaped.
+/// secret is being guessed: in the header, the body or the client assertion. At most [`LONGEST_CLAIM`] characters; unprintable characters are escaped.
 pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
     let in_header = authorization.iter().find_map(|header| {
         let credentials = decode_basic(header)?;
@@ -184,7 +289,11 @@ pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
     });
     let in_body = || {
         let form = Parameters::parse(body).ok()?;
-        form.get(Parameter::ClientId).map(str::to_owned)
+        let named = form.get(Parameter::ClientId).map(str::to_owned);
+        named.or_else(|| {
+            let assertion = Unverified::parse(form.get(Parameter::ClientAssertion)?).ok()?;
+            assertion.client_id().ok().map(str::to_owned)
+        })
     };
     let claimed = in_header.or_else(in_body)?;
     let printable = claimed.chars().flat_map(char::escape_default);
@@ -238,7 +347,9 @@ mod tests {
             let mut registered = registered.iter();
             registered.find(|client| client.client_id.as_str() == claimed.as_str())
         });
-        claim.check(Arc::new(found.ok_or(TokenError::UnknownClient)?.clone()))
+        let found = Arc::new(found.ok_or(TokenError::UnknownClient)?.clone());
+        let now = Timestamp::from_seconds(1_800_000_000);
+        claim.check(found, &Settings::default(), now)
     }
 
     fn basic(credentials: &str) -> String {

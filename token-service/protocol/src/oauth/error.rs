@@ -49,8 +49,8 @@ pub enum TokenError {
     WrongSecret,
     /// A public client used the Authorization header (protocol.md §5.3).
     PublicClientInHeader,
-    /// The secret is wrong, and this address sent too many wrong secrets for this client. Not before this time would
-    /// another wrong secret be [`Self::WrongSecret`].
+    /// The secret or client assertion is wrong, and this address sent too many wrong ones for this client. Not before this
+    /// time would another one get its own error.
     TooManyGuesses(Duration),
     /// `client_secret` is in the body; only the header may contain the secret (protocol.md §5.2).
     SecretInBody,
@@ -79,6 +79,13 @@ pub enum TokenError {
     TokenOfOtherClient,
     #[strum(serialize = "assertion_refused")]
     Assertion(AssertionError),
+    /// The assertion with which the client authenticates is refused (D-46).
+    #[strum(serialize = "client_assertion_refused")]
+    ClientAssertion(AssertionError),
+    /// `client_assertion_type` is not that of RFC 7523 §2.2.
+    ClientAssertionType,
+    /// A client with keys and without a secret did not authenticate.
+    ClientAssertionRequired,
     /// The request does not name exactly one linked account.
     #[strum(serialize = "account_refused")]
     Account(AccountError),
@@ -123,7 +130,10 @@ impl TokenError {
             | Self::WrongSecret
             | Self::PublicClientInHeader
             | Self::SecretInBody
-            | Self::SecretRequired => ErrorCode::InvalidClient,
+            | Self::SecretRequired
+            | Self::ClientAssertion(_)
+            | Self::ClientAssertionType
+            | Self::ClientAssertionRequired => ErrorCode::InvalidClient,
             Self::UnknownGrantType
             | Self::GrantNotPermitted
             | Self::UnknownCode
@@ -162,6 +172,8 @@ impl TokenError {
         match self {
             Self::Code(mismatch) => mismatch.reason(),
             Self::Refresh(refusal) => refusal.reason(),
+            Self::ClientAssertion(AssertionError::Replayed) => "client_assertion_replayed",
+            Self::ClientAssertion(AssertionError::Signature) => "wrong_client_assertion",
             _ => self.into_str(),
         }
     }
@@ -181,6 +193,14 @@ impl TokenError {
         }
     }
 
+    /// True if the client presented something wrong in place of its secret or signature, which may be a guess.
+    pub const fn is_guess(&self) -> bool {
+        matches!(
+            self,
+            Self::WrongSecret | Self::ClientAssertion(AssertionError::Signature)
+        )
+    }
+
     pub(super) fn cause(&self) -> Option<String> {
         match self {
             Self::Store(error) => Some(error.to_string()),
@@ -194,7 +214,7 @@ impl TokenError {
         Cow::Borrowed(match self {
             Self::Parameters(ParameterError::Repeated(name)) => return repeated(name).into(),
             Self::Missing(parameter) => return format!("{} is missing", parameter.name()).into(),
-            Self::Assertion(error) => return error.description(),
+            Self::Assertion(error) | Self::ClientAssertion(error) => return error.description(),
             Self::ScopeNotPermitted(excess) => return unregistered_scope(excess).into(),
             Self::Code(CodeMismatch::ScopeExceeded(excess)) => {
                 let excess = printable(excess.as_str());
@@ -235,8 +255,7 @@ impl TokenError {
             }
             Self::UnknownClient | Self::WrongSecret => "Client ID or Client Secret is wrong",
             Self::TooManyGuesses(_) => {
-                "Client Secret is wrong, and too many wrong Client Secrets came from this address; correct the Client \
-                 Secret"
+                "Client Secret or client assertion is wrong, and too many wrong ones came from this address; correct it"
             }
             Self::PublicClientInHeader => {
                 "An Installed Application sends client_id in the body, not in the Authorization header"
@@ -246,6 +265,12 @@ impl TokenError {
             }
             Self::SecretRequired => {
                 "This client must authenticate with its Client Secret in the Authorization header (Basic)"
+            }
+            Self::ClientAssertionType => {
+                "client_assertion_type must be urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+            }
+            Self::ClientAssertionRequired => {
+                "This client must authenticate with client_assertion, signed by one of its keys"
             }
             Self::UnknownGrantType => {
                 "grant_type must be authorization_code, refresh_token, client_credentials or \

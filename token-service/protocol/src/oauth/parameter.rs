@@ -8,6 +8,10 @@ use strum::{AsRefStr, IntoStaticStr, VariantArray};
 pub enum Parameter {
     /// RFC 7523 §2.1.
     Assertion,
+    /// RFC 7521 §4.2.
+    ClientAssertion,
+    /// RFC 7521 §4.2.
+    ClientAssertionType,
     /// RFC 6749 §2.3.1.
     ClientId,
     /// RFC 6749 §2.3.1.

@@ -1,4 +1,5 @@
-//! Delays that slow down guesses of client secrets, per client and client address (RFC 6749 §10.10).
+//! Delays that slow down guesses of client secrets, per client and client address (RFC 6749 §10.10). Client assertions with
+//! a wrong signature count too.
 //!
 //! Only wrong secrets count, and the right secret never waits: otherwise one worker with an old secret would stop all
 //! workers of its client at the same address. The right secret needs no protection by delays, because it has at least 32
@@ -7,7 +8,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::client_authentication;
+use super::endpoint_request::EndpointRequest;
 use super::error::TokenError;
 use crate::Context;
 use crate::sign_in::network;
@@ -24,15 +25,15 @@ const PACE: Pace = Pace {
     forget_one_after: MINUTE,
 };
 
-/// Counts a wrong secret in these `Authorization` headers from `address`, and returns the error of the response:
-/// [`TokenError::WrongSecret`], or [`TokenError::TooManyGuesses`]. If the store fails, the secret is refused but not
-/// counted.
+/// Counts a guess in `request` from `address` that was refused with `error`. Returns the error of the response: `error`, or
+/// [`TokenError::TooManyGuesses`]. If the store fails, the guess is refused but not counted.
 pub async fn count_wrong(
     context: &Context<'_>,
-    authorization: &[&[u8]],
+    request: &EndpointRequest<'_>,
     address: Option<IpAddr>,
+    error: TokenError,
 ) -> TokenError {
-    let client_id = client_authentication::claimed(authorization, &[]).unwrap_or_default();
+    let client_id = request.claimed_client().unwrap_or_default();
     let key = context.encryption_key;
     let network = network(address, key);
     let parts = [b"client secret", client_id.as_bytes(), network.as_bytes()];
@@ -42,10 +43,10 @@ pub async fn count_wrong(
     };
     match context.store.admit_attempt(vec![paced], context.now).await {
         Ok(Admission::Wait(wait)) => TokenError::TooManyGuesses(wait),
-        Ok(Admission::Admitted(_)) => TokenError::WrongSecret,
-        Err(error) => {
-            tracing::warn!(%error, "a wrong client secret is not counted");
-            TokenError::WrongSecret
+        Ok(Admission::Admitted(_)) => error,
+        Err(failure) => {
+            tracing::warn!(error = %failure, "a wrong client secret is not counted");
+            error
         }
     }
 }

@@ -130,8 +130,8 @@ pub enum Flag {
     Value(&'static str, &'static str),
     /// `--LONG FILE`: a file with a secret.
     File(&'static str),
-    /// `--LONG ALIAS=FILE`: a name and a file.
-    NamedFile(&'static str),
+    /// `--LONG NAME=FILE`: a name and a file, with the placeholder of both in the help.
+    NamedFile(&'static str, &'static str),
     /// A pair of flags, each with its help. New objects have only the flag that changes the default.
     Switch {
         /// The flag for `true`, and its help.

@@ -134,7 +134,14 @@ impl Field {
             }
             Some(member) if self.is_list() => *member = values.collect(),
             Some(member) => *member = values.next().unwrap_or_default(),
-            None => {}
+            // The stored form leaves out some members without a value.
+            None if self.is_list() => {
+                stored.insert(self.key.to_owned(), values.collect());
+            }
+            None => {
+                let value = values.next();
+                stored.extend(value.map(|value| (self.key.to_owned(), value)));
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{certificate, client_secret, redirect_uris};
+use super::{certificate, client_key, client_secret, redirect_uris};
 use crate::describe::checks::{claim_text, display_name};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::values::parsed;
@@ -16,7 +16,8 @@ use domain::clock::Timestamp;
 use domain::redirect_uri::RedirectUriUse;
 use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, Excerpt, RedirectUriPattern, RegistryChange, Scope, SecretTimes, Username,
+    Client, ClientId, Excerpt, KeyAuthentication, RedirectUriPattern, RegistryChange, Scope,
+    SecretTimes, Username,
 };
 
 const DESCRIPTION: Description = Description {
@@ -129,7 +130,31 @@ const DESCRIPTION: Description = Description {
             )
         },
         Field {
-            flag: Some(Flag::NamedFile("certificate")),
+            given: "A client with keys needs no client secret.",
+            flag: Some(Flag::NamedFile("key", "KID=FILE")),
+            types: client_key::TYPES,
+            shape: Shape::Records(&client_key::RECORD),
+            rule: Rule::List,
+            element: client_key::element,
+            ..Field::new(
+                client_key::KEY,
+                "Keys",
+                "The public keys of client assertions, with which the client authenticates (`private_key_jwt`).",
+            )
+        },
+        Field {
+            given: "`issuer` if absent; `token_endpoint` for libraries that cannot send the issuer.",
+            flag: Some(Flag::Value("client-assertion-audience", "AUDIENCE")),
+            types: client_key::TYPES,
+            rule: Rule::Optional,
+            ..Field::new(
+                client_key::AUDIENCE,
+                "Assertion audience",
+                "The only `aud` of client assertions: `issuer` or `token_endpoint`.",
+            )
+        },
+        Field {
+            flag: Some(Flag::NamedFile("certificate", "ALIAS=FILE")),
             types: &[NonInteractive],
             shape: Shape::Records(&certificate::REGISTRATION),
             place: In::Registrations,
@@ -198,25 +223,33 @@ impl Registered for Client {
         let name = entry.text("name", display_name);
         let enabled = entry.enabled();
         let scopes = scopes(entry);
+        let has_keys = entry.section.has(client_key::KEY);
+        let key_authentication = match entry.integration {
+            Some(kind) if client_key::TYPES.contains(&kind) => KeyAuthentication {
+                keys: client_key::read(entry),
+                client_assertion_audience: client_key::audience(entry),
+            },
+            _ => KeyAuthentication::default(),
+        };
         let integration = match entry.integration? {
             WebServer => IntegrationType::WebServer {
-                secrets: client_secret::read(entry),
+                secrets: client_secret::read(entry, has_keys),
                 redirect_uris: redirect_uris::read(entry, RedirectUriUse::WebServer),
             },
             Installed => IntegrationType::Installed {
                 redirect_uris: redirect_uris::read(entry, RedirectUriUse::Installed),
             },
             NonInteractive => IntegrationType::NonInteractive {
-                secrets: client_secret::read(entry),
+                secrets: client_secret::read(entry, has_keys),
                 certificates: certificate::read(entry),
                 organization: entry.text("organization", claim_text),
             },
             UserBound => IntegrationType::UserBound {
-                secrets: client_secret::read(entry),
+                secrets: client_secret::read(entry, has_keys),
                 bound_user: bound_user(entry)?,
             },
             Legacy => IntegrationType::Legacy {
-                secrets: client_secret::read(entry),
+                secrets: client_secret::read(entry, has_keys),
                 redirect_templates: redirect_uris::read_templates(entry),
                 hostname: entry.section.text("hostname").map(|text| text.value),
             },
@@ -226,6 +259,7 @@ impl Registered for Client {
             name: name.unwrap_or_else(|| client_id.to_string()),
             client_id,
             integration,
+            key_authentication,
             scopes,
             enabled,
             version: ClientVersion::default(),

@@ -3,6 +3,7 @@
 mod account;
 mod certificate;
 mod client;
+mod client_key;
 mod client_secret;
 mod legacy_instance;
 mod redirect_uris;

@@ -75,6 +75,7 @@ fn the_demo_registrations_are_right() {
             "installed-demo",
             "non-interactive-demo",
             "user-bound-demo",
+            "key-demo",
             "legacy-demo",
             "legacy-secret-demo"
         ]
@@ -197,7 +198,7 @@ fn every_problem_is_reported_at_once_with_its_line() {
             "r.toml:49: client_secret_sha256: expected a SHA-256 digest: 64 hexadecimal digits, or 43 characters of base64url",
             "r.toml:50: bound_user: there is no user bob@example.com",
             "r.toml:51: certificates: not for a client of type user_bound",
-            "r.toml:53: client_secret or client_secret_sha256 is missing",
+            "r.toml:53: client_secret, client_secret_sha256 or keys is missing",
             "r.toml:56: redirect_uris: not for a client of type non_interactive",
             "r.toml:61: alias: one is already at r.toml:58",
             "r.toml:62: file: missing.pem cannot be read: No such file or directory (os error 2)",
@@ -239,6 +240,57 @@ fn names_are_compared_with_the_stored_registry() {
         [
             "r.toml:2: username: bound is also a client_id (RFC 9700 §4.15)",
             "r.toml:4: client_id: machine is also a username (RFC 9700 §4.15)",
+        ]
+    );
+}
+
+/// A client with keys needs no secret. Both are allowed, with a warning, so that a client can change from one to the other
+/// (D-46).
+#[test]
+fn rfc7523_s2_2_keys_replace_the_secret() {
+    const JWK: &str =
+        r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+    let client = |more: &str, keys: &str| {
+        format!(
+            "[[clients]]\nclient_id = 'web'\ntype = 'web_server'\n{more}redirect_uris = ['https://a.example/cb']\n{keys}"
+        )
+    };
+    let key =
+        |kid: &str, jwk: &str| format!("[[clients.keys]]\nkid = '{kid}'\npublic_key = '{jwk}'\n");
+    let text = client("", &key("one", JWK));
+    assert_eq!(warnings(NOW, &text), [""; 0]);
+    let read = load(&text).ok().unwrap();
+    let authentication = &read.clients[0].object.key_authentication;
+    assert_eq!(authentication.keys[0].kid, "one");
+    assert_eq!(String::from(authentication.keys[0].public_key.clone()), JWK);
+    assert!(read.clients[0].object.secrets().is_empty());
+
+    let secret = "client_secret = 'long enough, with 32 bytes and some more'\n";
+    let both = warnings(NOW, &client(secret, &key("one", JWK)));
+    assert!(both[0].contains("a client secret is there too"), "{both:?}");
+    let audience = "client_assertion_audience = 'token_endpoint'\n";
+    let audience = warnings(NOW, &client(audience, &key("one", JWK)));
+    assert!(
+        audience[0].starts_with("r.toml:4: client_assertion_audience:"),
+        "{audience:?}"
+    );
+
+    let wrong = [
+        key("one", JWK),
+        key("one", JWK),
+        key(&"k".repeat(256), "{}"),
+        "[[clients.keys]]\n".into(),
+    ]
+    .concat();
+    assert_eq!(
+        problems(&client("client_assertion_audience = 'both'\n", &wrong)),
+        [
+            "r.toml:4: client_assertion_audience: expected issuer or token_endpoint",
+            "r.toml:10: kid: one is already at r.toml:7",
+            "r.toml:13: kid: must have 1 to 255 bytes, none of them a control character",
+            "r.toml:14: public_key: expected a public key: a JWK (a JSON object with kty), or PEM (PUBLIC KEY)",
+            "r.toml:15: file or public_key is missing",
+            "r.toml:15: kid is missing",
         ]
     );
 }

@@ -18,6 +18,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service client add sync --type non_interactive --certificate cert-2026=cert.pem
   token-service client rotate-secret shop            # the old secret goes on working
   token-service client rotate-secret shop --end-old  # ... until this
+  token-service client update shop --key 2026=key.jwk
   token-service client update shop --disable";
 
 #[derive(Debug, clap::Subcommand)]
@@ -47,6 +48,9 @@ pub(in crate::command) struct RotateSecret {
     /// Remove all secrets except the newest, instead of adding one.
     #[arg(long)]
     end_old: bool,
+    /// Remove all secrets of a client that authenticates with keys.
+    #[arg(long, conflicts_with = "end_old")]
+    end_all: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,7 +104,11 @@ fn certificate_path(client: &Named<Client>, alias: &str) -> String {
 fn rotate_secret(arguments: &Connected<RotateSecret>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let path = format!("{}/secrets", own.client.path());
-    if own.end_old {
+    if own.end_old || own.end_all {
+        let path = match own.end_all {
+            true => path + "?all=true",
+            false => path,
+        };
         return administration
             .act(Method::DELETE, &path)?
             .print(card::<Client>);

@@ -96,7 +96,9 @@ impl<T: Registered, const CHANGE: bool> Form<T, CHANGE> {
 /// The flag of a field. Accounts and certificates of an existing object have their own commands.
 fn flag_of(field: &Field, change: bool) -> Option<Flag> {
     let is_record = matches!(field.shape, Shape::Records(_));
-    let is_offered = !change || (field.can_change() && !is_record);
+    // Keys, in contrast, are replaced as a whole.
+    let is_whole = matches!(field.flag, Some(Flag::NamedFile(..))) && field.viewed().is_some();
+    let is_offered = !change || (field.can_change() && (!is_record || is_whole));
     field.flag.filter(|_| is_offered)
 }
 
@@ -120,10 +122,8 @@ fn arguments_of(field: &'static Field, change: bool) -> Vec<Arg> {
             let arg = arg(long, help).value_name("FILE");
             vec![arg.value_parser(clap::value_parser!(PathBuf))]
         }
-        Some(Flag::NamedFile(long)) => {
-            vec![several(
-                arg(long, help(field, change)).value_name("ALIAS=FILE"),
-            )]
+        Some(Flag::NamedFile(long, value)) => {
+            vec![several(arg(long, help(field, change)).value_name(value))]
         }
         Some(Flag::Switch { on, off, default }) => {
             let switch = |(long, help), (other, _)| {
@@ -213,9 +213,12 @@ fn value(field: &Field, change: bool, flags: &ArgMatches) -> Option<anyhow::Resu
             Some(Ok(if is_none { Value::Null } else { value }))
         }
         Flag::File(long) => Some(secret(flags.get_one::<PathBuf>(long)?)),
-        Flag::NamedFile(long) => {
+        Flag::NamedFile(long, _) => {
             let named = flags.get_many::<String>(long)?;
-            Some(named.map(|named| named_file(named)).collect())
+            let Shape::Records(record) = field.shape else {
+                return None;
+            };
+            Some(named.map(|named| named_file(long, record, named)).collect())
         }
         Flag::Switch { on, off, .. } => {
             let is_set = |long| matches!(flags.try_get_one(long), Ok(Some(true)));
@@ -225,13 +228,16 @@ fn value(field: &Field, change: bool, flags: &ArgMatches) -> Option<anyhow::Resu
     }
 }
 
-/// Reads a certificate of the form `ALIAS=FILE`.
-fn named_file(named: &str) -> anyhow::Result<Value> {
-    let (alias, file) = named
+/// Reads an object of the form `NAME=FILE`: its first member is the name, its second one the content of the file.
+fn named_file(long: &str, record: &Record, named: &str) -> anyhow::Result<Value> {
+    let (name, file) = named
         .split_once('=')
-        .with_context(|| format!("--certificate {named}: expected ALIAS=FILE"))?;
-    let pem = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
-    Ok(json!({"alias": alias, "pem": pem}))
+        .with_context(|| format!("--{long} {named}: expected NAME=FILE"))?;
+    let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
+    let members = record.keys.iter().zip([name, &text]);
+    Ok(members
+        .map(|((key, _), value)| ((*key).to_owned(), json!(value)))
+        .collect())
 }
 
 /// Reads a secret from a file or standard input, and removes the line end that editors add.

@@ -186,7 +186,7 @@ impl Command {
             Self::EndOldSecret => {
                 let rotated = operate(service, async |admin| {
                     admin.add_secret("web").await?;
-                    admin.end_old_secrets("web").await
+                    admin.end_old_secrets("web", &Default::default()).await
                 });
                 rotated.await.map(drop)
             }

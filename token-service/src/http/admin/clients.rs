@@ -1,8 +1,9 @@
 //! `/admin/clients`, with secrets and certificates.
 
+use actix_web::HttpRequest;
 use actix_web::web::{self, Path, Payload};
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use zeroize::Zeroizing;
 
 use super::access::Administrator;
@@ -37,7 +38,8 @@ impl Administered for Client {
             self.integration,
             IntegrationType::Installed { .. } | IntegrationType::Legacy { .. }
         );
-        if needs_secret && self.secrets().is_empty() {
+        let has_keys = !self.key_authentication.is_empty();
+        if needs_secret && self.secrets().is_empty() && !has_keys {
             add_generated(self, random).map(Some)
         } else {
             Ok(None)
@@ -80,13 +82,25 @@ async fn add_secret(administrator: Administrator, client_id: Path<String>) -> An
     answer::made(administrator.add_secret(&client_id).await?)
 }
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+pub struct EndSecretsQuery {
+    /// Remove the newest secret too: only for a client with keys.
+    pub all: bool,
+}
+
 /// Removes all client secrets except the newest.
 #[utoipa::path(delete, path = "/admin/clients/{client_id}/secrets", tag = "clients",
-    params(("client_id" = String, Path)),
+    params(("client_id" = String, Path), EndSecretsQuery),
     responses((status = 200, body = ClientView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody)))]
-async fn end_old_secrets(administrator: Administrator, client_id: Path<String>) -> Answer {
-    answer::ok(administrator.end_old_secrets(&client_id).await?)
+async fn end_old_secrets(
+    administrator: Administrator,
+    client_id: Path<String>,
+    http: HttpRequest,
+) -> Answer {
+    let query = body::query::<EndSecretsQuery>(http.query_string())?;
+    answer::ok(administrator.end_old_secrets(&client_id, &query).await?)
 }
 
 /// Adds a certificate, PEM or DER, under an alias that the client does not have yet.
@@ -176,10 +190,29 @@ impl Administration {
     }
 
     /// # Errors
-    /// [`AdminError::Conflict`] if the client has no older secret.
-    pub async fn end_old_secrets(&self, client_id: &str) -> Result<ClientView, AdminError> {
+    /// [`AdminError::Conflict`] if the client has no secret that may end.
+    pub async fn end_old_secrets(
+        &self,
+        client_id: &str,
+        query: &EndSecretsQuery,
+    ) -> Result<ClientView, AdminError> {
         let changed = self.edit(client_id, |client: &mut Client| {
+            let has_keys = !client.key_authentication.is_empty();
             match client.secrets_mut() {
+                Some(secrets) if query.all => {
+                    if !has_keys {
+                        let message = format!(
+                            "{client_id} has no keys: without a secret it could not authenticate"
+                        );
+                        return Err(AdminError::Conflict(message));
+                    }
+                    if secrets.is_empty() {
+                        let message = format!("{client_id} has no secret");
+                        return Err(AdminError::Conflict(message));
+                    }
+                    secrets.clear();
+                    Ok(())
+                }
                 Some(secrets) if secrets.len() > 1 => {
                     secrets.drain(..secrets.len() - 1);
                     Ok(())

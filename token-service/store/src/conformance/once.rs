@@ -5,8 +5,7 @@ use super::*;
 pub(crate) async fn claim(store: &dyn Store, client: &str, jti: &str, now: Timestamp) -> Claim {
     store
         .claim_jti(
-            client_id(client),
-            jti.into(),
+            AssertionId::of_user_assertion(&client_id(client), jti),
             now + Duration::from_secs(60),
             now,
         )
@@ -29,7 +28,7 @@ pub(crate) async fn an_assertion_id_is_claimed_once_per_client(subject: &mut imp
     ] {
         let asked = subject
             .store()
-            .is_jti_claimed(client_id(client), jti.into(), now)
+            .is_jti_claimed(AssertionId::of_user_assertion(&client_id(client), jti), now)
             .await;
         assert_eq!(asked.unwrap(), claimed, "{client} {jti} {now}");
     }

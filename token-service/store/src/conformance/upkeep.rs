@@ -101,7 +101,8 @@ pub(crate) async fn the_sweep_finds_expired_assertion_ids_among_live_ones(
     let store = subject.store();
     for number in 0..EACH {
         let live = format!("live-{number}");
-        let again = store.claim_jti(client_id("a"), live, at(1000), at(100));
+        let id = AssertionId::of_user_assertion(&client_id("a"), &live);
+        let again = store.claim_jti(id, at(1000), at(100));
         assert_eq!(again.await, Ok(Claim::AlreadyClaimed));
     }
 }

@@ -4,26 +4,24 @@ use async_trait::async_trait;
 
 use super::PostgresStore;
 use super::value::{number, seconds};
-use crate::{Claim, OnceStore, StoreError, jti_digest};
+use crate::{AssertionId, Claim, OnceStore, StoreError};
+use domain::Username;
 use domain::clock::Timestamp;
-use domain::{ClientId, Username};
 
 #[async_trait]
 impl OnceStore for PostgresStore {
     async fn claim_jti(
         &self,
-        client_id: ClientId,
-        jti: String,
+        id: AssertionId,
         expires_at: Timestamp,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
         self.statement(async move |client| {
-            let digest = jti_digest(&client_id, &jti);
             // An expired entry that is not yet swept counts as absent.
             let sql = "INSERT INTO assertion_ids (digest, expires_at) VALUES ($1, $2)
             ON CONFLICT (digest) DO UPDATE SET expires_at = excluded.expires_at
             WHERE assertion_ids.expires_at <= $3";
-            let digest = digest.as_bytes().as_slice();
+            let digest = id.as_bytes().as_slice();
             let (expires_at, now) = (seconds(expires_at), seconds(now));
             let rows = client.execute(sql, &[&digest, &expires_at, &now]).await?;
             Ok(claim(rows))
@@ -31,16 +29,10 @@ impl OnceStore for PostgresStore {
         .await
     }
 
-    async fn is_jti_claimed(
-        &self,
-        client_id: ClientId,
-        jti: String,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
+    async fn is_jti_claimed(&self, id: AssertionId, now: Timestamp) -> Result<bool, StoreError> {
         self.statement(async move |client| {
-            let digest = jti_digest(&client_id, &jti);
             let sql = "SELECT 1 FROM assertion_ids WHERE digest = $1 AND expires_at > $2";
-            let digest = digest.as_bytes().as_slice();
+            let digest = id.as_bytes().as_slice();
             let found = client.query_opt(sql, &[&digest, &seconds(now)]).await?;
             Ok(found.is_some())
         })

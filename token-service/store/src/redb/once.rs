@@ -5,22 +5,20 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::tables::ASSERTION_IDS;
-use crate::{Claim, OnceStore, StoreError, jti_digest};
+use crate::{AssertionId, Claim, OnceStore, StoreError};
+use domain::Username;
 use domain::clock::Timestamp;
-use domain::{ClientId, Username};
 
 #[async_trait]
 impl OnceStore for RedbStore {
     async fn claim_jti(
         &self,
-        client_id: ClientId,
-        jti: String,
+        id: AssertionId,
         expires_at: Timestamp,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
         self.write(move |tables, _| {
-            let digest = jti_digest(&client_id, &jti);
-            let key = digest.as_bytes();
+            let key = id.as_bytes();
             let ids = tables.assertion_ids.open()?;
             // An expired entry that is not yet swept counts as absent.
             let known = ids.get(key)?.map(|expiry| expiry.value());
@@ -33,15 +31,10 @@ impl OnceStore for RedbStore {
         .await
     }
 
-    async fn is_jti_claimed(
-        &self,
-        client_id: ClientId,
-        jti: String,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
+    async fn is_jti_claimed(&self, id: AssertionId, now: Timestamp) -> Result<bool, StoreError> {
         self.read(|transaction| {
             let ids = transaction.open_table(ASSERTION_IDS)?;
-            let expiry = ids.get(jti_digest(&client_id, &jti).as_bytes())?;
+            let expiry = ids.get(id.as_bytes())?;
             Ok(expiry.is_some_and(|expiry| expiry.value() > now.seconds()))
         })
     }

@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use super::open::{builder, database_error, prepare};
 use super::*;
-use crate::Claim;
 use crate::conformance::{
     ACCESS, Subject, apply, assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of,
     issue_legacy, put, register_at_random, registrations, replacements_and_removals, revoke,
     session, start, use_of, user,
 };
 use crate::operations::*;
+use crate::{AssertionId, Claim};
 use domain::digest::Digest;
 use domain::{
     AuditKind, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Rotation, Username,
@@ -256,7 +256,11 @@ async fn no_code_and_no_session_id_is_in_the_file() {
     let session = session("ada", at(10));
     start(&*store, Digest::of(session_id.as_bytes()), session, None).await;
     store
-        .claim_jti(code().client_id, jti.into(), at(10), at(0))
+        .claim_jti(
+            AssertionId::of_user_assertion(&code().client_id, jti),
+            at(10),
+            at(0),
+        )
         .await
         .unwrap();
     drop(store);
@@ -404,9 +408,9 @@ async fn a_full_queue_turns_operations_away() {
     for number in 0..20_000 {
         let store = file.store();
         tasks.spawn(async move {
-            store
-                .claim_jti(code().client_id, number.to_string(), at(60), at(0))
-                .await
+            let jti = number.to_string();
+            let id = AssertionId::of_user_assertion(&code().client_id, &jti);
+            store.claim_jti(id, at(60), at(0)).await
         });
     }
     let outcomes = tasks.join_all().await;

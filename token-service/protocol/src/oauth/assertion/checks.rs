@@ -1,5 +1,7 @@
 //! The checks of an assertion, one function each.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::json::numeric_date;
@@ -107,7 +109,7 @@ pub(super) fn check_issuer(
 
 pub(super) fn check_expiry(
     claims: &Map<String, Value>,
-    settings: &Settings,
+    most: Duration,
     now: Timestamp,
 ) -> Result<Timestamp, AssertionError> {
     let expires_at = date(claims, Claim::Expiry)?.ok_or(AssertionError::Missing(Claim::Expiry))?;
@@ -117,7 +119,6 @@ pub(super) fn check_expiry(
             now,
         });
     }
-    let most = settings.lifetimes.assertion_max;
     if expires_at > now + most {
         return Err(AssertionError::TooLong {
             at: expires_at,
@@ -146,9 +147,19 @@ pub(super) fn check_not_before(
     settings: &Settings,
     now: Timestamp,
 ) -> Result<(), AssertionError> {
-    match date(claims, Claim::NotBefore)? {
-        Some(not_before) if not_before > now + settings.lifetimes.clock_skew => {
-            Err(AssertionError::InFuture(Claim::NotBefore, not_before, now))
+    check_not_ahead(claims, Claim::NotBefore, settings, now)
+}
+
+/// The time `claim` may be absent.
+pub(super) fn check_not_ahead(
+    claims: &Map<String, Value>,
+    claim: Claim,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<(), AssertionError> {
+    match date(claims, claim)? {
+        Some(time) if time > now + settings.lifetimes.clock_skew => {
+            Err(AssertionError::InFuture(claim, time, now))
         }
         _ => Ok(()),
     }

@@ -1,15 +1,16 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use claims::JwsError;
 use claims::json::{JsonError, MAX_DEPTH};
 use claims::jws::MAX_TOKEN_BYTES;
+use claims::{Algorithm, JwsError};
 
 use super::claim::Claim;
 use crate::oauth::message::printable;
 use domain::clock::Timestamp;
 
-/// Reason why an assertion is refused. The code is always `invalid_grant`; the description is exact.
+/// Reason why an assertion is refused. The code is `invalid_grant` for a user assertion and `invalid_client` for a client
+/// assertion; the description is exact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssertionError {
     /// The assertion is not three parts of base64url joined by dots, a part is not a strict JSON object, or the header
@@ -63,6 +64,20 @@ pub enum AssertionError {
     Subject,
     /// The `jti` was used before.
     Replayed,
+    /// No client with keys has the Client ID in `sub` of a client assertion.
+    UnknownClient,
+    /// `sub` of a client assertion is not `iss`.
+    SubjectDiffers(String),
+    /// The parameter `client_id` is not `sub` of the client assertion.
+    ClientIdDiffers,
+    /// `typ` of a client assertion is neither `JWT` nor `client-authentication+jwt`.
+    ClientTypWrong,
+    /// The client has no key with the `kid` of the client assertion.
+    UnknownKid,
+    /// A client assertion without `kid`, of a client with several keys.
+    NoKid,
+    /// `alg` of a client assertion is not the algorithm of the key.
+    KeyAlgorithm(Algorithm),
 }
 
 impl AssertionError {
@@ -136,6 +151,27 @@ impl AssertionError {
             Self::Signature => "Signature validation failed",
             Self::Subject => "The user in sub is unknown or not available to this client",
             Self::Replayed => "jti of the assertion was used before",
+            Self::SubjectDiffers(received) => {
+                let received = printable(received);
+                return format!(
+                    "sub of the assertion must be the Client ID, as iss is, but is {received}"
+                )
+                .into();
+            }
+            Self::KeyAlgorithm(expected) => {
+                let expected = expected.name();
+                return format!("alg in the assertion header must be {expected}, the algorithm of the registered key")
+                    .into();
+            }
+            Self::UnknownClient => {
+                "iss of the assertion must be the Client ID of a client that is registered with keys"
+            }
+            Self::ClientIdDiffers => "client_id differs from sub of the assertion",
+            Self::ClientTypWrong => {
+                "typ in the assertion header must be client-authentication+jwt or JWT, or be absent"
+            }
+            Self::UnknownKid => "kid is not the kid of a key of this client",
+            Self::NoKid => "The assertion header needs kid, because this client has several keys",
         })
     }
 }

@@ -1,7 +1,9 @@
-//! User assertions: a non-interactive client signs a statement about a user (protocol.md §2.3, D-10, RFC 7523).
+//! User assertions: a non-interactive client signs a statement about a user (protocol.md §2.3, D-10, RFC 7523). The
+//! assertions with which clients authenticate are in [`client`].
 
 mod checks;
 mod claim;
+pub mod client;
 mod error;
 
 use super::account_selection::NamedAccount;
@@ -66,7 +68,7 @@ pub fn verify(
     check_issuer(&claims, client_id)?;
     let subject = required_text(&claims, Claim::Subject)?;
     check_audience(&claims, &settings.identity_audience)?;
-    let expires_at = check_expiry(&claims, settings, now)?;
+    let expires_at = check_expiry(&claims, settings.lifetimes.assertion_max, now)?;
     check_issue_time(&claims, settings, now)?;
     check_not_before(&claims, settings, now)?;
     let jti = check_id(&claims)?;
@@ -149,7 +151,10 @@ pub fn explain(
             check_audience(&claims, &settings.identity_audience)
                 .map(|()| settings.identity_audience.clone()),
         ),
-        check("exp", check_expiry(&claims, settings, now).map(until)),
+        check(
+            "exp",
+            check_expiry(&claims, settings.lifetimes.assertion_max, now).map(until),
+        ),
         check(
             "iat",
             check_issue_time(&claims, settings, now).map(Timestamp::rfc3339),

@@ -27,9 +27,11 @@ pub async fn exchange(
     match client.integration {
         IntegrationType::Installed { .. } => {}
         // D-25: the verifier replaces the secret.
-        IntegrationType::WebServer { .. } if presented.is_authenticated() || verifier.is_some() => {
+        IntegrationType::WebServer { .. }
+            if verifier.is_some() && client.may_prove_by_verifier() => {}
+        IntegrationType::WebServer { .. } => {
+            presented.authenticated()?;
         }
-        IntegrationType::WebServer { .. } => return Err(TokenError::SecretRequired),
         IntegrationType::NonInteractive { .. }
         | IntegrationType::UserBound { .. }
         | IntegrationType::Legacy { .. } => return Err(TokenError::GrantNotPermitted),

@@ -13,7 +13,7 @@ use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, User};
-use store::Claim;
+use store::{AssertionId, Claim};
 
 /// Exchanges a user assertion for an access token.
 ///
@@ -52,16 +52,9 @@ pub async fn exchange(
         .ok_or(AssertionError::Subject)?;
     let account = select(&user.accounts, named)?;
     ensure_not_too_early(context, client, &user)?;
-    let claim = context
-        .store
-        .claim_jti(
-            client.client_id.clone(),
-            assertion.jti,
-            assertion.remembered_until,
-            context.now,
-        )
-        .await?;
-    match claim {
+    let id = AssertionId::of_user_assertion(&client.client_id, &assertion.jti);
+    let until = assertion.remembered_until;
+    match context.store.claim_jti(id, until, context.now).await? {
         Claim::Claimed => {
             answer_without_refresh(context, client, &user, account, amr::USER_ASSERTION, &scope)
         }

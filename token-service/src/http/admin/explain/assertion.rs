@@ -8,7 +8,7 @@ use protocol::Context;
 use protocol::oauth::account_selection;
 use protocol::oauth::assertion::{self, AssertionError};
 use protocol::oauth::grants::jwt_bearer;
-use store::StoreError;
+use store::{AssertionId, StoreError};
 
 pub(super) async fn user_assertion(
     context: &Context<'_>,
@@ -58,12 +58,8 @@ pub(super) async fn user_assertion(
     let user = context.directory.user(username).await?;
     checks.extend(subject(user.as_deref(), claims, organization.as_deref()));
     if let Some(jti) = claims.get("jti").and_then(Value::as_str) {
-        let (client_id, jti) = (client.client_id.clone(), jti.to_owned());
-        if context
-            .store
-            .is_jti_claimed(client_id, jti, context.now)
-            .await?
-        {
+        let id = AssertionId::of_user_assertion(&client.client_id, jti);
+        if context.store.is_jti_claimed(id, context.now).await? {
             let reason = AssertionError::Replayed.description();
             checks.push(failed("single use", reason));
         }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use self::server::{Server, fresh_database, settings};
 use super::*;
-use crate::Claim;
 use crate::conformance::{
     ACCESS, Subject, apply, as_registered, assert_unreadable_rows_stop_no_change, at, bound, code,
     conformance, entries_since, grant_of, issue_legacy, put, register_at_random,
     replacements_and_removals, revoke, session, start, use_of, user,
 };
 use crate::operations::*;
+use crate::{AssertionId, Claim};
 use domain::digest::Digest;
 use domain::{Extent, KeyThumbprint, Revoked, Rotation, TokenId};
 
@@ -257,7 +257,11 @@ async fn no_table_holds_what_a_client_presents() {
     issue_legacy(&**store, code_text, code()).await;
     let session = session("ada", at(100));
     start(&**store, Digest::of(session_id.as_bytes()), session, None).await;
-    let claimed = store.claim_jti(code().client_id, jti.into(), at(60), at(0));
+    let claimed = store.claim_jti(
+        AssertionId::of_user_assertion(&code().client_id, jti),
+        at(60),
+        at(0),
+    );
     claimed.await.unwrap();
     let dump = dump(store).await;
     assert!(
@@ -392,7 +396,13 @@ async fn a_replica_that_does_not_know_the_layout_in_use_writes_nothing_more() {
         newest + 1
     );
     assert_eq!(error, expected);
-    let claim = || store.claim_jti(code().client_id, "jti".into(), at(60), at(0));
+    let claim = || {
+        store.claim_jti(
+            AssertionId::of_user_assertion(&code().client_id, "jti"),
+            at(60),
+            at(0),
+        )
+    };
     assert!(claim().await.is_err());
     let client = Revoked::Client(code().client_id);
     let announced = store.announce(client, Extent::of(at(0), ACCESS), Arc::default());

@@ -124,7 +124,13 @@ async fn a_failed_write_is_an_error_and_loses_nothing_acknowledged() {
 async fn a_full_disk_refuses_and_recovers() {
     let disk = FailingDisk::new();
     let store = RedbStore::open_with(disk.opener(), ACCESS).unwrap();
-    let claim = || store.claim_jti(code().client_id, "jti".into(), at(60), at(0));
+    let claim = || {
+        store.claim_jti(
+            crate::AssertionId::of_user_assertion(&code().client_id, "jti"),
+            at(60),
+            at(0),
+        )
+    };
     disk.fail_after(0);
     assert!(matches!(claim().await, Err(StoreError::Failed(_))));
     assert!(store.ready().await.is_err());

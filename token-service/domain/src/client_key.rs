@@ -1,0 +1,428 @@
+//! The public keys with which clients sign client assertions (protocol.md §5.12, RFC 7523 §2.2).
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    RsaPublicKeyComponents,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::jwk::PublicKey;
+use claims::{Algorithm, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use strum::IntoStaticStr;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::public_key;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+use crate::certificate::{RsaKeyError, check_rsa, without_leading_zeros};
+
+/// The values of `alg` that the keys of clients verify; `Ed25519` (RFC 9864 §2.2) and `EdDSA` are the same for Ed25519 keys.
+pub const ALGORITHMS: [&str; 4] = ["EdDSA", "Ed25519", "ES256", "RS256"];
+
+/// Longest `kid` of a client's key, in bytes.
+pub const MAX_KID_LENGTH: usize = 255;
+
+/// Members that only private and symmetric keys have (RFC 7518 §6, RFC 8037 §2).
+const PRIVATE: [&str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
+
+/// The first byte of an uncompressed point (SEC 1 §2.3.3).
+const UNCOMPRESSED: u8 = 4;
+
+/// `prime256v1`, the object identifier of P-256.
+const P256: &str = "1.2.840.10045.3.1.7";
+
+/// The object identifier of Ed25519 keys (RFC 8410 §3).
+const ED25519_KEY: &str = "1.3.101.112";
+
+/// A registered public key of a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientKey {
+    /// The `kid` of the client assertions that the key signs. 1 to 255 bytes without control characters.
+    pub kid: String,
+    pub public_key: VerifyingKey,
+}
+
+/// A public key: Ed25519, P-256, or RSA with 2048 to 4096 bits. Its text is a JWK (RFC 7517) with nothing but the members
+/// of the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum VerifyingKey {
+    Ed25519([u8; 32]),
+    /// An uncompressed point: 4, x, y.
+    P256([u8; 65]),
+    Rsa {
+        /// Big endian, without leading zeros.
+        modulus: Vec<u8>,
+        /// Big endian, without leading zeros.
+        exponent: Vec<u8>,
+    },
+}
+
+/// What a client assertion's audience is (RFC 7523 §3), if it is not the issuer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum AssertionAudience {
+    /// The URL of the token endpoint.
+    TokenEndpoint,
+}
+
+impl AssertionAudience {
+    /// The value in registrations.
+    pub const fn name(self) -> &'static str {
+        self.into_str()
+    }
+}
+
+/// How a client authenticates without a secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyAuthentication {
+    /// The keys of `private_key_jwt`; several are allowed, for rollover. A client with keys always authenticates
+    /// (D-46).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<ClientKey>,
+    /// `None` for the issuer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_assertion_audience: Option<AssertionAudience>,
+}
+
+impl KeyAuthentication {
+    pub const fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
+/// Why a key cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    #[error("expected a public key: a JWK (a JSON object with kty), or PEM (PUBLIC KEY)")]
+    NotAKey,
+    #[error("{0}")]
+    Json(json::JsonError),
+    #[error(
+        "holds a private or symmetric key; register the public key alone, and treat that key as known to others"
+    )]
+    PrivateKey,
+    #[error(
+        "is a certificate; register its public key: openssl x509 -in FILE -noout -pubkey prints it"
+    )]
+    Certificate,
+    #[error("is a set of keys; register each key under its own kid")]
+    Set,
+    #[error("holds more than one key; register each under its own kid")]
+    Several,
+    #[error("use of the JWK must be sig")]
+    NotForSignatures,
+    #[error("the key must be an Ed25519 key, a P-256 key, or an RSA key")]
+    Unsupported,
+    #[error("alg of the JWK must be {0}, the algorithm of the key")]
+    OtherAlgorithm(&'static str),
+    #[error("a member of the JWK is malformed: {0}")]
+    Malformed(&'static str),
+    #[error("its RSA key has {0} bits; 2048 to 4096 are accepted")]
+    KeySize(usize),
+    #[error("the key is not usable")]
+    Unusable,
+}
+
+impl From<RsaKeyError> for KeyError {
+    fn from(error: RsaKeyError) -> Self {
+        match error {
+            RsaKeyError::Size(bits) => Self::KeySize(bits),
+            RsaKeyError::Exponent => Self::Unusable,
+        }
+    }
+}
+
+impl VerifyingKey {
+    /// Reads a public key: a JWK, or PEM (SubjectPublicKeyInfo).
+    ///
+    /// # Errors
+    /// A [`KeyError`]. A private key is refused, because it must stay with the integrator.
+    pub fn read(text: &str) -> Result<Self, KeyError> {
+        let key = if text.trim_start().starts_with('{') {
+            Self::of_jwk(text)?
+        } else {
+            Self::of_pem(text)?
+        };
+        key.check()
+    }
+
+    fn of_jwk(text: &str) -> Result<Self, KeyError> {
+        let members = json::parse_object(text.as_bytes()).map_err(KeyError::Json)?;
+        if members.contains_key("keys") {
+            return Err(KeyError::Set);
+        }
+        if PRIVATE.iter().any(|name| members.contains_key(*name)) {
+            return Err(KeyError::PrivateKey);
+        }
+        if members.get("use").is_some_and(|usage| usage != "sig") {
+            return Err(KeyError::NotForSignatures);
+        }
+        let alg = members.get("alg").cloned();
+        let key = Self::of_members(members)?;
+        let algorithm = key.algorithm();
+        match alg {
+            Some(alg) if !alg.as_str().is_some_and(|alg| is_name(algorithm, alg)) => {
+                Err(KeyError::OtherAlgorithm(algorithm.name()))
+            }
+            _ => Ok(key),
+        }
+    }
+
+    fn of_members(members: Map<String, Value>) -> Result<Self, KeyError> {
+        if !members.contains_key("kty") {
+            return Err(KeyError::NotAKey);
+        }
+        let key = serde_json::from_value(Value::Object(members));
+        match key.map_err(|_| KeyError::Unsupported)? {
+            PublicKey::Okp { crv, x } if crv == "Ed25519" => Ok(Self::Ed25519(fixed("x", &x)?)),
+            PublicKey::Ec { crv, x, y } if crv == "P-256" => {
+                let (x, y): ([u8; 32], [u8; 32]) = (fixed("x", &x)?, fixed("y", &y)?);
+                let point = [[UNCOMPRESSED].as_slice(), &x, &y].concat();
+                Self::of_point(&point)
+            }
+            PublicKey::Rsa { n, e } => Ok(Self::Rsa {
+                modulus: without_leading_zeros(&bytes("n", &n)?).to_vec(),
+                exponent: without_leading_zeros(&bytes("e", &e)?).to_vec(),
+            }),
+            PublicKey::Okp { .. } | PublicKey::Ec { .. } => Err(KeyError::Unsupported),
+        }
+    }
+
+    fn of_point(point: &[u8]) -> Result<Self, KeyError> {
+        point
+            .try_into()
+            .map(Self::P256)
+            .map_err(|_| KeyError::Unusable)
+    }
+
+    fn of_pem(text: &str) -> Result<Self, KeyError> {
+        let mut keys = Vec::new();
+        for block in Pem::iter_from_buffer(text.as_bytes()) {
+            let block = block.map_err(|_| KeyError::NotAKey)?;
+            match block.label.as_str() {
+                "PUBLIC KEY" => keys.push(block.contents),
+                "CERTIFICATE" => return Err(KeyError::Certificate),
+                label if label.ends_with("PRIVATE KEY") => return Err(KeyError::PrivateKey),
+                _ => {}
+            }
+        }
+        match (keys.pop(), keys.is_empty()) {
+            (Some(key), true) => Self::of_spki(&key),
+            (Some(_), false) => Err(KeyError::Several),
+            (None, _) => Err(KeyError::NotAKey),
+        }
+    }
+
+    fn of_spki(der: &[u8]) -> Result<Self, KeyError> {
+        let (rest, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyError::NotAKey)?;
+        if !rest.is_empty() {
+            return Err(KeyError::NotAKey);
+        }
+        let key_type = info.algorithm.algorithm.to_id_string();
+        let raw = &info.subject_public_key.data;
+        if key_type == ED25519_KEY {
+            let raw = raw.as_ref().try_into();
+            return raw.map(Self::Ed25519).map_err(|_| KeyError::Unusable);
+        }
+        match info.parsed() {
+            Ok(public_key::PublicKey::RSA(rsa)) => Ok(Self::Rsa {
+                modulus: without_leading_zeros(rsa.modulus).to_vec(),
+                exponent: without_leading_zeros(rsa.exponent).to_vec(),
+            }),
+            Ok(public_key::PublicKey::EC(point)) => {
+                let curve = info.algorithm.parameters.as_ref();
+                let curve = curve.and_then(|curve| curve.as_oid().ok());
+                match curve.map(|curve| curve.to_id_string()).as_deref() {
+                    Some(P256) => Self::of_point(point.data()),
+                    _ => Err(KeyError::Unsupported),
+                }
+            }
+            _ => Err(KeyError::Unsupported),
+        }
+    }
+
+    fn check(self) -> Result<Self, KeyError> {
+        let is_point = match &self {
+            Self::Ed25519(key) => ParsedPublicKey::new(&ED25519, key).is_ok(),
+            Self::P256(point) => ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok(),
+            Self::Rsa { modulus, exponent } => {
+                check_rsa(modulus, exponent)?;
+                true
+            }
+        };
+        if is_point {
+            Ok(self)
+        } else {
+            Err(KeyError::Unusable)
+        }
+    }
+
+    /// The only algorithm that the key verifies (RFC 8725 §3.1).
+    pub const fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Ed25519(_) => Algorithm::EdDsa,
+            Self::P256(_) => Algorithm::Es256,
+            Self::Rsa { .. } => Algorithm::Rs256,
+        }
+    }
+
+    /// True if `alg` in the header of a JWS names the algorithm of this key: `Ed25519` (RFC 9864 §2.2) is another name for
+    /// `EdDSA` with this kind of key.
+    pub fn is_of(&self, alg: &str) -> bool {
+        is_name(self.algorithm(), alg)
+    }
+
+    /// True if `signature` is a signature of `message` by this key, in the form of JWS (RFC 7518 §3).
+    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let verified = match self {
+            Self::Ed25519(key) => ParsedPublicKey::new(&ED25519, key)
+                .is_ok_and(|key| key.verify_sig(message, signature).is_ok()),
+            Self::P256(point) => ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
+                .is_ok_and(|key| key.verify_sig(message, signature).is_ok()),
+            Self::Rsa { modulus, exponent } => RsaPublicKeyComponents {
+                n: modulus,
+                e: exponent,
+            }
+            .verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
+            .is_ok(),
+        };
+        verified
+    }
+
+    /// The key as JWK.
+    fn jwk(&self) -> PublicKey {
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        match self {
+            Self::Ed25519(key) => PublicKey::Okp {
+                crv: "Ed25519".to_owned(),
+                x: encode(key),
+            },
+            Self::P256([_, point @ ..]) => {
+                let (x, y) = point.split_at(point.len() / 2);
+                PublicKey::Ec {
+                    crv: "P-256".to_owned(),
+                    x: encode(x),
+                    y: encode(y),
+                }
+            }
+            Self::Rsa { modulus, exponent } => PublicKey::Rsa {
+                n: encode(modulus),
+                e: encode(exponent),
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for VerifyingKey {
+    type Error = KeyError;
+
+    fn try_from(text: String) -> Result<Self, KeyError> {
+        Self::read(&text)
+    }
+}
+
+impl From<VerifyingKey> for String {
+    fn from(key: VerifyingKey) -> Self {
+        serde_json::to_string(&key.jwk()).unwrap_or_default()
+    }
+}
+
+/// RFC 9864 §2.2: `Ed25519` says exactly what `EdDSA` says with an Ed25519 key.
+fn is_name(algorithm: Algorithm, alg: &str) -> bool {
+    alg == algorithm.name() || (algorithm == Algorithm::EdDsa && alg == "Ed25519")
+}
+
+fn bytes(name: &'static str, text: &str) -> Result<Vec<u8>, KeyError> {
+    let decoded = URL_SAFE_NO_PAD.decode(text);
+    decoded.map_err(|_| KeyError::Malformed(name))
+}
+
+fn fixed<const N: usize>(name: &'static str, text: &str) -> Result<[u8; N], KeyError> {
+    let bytes = bytes(name, text)?;
+    bytes.try_into().map_err(|_| KeyError::Malformed(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ED25519_PEM: &str = include_str!("../../../demo/key-demo.pub.pem");
+    /// RFC 8037 appendix A.2.
+    const OKP: &str =
+        r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+    /// RFC 7515 appendix A.3.1, the public members.
+    const EC: &str = r#"{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}"#;
+
+    #[test]
+    fn rfc7517_a_jwk_is_its_own_text() {
+        for (jwk, algorithm) in [(OKP, Algorithm::EdDsa), (EC, Algorithm::Es256)] {
+            let key = VerifyingKey::read(jwk).unwrap();
+            assert_eq!(key.algorithm(), algorithm);
+            assert_eq!(String::from(key), jwk);
+            let more = jwk.replacen('{', r#"{"use":"sig","kid":"x","key_ops":["verify"],"#, 1);
+            assert_eq!(String::from(VerifyingKey::read(&more).unwrap()), jwk);
+        }
+    }
+
+    #[test]
+    fn pem_and_jwk_are_the_same_key() {
+        let key = VerifyingKey::read(ED25519_PEM).unwrap();
+        assert_eq!(key.algorithm(), Algorithm::EdDsa);
+        let jwk = String::from(key.clone());
+        assert_eq!(VerifyingKey::read(&jwk), Ok(key));
+    }
+
+    #[test]
+    fn only_public_keys_that_can_be_used() {
+        let private = OKP.replacen(
+            '{',
+            r#"{"d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A","#,
+            1,
+        );
+        let off_curve = EC.replace("x_FEzRu9", "y_FEzRu9");
+        let short = OKP.replace("HURo", "");
+        let certificate = include_str!("../../../demo/non-interactive-demo.cert.pem");
+        let key = include_str!("../../../demo/key-demo.key.pem");
+        for (text, error) in [
+            (private.as_str(), KeyError::PrivateKey),
+            (r#"{"kty":"oct","k":"AAAA"}"#, KeyError::PrivateKey),
+            (key, KeyError::PrivateKey),
+            (certificate, KeyError::Certificate),
+            (&format!(r#"{{"keys":[{OKP}]}}"#), KeyError::Set),
+            (&format!("{ED25519_PEM}{ED25519_PEM}"), KeyError::Several),
+            (&off_curve, KeyError::Unusable),
+            (&short, KeyError::Malformed("x")),
+            (
+                r#"{"kty":"EC","crv":"P-384","x":"AA","y":"AA"}"#,
+                KeyError::Unsupported,
+            ),
+            (
+                r#"{"kty":"OKP","crv":"Ed448","x":"AA"}"#,
+                KeyError::Unsupported,
+            ),
+            (
+                r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#,
+                KeyError::KeySize(17),
+            ),
+            (
+                &OKP.replacen('{', r#"{"use":"enc","#, 1),
+                KeyError::NotForSignatures,
+            ),
+            (
+                &OKP.replacen('{', r#"{"alg":"ES256","#, 1),
+                KeyError::OtherAlgorithm("EdDSA"),
+            ),
+            ("{}", KeyError::NotAKey),
+            ("ssh-ed25519 AAAA", KeyError::NotAKey),
+            ("", KeyError::NotAKey),
+        ] {
+            assert_eq!(VerifyingKey::read(text), Err(error), "{text}");
+        }
+        let twice = OKP.replacen('{', r#"{"kty":"OKP","#, 1);
+        assert!(matches!(VerifyingKey::read(&twice), Err(KeyError::Json(_))));
+    }
+}
