@@ -9,9 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::slice;
 
+use claims::Thumbprint;
 use guard::access_log;
 use guard::driver::Passing;
-use guard::guard::Fetch;
+use guard::guard::{Connection, Fetch};
+use guard::parts::thumbprint;
 
 use crate::gate::{self, Gate};
 use crate::version;
@@ -77,6 +79,9 @@ impl Header {
 
 /// The map of request headers, among those of a request.
 const REQUEST_HEADERS: u32 = 0;
+
+/// The attribute [`guard::parts::CERTIFICATE_DIGEST`].
+const CERTIFICATE_DIGEST: u32 = 38;
 
 /// The result of a call that succeeded.
 const SUCCESS: u32 = 0;
@@ -186,6 +191,12 @@ unsafe extern "C" {
         filter: FilterPtr,
         map: u32,
         headers: *mut Header,
+    ) -> bool;
+    /// Writes the text of an attribute of the request or its connection. It is Envoy's memory. False if there is none.
+    fn envoy_dynamic_module_callback_http_filter_get_attribute_string(
+        filter: FilterPtr,
+        attribute: u32,
+        text: *mut Buffer,
     ) -> bool;
     /// Adds a header.
     fn envoy_dynamic_module_callback_http_add_header(
@@ -507,6 +518,25 @@ impl Stream {
     pub(crate) fn resumer(&self) -> Resumer {
         // SAFETY: the request exists during the call.
         Resumer(unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.filter) })
+    }
+}
+
+impl Connection for Stream {
+    fn certificate(&self) -> Option<Thumbprint> {
+        let mut digits = Buffer::NONE;
+        // SAFETY: the request exists during the call, in which Envoy writes the address and the length of its text.
+        let is_there = unsafe {
+            envoy_dynamic_module_callback_http_filter_get_attribute_string(
+                self.filter,
+                CERTIFICATE_DIGEST,
+                &raw mut digits,
+            )
+        };
+        if !is_there {
+            return None;
+        }
+        // SAFETY: the text is that of the connection, which lives longer than this call.
+        thumbprint(unsafe { digits.bytes() })
     }
 }
 

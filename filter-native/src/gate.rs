@@ -392,7 +392,7 @@ impl Gate {
         let denied = parts.as_denied();
         let effect = member
             .driver
-            .arrived(number, parts.as_request(&None), &denied, &*CLOCKS);
+            .arrived(number, parts.as_request(&stream), &denied, &*CLOCKS);
         // The headers are Envoy's until the first change. The log needs some of them, if the request is refused.
         let is_denied = effect
             .as_ref()

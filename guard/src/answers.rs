@@ -1,12 +1,17 @@
 //! The responses to refused requests (RFC 6750 §3): status, challenge, and a body as in protocol.md §2.4. They
 //! contain no value from the request.
 
+mod metadata;
+
 use std::borrow::Cow;
 
+use claims::dpop::{NONCE_HEADER, NonceKey, ProofRefusal};
 use serde_json::json;
 use strum::{IntoStaticStr, VariantArray as _, VariantNames};
 
-use crate::authorization::MalformedCredentials;
+pub use self::metadata::metadata;
+
+use crate::authorization::{MalformedCredentials, Scheme};
 use crate::config::Config;
 use crate::verify::Refusal;
 
@@ -26,7 +31,11 @@ pub enum Denial {
     Credentials(MalformedCredentials),
     /// The request has a token in the header and another in the query (RFC 6750 §2).
     TwoTokens,
+    /// The scheme is DPoP, but `dpop` with the origins of the API is not configured.
+    DpopNotConfigured,
     Token(Refusal),
+    /// The proof of the client is refused.
+    Proof(ProofRefusal),
     /// The token lacks scopes. Contains all scopes that the rule requires.
     Scope(Vec<String>),
     /// A claim of the token lacks a value that the rule requires, such as a role.
@@ -46,6 +55,7 @@ impl Denial {
         match self {
             Self::Credentials(malformed) => malformed.into(),
             Self::Token(refusal) => refusal.into(),
+            Self::Proof(refusal) => refusal.name(),
             other => other.into(),
         }
     }
@@ -53,34 +63,43 @@ impl Denial {
     /// All values of [`Denial::name`].
     pub fn names() -> impl Iterator<Item = &'static str> {
         let own = Self::VARIANTS.iter();
-        own.filter(|name| !["credentials", "token"].contains(name))
+        own.filter(|name| !["credentials", "token", "proof"].contains(name))
             .chain(MalformedCredentials::VARIANTS)
             .copied()
             .chain(Refusal::VARIANTS.iter().map(Into::into))
+            .chain(ProofRefusal::VARIANTS.iter().map(|refusal| refusal.name()))
     }
 
-    const fn status(&self) -> u32 {
+    const fn status(&self, config: &Config) -> u32 {
         match self {
             Self::Path | Self::Credentials(_) | Self::TwoTokens => 400,
-            Self::NoToken | Self::Token(_) => 401,
+            Self::Proof(ProofRefusal::Busy) if nonce_key(config).is_none() => 503,
+            Self::NoToken | Self::DpopNotConfigured | Self::Token(_) | Self::Proof(_) => 401,
             Self::NoRule | Self::Scope(_) | Self::ClaimValue => 403,
             Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy | Self::Host => 503,
         }
     }
 
     /// `error` in the body, and in the challenge if there is one.
-    const fn error(&self) -> &'static str {
+    const fn error(&self, config: &Config) -> &'static str {
         match self {
-            Self::Path | Self::NoToken | Self::Credentials(_) | Self::TwoTokens => {
-                "invalid_request"
-            }
-            Self::Token(_) => "invalid_token",
+            Self::Path
+            | Self::NoToken
+            | Self::DpopNotConfigured
+            | Self::Credentials(_)
+            | Self::TwoTokens => "invalid_request",
+            // RFC 9449 §7.1: the proof may be good for another token.
+            Self::Token(_) | Self::Proof(ProofRefusal::Binding) => "invalid_token",
+            Self::Proof(refusal) if !refusal.wants_nonce() => "invalid_dpop_proof",
+            Self::Proof(_) if nonce_key(config).is_some() => "use_dpop_nonce",
             // RFC 6750 §3.1 has this one code for privileges that the token does not give.
             Self::Scope(_) | Self::ClaimValue => "insufficient_scope",
             Self::NoRule => "access_denied",
-            Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy | Self::Host => {
-                "temporarily_unavailable"
-            }
+            Self::Proof(_)
+            | Self::KeysUnavailable
+            | Self::RevocationsUnavailable
+            | Self::Busy
+            | Self::Host => "temporarily_unavailable",
         }
     }
 
@@ -93,10 +112,12 @@ impl Denial {
                 "There is more than one Authorization header"
             }
             Self::Credentials(MalformedCredentials::Token) => {
-                "The Authorization header must be Bearer, a space, and one access token"
+                "The Authorization header must be a scheme, a space, and one access token"
             }
             Self::TwoTokens => "Send the access token in the Authorization header alone",
+            Self::DpopNotConfigured => "DPoP is not accepted here: send Authorization: Bearer",
             Self::Token(refusal) => refusal.description(),
+            Self::Proof(refusal) => refusal.description(),
             Self::Scope(scopes) => {
                 let scopes = scopes.join(" ");
                 return format!("The access token lacks a scope; needed here: {scopes}").into();
@@ -115,57 +136,88 @@ impl Denial {
         })
     }
 
-    /// The value of `WWW-Authenticate`. RFC 6750 §3.1: for a request without credentials, the challenge has no
-    /// error code.
-    fn challenge(&self, config: &Config) -> Option<String> {
-        let mut challenge = format!("Bearer realm=\"{}\"", config.realm);
+    /// True if the answer has challenges: credentials, other ones, could change the decision.
+    const fn is_challenged(&self) -> bool {
         match self {
-            Self::NoToken => {}
-            Self::Credentials(_)
+            Self::NoToken
+            | Self::Credentials(_)
             | Self::TwoTokens
+            | Self::DpopNotConfigured
             | Self::Token(_)
+            | Self::Proof(_)
             | Self::Scope(_)
-            | Self::ClaimValue => {
-                let (error, description) = (self.error(), self.description());
-                challenge.push_str(&format!(
-                    ", error=\"{error}\", error_description=\"{description}\""
-                ));
-            }
+            | Self::ClaimValue => true,
             Self::Path
             | Self::NoRule
             | Self::KeysUnavailable
             | Self::RevocationsUnavailable
             | Self::Busy
-            | Self::Host => return None,
+            | Self::Host => false,
         }
-        if let Self::Scope(scopes) = self {
-            challenge.push_str(&format!(", scope=\"{}\"", scopes.join(" ")));
-        }
-        if let Some(url) = metadata_url(config) {
-            challenge.push_str(&format!(", resource_metadata=\"{url}\""));
-        }
-        Some(challenge)
     }
 
-    pub fn answer(&self, config: &Config) -> Answer {
-        let status = self.status();
+    /// The value of `WWW-Authenticate`: a challenge for each scheme, first that of `scheme`, with which the client sent the
+    /// token (RFC 6750 §3, RFC 9449 §7.1). RFC 6750 §3.1: for a request without credentials, no challenge has an error code.
+    fn challenges(&self, config: &Config, scheme: Scheme) -> String {
+        let mut first = format!("realm=\"{}\"", config.realm);
+        let second = first.clone();
+        if !matches!(self, Self::NoToken | Self::DpopNotConfigured) {
+            let (error, description) = (self.error(config), self.description());
+            first.push_str(&format!(
+                ", error=\"{error}\", error_description=\"{description}\""
+            ));
+        }
+        if let Self::Scope(scopes) = self {
+            first.push_str(&format!(", scope=\"{}\"", scopes.join(" ")));
+        }
+        let metadata = match metadata::metadata_url(config) {
+            Some(url) => format!(", resource_metadata=\"{url}\""),
+            None => String::new(),
+        };
+        let bearer = |parameters: &str| format!("Bearer {parameters}{metadata}");
+        let Some(dpop) = &config.dpop else {
+            return bearer(&first);
+        };
+        let algs = dpop.algs();
+        let dpop = |parameters: &str| format!("DPoP algs=\"{algs}\", {parameters}{metadata}");
+        match scheme {
+            Scheme::Bearer => format!("{}, {}", bearer(&first), dpop(&second)),
+            Scheme::Dpop => format!("{}, {}", dpop(&first), bearer(&second)),
+        }
+    }
+
+    /// `scheme`: that with which the client sent the token. `now` is in seconds since 1970.
+    pub fn answer(&self, config: &Config, scheme: Scheme, now: u64) -> Answer {
+        let status = self.status(config);
         let mut headers = vec![
             ("content-type", "application/json".to_owned()),
             ("cache-control", "no-store".to_owned()),
         ];
-        headers.extend(
-            self.challenge(config)
-                .map(|challenge| ("www-authenticate", challenge)),
-        );
+        if status != 503 && self.is_challenged() {
+            headers.push(("www-authenticate", self.challenges(config, scheme)));
+        }
+        // RFC 9449 §8.2: a client that gets the nonce early needs no second attempt later.
+        if scheme == Scheme::Dpop
+            && let Some(key) = nonce_key(config)
+        {
+            headers.push((NONCE_HEADER, key.nonce(now)));
+        }
         if status == 503 {
             headers.push(("retry-after", RETRY_AFTER.to_owned()));
         }
-        let body = json!({"error": self.error(), "error_description": self.description()});
+        let body = json!({"error": self.error(config), "error_description": self.description()});
         Answer {
             status,
             headers,
             body: body.to_string(),
         }
+    }
+}
+
+const fn nonce_key(config: &Config) -> Option<&NonceKey> {
+    match &config.dpop {
+        Some(dpop) => dpop.nonce_key.as_ref(),
+        None => None,
     }
 }
 
@@ -177,72 +229,4 @@ pub struct Answer {
     pub headers: Vec<(&'static str, String)>,
     /// JSON.
     pub body: String,
-}
-
-/// Path prefix of the metadata (RFC 9728).
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
-/// Splits the resource identifier into origin and path. The path is empty for an origin, with or without a
-/// final slash.
-fn origin_and_path(resource: &str) -> (&str, &str) {
-    let authority = resource.find("://").map_or(0, |scheme| scheme + 3);
-    let path = resource
-        .get(authority..)
-        .and_then(|rest| rest.find('/'))
-        .map_or(resource.len(), |path| authority + path);
-    let (origin, path) = resource.split_at_checked(path).unwrap_or((resource, ""));
-    (origin, if path == "/" { "" } else { path })
-}
-
-/// The URL of the metadata. RFC 9728 §3.1 puts the well-known part between host and path.
-fn metadata_url(config: &Config) -> Option<String> {
-    let resource = &config.protected_resource.as_ref()?.resource;
-    let (origin, path) = origin_and_path(resource);
-    Some(format!("{origin}{WELL_KNOWN}{path}"))
-}
-
-/// Returns the answer to a GET or HEAD request for the metadata (RFC 9728 §3.2); `None` for any other request.
-/// The host leaves out the body for HEAD. A final slash is ignored, because clients treat the final slash of
-/// the identifier differently.
-pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer> {
-    let resource = config.protected_resource.as_ref()?;
-    let (_, path) = origin_and_path(&resource.resource);
-    let asked = target.split(|byte| *byte == b'?').next()?;
-    let rest = asked.strip_prefix(WELL_KNOWN.as_bytes())?;
-    let without_slash = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
-    if !matches!(method, b"GET" | b"HEAD") || without_slash(rest) != without_slash(path.as_bytes())
-    {
-        return None;
-    }
-    // A client cannot continue with an authorization server whose metadata it cannot find.
-    let servers: Vec<&str> = config
-        .issuers
-        .iter()
-        .filter(|issuer| issuer.authorization_server)
-        .map(|issuer| issuer.issuer.as_str())
-        .collect();
-    let mut body = json!({
-        "resource": resource.resource,
-        "bearer_methods_supported": ["header"],
-    });
-    // RFC 9728 §3.2: empty members are left out.
-    let lists = [
-        ("authorization_servers", json!(servers)),
-        ("scopes_supported", json!(resource.scopes_supported)),
-    ];
-    for (name, list) in lists {
-        if let Some(members) = body.as_object_mut()
-            && list != json!([])
-        {
-            members.insert(name.to_owned(), list);
-        }
-    }
-    Some(Answer {
-        status: 200,
-        headers: vec![
-            ("content-type", "application/json".to_owned()),
-            ("cache-control", "public, max-age=300".to_owned()),
-        ],
-        body: body.to_string(),
-    })
 }

@@ -1,13 +1,22 @@
-//! The `Authorization` header (RFC 6750 §2.1).
+//! The `Authorization` header (RFC 6750 §2.1, RFC 9449 §7.1).
 
+use claims::dpop::SCHEME;
 use strum::{IntoStaticStr, VariantNames};
+
+/// A scheme with which clients present tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scheme {
+    #[default]
+    Bearer,
+    Dpop,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credentials<'a> {
     /// No `Authorization` header, or another scheme.
     None,
-    /// The text in the place of a bearer token. [`bearer_token`] checks whether it is a token.
-    Bearer(&'a [u8]),
+    /// The scheme, and the text in the place of a token. [`access_token`] checks whether it is a token.
+    Token(Scheme, &'a [u8]),
 }
 
 /// Credentials that cannot be read. The response is 400 with `invalid_request` (RFC 6750 §3.1).
@@ -16,7 +25,7 @@ pub enum MalformedCredentials {
     /// More than one header (RFC 6750 §2: "Clients MUST NOT use more than one method").
     #[strum(serialize = "several_credentials")]
     Several,
-    /// The scheme is Bearer, but spaces and a token (RFC 6750 §2.1, `b64token`) do not follow.
+    /// The scheme is Bearer or DPoP, but spaces and a token (RFC 6750 §2.1, `b64token`) do not follow.
     #[strum(serialize = "malformed_credentials")]
     Token,
 }
@@ -36,9 +45,13 @@ pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCreden
     };
     let end = header.iter().position(|byte| !is_token_byte(*byte));
     let (scheme, mut rest) = header.split_at(end.unwrap_or(header.len()));
-    if !scheme.eq_ignore_ascii_case(b"bearer") {
+    let scheme = if scheme.eq_ignore_ascii_case(b"bearer") {
+        Scheme::Bearer
+    } else if scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) {
+        Scheme::Dpop
+    } else {
         return Ok(Credentials::None);
-    }
+    };
     if !matches!(rest.first(), None | Some(b' ')) {
         return Err(MalformedCredentials::Token);
     }
@@ -48,7 +61,7 @@ pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCreden
     while let [before @ .., b' ' | b'\t'] = rest {
         rest = before;
     }
-    Ok(Credentials::Bearer(rest))
+    Ok(Credentials::Token(scheme, rest))
 }
 
 /// True if a byte can be part of an HTTP token (RFC 9110 §5.6.2), such as the name of a scheme or a method.
@@ -78,7 +91,7 @@ pub const fn is_token_byte(byte: u8) -> bool {
 ///
 /// # Errors
 /// [`MalformedCredentials::Token`].
-pub fn bearer_token(credentials: &[u8]) -> Result<&str, MalformedCredentials> {
+pub fn access_token(credentials: &[u8]) -> Result<&str, MalformedCredentials> {
     let legal = |byte: &u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
@@ -105,10 +118,21 @@ mod tests {
         ] {
             assert_eq!(
                 read(&[header.as_bytes()]),
-                Ok(Credentials::Bearer(b"a.b.c".as_slice())),
+                Ok(Credentials::Token(Scheme::Bearer, b"a.b.c".as_slice())),
                 "{header}"
             );
         }
+    }
+
+    #[test]
+    fn rfc9449_s7_1_the_scheme_is_dpop_in_any_case() {
+        for header in ["DPoP a.b.c", "dpop a.b.c", "DPOP  a.b.c "] {
+            let token = Credentials::Token(Scheme::Dpop, b"a.b.c");
+            assert_eq!(read(&[header.as_bytes()]), Ok(token), "{header}");
+        }
+        let both = [b"DPoP a.b.c".as_slice(), b"Bearer a.b.c"];
+        assert_eq!(read(&both), Err(MalformedCredentials::Several));
+        assert_eq!(read(&[b"DPoP,a.b.c"]), Err(MalformedCredentials::Token));
     }
 
     #[test]
@@ -119,7 +143,7 @@ mod tests {
             "",
             "Bearer_ x",
             "Bearers x",
-            "DPoP x",
+            "DPoPs x",
             " Bearer x",
         ] {
             assert_eq!(
@@ -142,11 +166,11 @@ mod tests {
             b"Bearer \ta.b.c",
             b"Bearer a.b.c\n",
         ] {
-            let Ok(Credentials::Bearer(credentials)) = read(&[header]) else {
+            let Ok(Credentials::Token(_, credentials)) = read(&[header]) else {
                 panic!("{header:?}");
             };
             assert_eq!(
-                bearer_token(credentials),
+                access_token(credentials),
                 Err(MalformedCredentials::Token),
                 "{header:?}"
             );
@@ -163,7 +187,7 @@ mod tests {
                 "{header:?}"
             );
         }
-        assert_eq!(bearer_token(b"a.b-_.~+/="), Ok("a.b-_.~+/="));
+        assert_eq!(access_token(b"a.b-_.~+/="), Ok("a.b-_.~+/="));
         let twice = [b"Bearer a.b.c".as_slice(), b"Bearer a.b.c"];
         assert_eq!(read(&twice), Err(MalformedCredentials::Several));
         assert_eq!(

@@ -6,6 +6,8 @@
 use std::mem::size_of;
 use std::sync::Arc;
 
+use claims::Confirmation;
+
 use crate::forward::Header;
 use crate::keys::Key;
 use crate::rules::RequiredClaim;
@@ -34,6 +36,8 @@ pub struct CachedToken {
     /// Time from which the token is refused, in seconds since 1970.
     pub refused_from: u64,
     pub reference: Arc<TokenReference>,
+    /// What the client must prove with each request. `None` if whoever has the token may use it.
+    pub confirmation: Option<Confirmation>,
     /// The generation of the issuer's revocations in which the token was last looked up and not refused.
     pub not_revoked_at: u64,
     /// Time from which the issuer must be asked again, in seconds of the steady clock; `u64::MAX` without
@@ -258,6 +262,7 @@ mod tests {
                 iat: 0,
                 exp: 0,
             }),
+            confirmation: None,
             not_revoked_at: 0,
             active_until: u64::MAX,
             scopes: vec![],

@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::feed::SharedData;
+use crate::shared_data::SharedData;
 
 /// Time between two entries of one VM, in seconds.
 const EVERY: u64 = 5;
@@ -78,8 +78,8 @@ impl Census {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::NoSharedData;
     use crate::fixtures::Store;
+    use crate::shared_data::NoSharedData;
 
     #[test]
     fn running_vms_are_counted_and_crashed_ones_are_not() {

@@ -25,12 +25,12 @@ use crate::census::Census;
 use crate::clock::{Clock, HostClock, Time};
 use crate::config::WhenStale;
 use crate::denial_log::{Denied, Line, Throttle};
-use crate::feed::SharedData;
 use crate::fetch::{Failure, FailureLog, Severity};
 use crate::guard::{
     Authorization, Decision, Effect, Fate, Fetch, FetchKind, Guard, Metrics, Patience, Request,
 };
 use crate::parts::{AUTHORIZATION, DPOP};
+use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
 use crate::waiting::{BATCH, Source, Waiting};
 

@@ -16,8 +16,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::algorithm::Algorithm;
-use crate::feed::{SharedData, SharedDataError, Versioned};
 use crate::keys::{KeySet, Skipped};
+use crate::shared_data::{SharedData, SharedDataError, Versioned};
 use crate::signature::HostVerifier;
 
 /// The time of the tests, in seconds.
@@ -129,6 +129,15 @@ impl Issuer {
         jwk["use"] = json!("sig");
         jwk["alg"] = json!(self.algorithm.name());
         jwk
+    }
+
+    /// The key as clients put it into the header of a proof.
+    pub(crate) fn public_key(&self) -> Value {
+        self.key.jwk()
+    }
+
+    pub(crate) const fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     pub(crate) fn jwks(&self) -> Vec<u8> {

@@ -8,6 +8,7 @@ mod fetch;
 mod fetching;
 mod hand_over;
 mod issuer;
+mod possession;
 mod requirements;
 mod shared_feed;
 
@@ -21,17 +22,19 @@ pub(crate) use self::decision::{Decision, Outcome, Patience};
 pub use self::fetch::{Fetch, FetchKind, Form};
 
 use self::issuer::{Accepted, Check, IssuerState, Moment};
-use self::requirements::{Needed, needed, permitted, presented};
+use self::possession::{Inspector, Presented};
+use self::requirements::{Needed, needed, presented};
 use self::shared_feed::{SharedFeed, feeds};
 use crate::answers::{self, Denial};
-use crate::authorization;
+use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::{CachedToken, TokenCache};
 use crate::clock::Time;
-use crate::config::Config;
-use crate::feed::{NoSharedData, SharedData};
+use crate::config::{Config, ForwardAuthorization};
 use crate::forward::{self, Header, Stripped};
 use crate::rules::Access;
+use crate::shared_data::{NoSharedData, SharedData};
 use crate::signature::{HostVerifier, NoHostVerifier};
+use crate::used_proofs::UsedProofs;
 use crate::verify::{self, ParsedToken, Refusal, TokenReference};
 
 #[derive(Debug)]
@@ -51,6 +54,8 @@ pub struct Guard {
     no_headers: Arc<[Header]>,
     host: Box<dyn HostVerifier>,
     shared_data: Box<dyn SharedData>,
+    /// Where the host has no shared data.
+    used_proofs: UsedProofs,
 }
 
 impl Guard {
@@ -76,6 +81,7 @@ impl Guard {
             no_headers: Arc::new([]),
             host: Box::new(NoHostVerifier),
             shared_data: Box::new(NoSharedData),
+            used_proofs: UsedProofs::default(),
             config: Arc::new(Arc::new(config)),
         }
     }
@@ -102,6 +108,7 @@ impl Guard {
             no_headers: Arc::new([]),
             host,
             shared_data,
+            used_proofs: self.used_proofs.clone(),
             config: Arc::new(Arc::clone(&self.config)),
         }
     }
@@ -239,9 +246,21 @@ impl Guard {
 
     /// Turns a decision into what the host must do, with report-only mode applied. A request that the host cannot
     /// hold is refused.
-    pub(crate) fn effect(&self, Outcome { decision, token }: Outcome) -> Effect {
+    pub(crate) fn effect(&self, outcome: Outcome) -> Effect {
+        let Outcome {
+            decision,
+            token,
+            scheme,
+            as_bearer,
+        } = outcome;
         let (fate, denial) = match decision {
-            Decision::Allow(add) => (self.pass(add, false), None),
+            Decision::Allow(add) => match as_bearer {
+                Some(value) => {
+                    let authorization = Authorization::AsBearer(value);
+                    (Fate::Pass { add, authorization }, None)
+                }
+                None => (self.pass(add, false), None),
+            },
             Decision::Anonymous {
                 withhold_authorization,
             } => {
@@ -253,7 +272,7 @@ impl Guard {
             Decision::Deny(denial) if self.config.report_only => {
                 (self.pass(Arc::clone(&self.no_headers), false), Some(denial))
             }
-            Decision::Deny(denial) => return self.refusal(denial, token),
+            Decision::Deny(denial) => return self.refused(denial, token, scheme),
             Decision::Wait { .. } => {
                 return self.denial(Denial::KeysUnavailable, token);
             }
@@ -267,15 +286,27 @@ impl Guard {
 
     /// Refuses the request, unless report-only mode lets it pass.
     pub fn denial(&self, denial: Denial, token: Option<Arc<TokenReference>>) -> Effect {
-        let decision = Decision::Deny(denial);
-        self.effect(Outcome { decision, token })
+        self.effect(Outcome {
+            token,
+            ..denial.into()
+        })
     }
 
     /// Refuses the request, in report-only mode too. For requests that may still carry a header that only the
     /// filter may set, or a token that the resource server must not see.
     pub fn refusal(&self, denial: Denial, token: Option<Arc<TokenReference>>) -> Effect {
+        self.refused(denial, token, Scheme::Bearer)
+    }
+
+    fn refused(
+        &self,
+        denial: Denial,
+        token: Option<Arc<TokenReference>>,
+        scheme: Scheme,
+    ) -> Effect {
+        let answer = denial.answer(&self.config, scheme, self.time.wall);
         Effect {
-            fate: Fate::Answer(denial.answer(&self.config)),
+            fate: Fate::Answer(answer),
             denial: Some(denial),
             token,
         }
@@ -283,8 +314,8 @@ impl Guard {
 
     /// The configuration may withhold the `Authorization` headers of every request.
     fn pass(&self, add: Arc<[Header]>, withhold: bool) -> Fate {
-        let withhold = withhold || !self.config.forward_authorization;
-        let authorization = match withhold {
+        let never = self.config.forward_authorization == ForwardAuthorization::Withheld;
+        let authorization = match withhold || never {
             true => Authorization::Withheld,
             false => Authorization::AsSent,
         };
@@ -305,12 +336,12 @@ impl Guard {
     }
 
     /// Decides about a request. The guard calls `clock` for the exact time, in seconds since 1970, only if the token is
-    /// not in the cache.
+    /// not in the cache, or comes with a proof.
     pub(crate) fn decide(
         &mut self,
         request: Request<'_>,
         patience: Patience,
-        clock: impl FnOnce() -> u64,
+        clock: impl Fn() -> u64,
     ) -> Outcome {
         if let Some(answer) = answers::metadata(&self.config, request.method, request.target) {
             return Decision::Answer(answer).into();
@@ -329,16 +360,34 @@ impl Guard {
             Ok(Needed::Token(access)) => access,
             Err(denial) => return denial.into(),
         };
-        let credentials = match presented(&request) {
-            Ok(credentials) => credentials,
-            Err(denial) => return denial.into(),
+        let mut scheme = Scheme::default();
+        let outcome = match presented(&config, &request, &mut scheme) {
+            Err(denial) => denial.into(),
+            Ok(mut presented) => self
+                .by_cache(&mut presented, &request, &access, &clock)
+                .unwrap_or_else(|| {
+                    self.by_verification(&mut presented, &request, &access, patience, &clock)
+                }),
         };
-        self.by_cache(credentials, &access)
-            .unwrap_or_else(|| self.by_verification(credentials, &access, patience, clock))
+        let rewrites = scheme == Scheme::Dpop
+            && config.forward_authorization == ForwardAuthorization::AsBearer
+            && matches!(outcome.decision, Decision::Allow(_));
+        Outcome {
+            scheme,
+            as_bearer: rewrites.then(|| as_bearer(&request)).flatten(),
+            ..outcome
+        }
     }
 
     /// Decides about a cached token. `None` if the token is not in the cache, or would no longer be accepted.
-    fn by_cache(&mut self, credentials: &[u8], needed: &Access) -> Option<Outcome> {
+    fn by_cache(
+        &mut self,
+        presented: &mut Presented<'_>,
+        request: &Request<'_>,
+        needed: &Access,
+        clock: &impl Fn() -> u64,
+    ) -> Option<Outcome> {
+        let credentials = presented.credentials;
         let hit = self.cache.get(credentials)?;
         let still_good = self
             .issuers
@@ -350,18 +399,26 @@ impl Guard {
             return None;
         }
         self.counts.cache_hits += 1;
-        Some(permitted(needed, hit))
+        let inspector = Inspector {
+            config: &self.config,
+            host: &*self.host,
+            shared_data: &*self.shared_data,
+            used_proofs: &self.used_proofs,
+        };
+        Some(inspector.permitted(needed, hit, presented, request, clock))
     }
 
     /// Decides about a token that is not in the cache.
     fn by_verification(
         &mut self,
-        credentials: &[u8],
+        presented: &mut Presented<'_>,
+        request: &Request<'_>,
         needed: &Access,
         patience: Patience,
-        clock: impl FnOnce() -> u64,
+        clock: &impl Fn() -> u64,
     ) -> Outcome {
-        let token = match authorization::bearer_token(credentials) {
+        let credentials = presented.credentials;
+        let token = match authorization::access_token(credentials) {
             Ok(token) => token,
             Err(malformed) => return Denial::Credentials(malformed).into(),
         };
@@ -396,8 +453,8 @@ impl Guard {
             }
             .into(),
             Err(Check::Deny(denial, token)) => Outcome {
-                decision: Decision::Deny(denial),
                 token,
+                ..denial.into()
             },
             Ok(Accepted {
                 token: verified,
@@ -409,6 +466,7 @@ impl Guard {
                     key: verified.key,
                     refused_from: verified.refused_from,
                     reference: verified.reference,
+                    confirmation: verified.confirmation,
                     not_revoked_at,
                     active_until,
                     scopes: verify::scopes(&verified.claims),
@@ -420,12 +478,27 @@ impl Guard {
                     )
                     .into(),
                 };
-                let outcome = permitted(needed, &cached);
+                let inspector = Inspector {
+                    config: &self.config,
+                    host: &*self.host,
+                    shared_data: &*self.shared_data,
+                    used_proofs: &self.used_proofs,
+                };
+                let outcome = inspector.permitted(needed, &cached, presented, request, || now);
                 self.cache.insert(credentials, cached);
                 outcome
             }
         }
     }
+}
+
+/// The value of `Authorization` with the scheme Bearer.
+fn as_bearer(request: &Request<'_>) -> Option<String> {
+    let Ok(Credentials::Token(_, token)) = authorization::read(request.authorization) else {
+        return None;
+    };
+    let token = str::from_utf8(token).ok()?;
+    Some(format!("Bearer {token}"))
 }
 
 #[cfg(test)]

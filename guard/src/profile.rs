@@ -35,6 +35,7 @@ pub enum Expected {
     /// Any value except null.
     Present,
     Text(String),
+    OneOf(&'static [&'static str]),
 }
 
 /// Why a token is not an access token.
@@ -92,10 +93,11 @@ impl Profile {
         let at_jwt = || Some(ACCESS_TOKEN_TYPE.to_owned());
         let (types, client_id, optional_claims, (claim, expected)) = match name {
             "rfc9068" => return Some(Self::default()),
-            // The payload has its own `typ`. In other tokens it is `ID`, `Refresh`, `Offline` or `Logout`.
+            // The payload has its own `typ`: `DPoP` if the token is bound to a key. In other tokens it is `ID`, `Refresh`,
+            // `Offline` or `Logout`.
             "keycloak" => {
-                let bearer = Expected::Text("Bearer".to_owned());
-                (vec![jwt(), at_jwt()], "azp", vec![], ("typ", bearer))
+                let schemes = Expected::OneOf(&["Bearer", "DPoP"]);
+                (vec![jwt(), at_jwt()], "azp", vec![], ("typ", schemes))
             }
             // API servers before 1.32 set no `jti`.
             "kubernetes" => {
@@ -163,6 +165,9 @@ impl Profile {
             (_, None | Some(Value::Null)) => false,
             (Expected::Present, Some(_)) => true,
             (Expected::Text(expected), Some(value)) => value == expected.as_str(),
+            (Expected::OneOf(expected), Some(value)) => value
+                .as_str()
+                .is_some_and(|value| expected.contains(&value)),
         };
         match self.access_token_claims.iter().all(is_met) {
             true => Ok(()),

@@ -11,6 +11,8 @@ mod ed25519;
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ecdsa::elliptic_curve::CurveArithmetic;
 use ecdsa::signature::Verifier as _;
 use ecdsa::{DigestAlgorithm, EcdsaCurve, Signature, VerifyingKey};
@@ -22,6 +24,8 @@ use superboring::hash::MessageDigest;
 use superboring::pkey::{PKey, Public};
 use superboring::rsa::Padding;
 use superboring::sign::{RsaPssSaltlen, Verifier as RsaVerifier};
+
+use claims::jwk::PublicKey;
 
 use crate::algorithm::Algorithm;
 
@@ -101,6 +105,12 @@ pub const RSA: [Algorithm; 4] = [
     Algorithm::Rs384,
     Algorithm::Rs512,
     Algorithm::Ps256,
+];
+
+/// SubjectPublicKeyInfo of a P-256 key (RFC 5480 §2) up to the coordinates.
+const P256_SPKI: [u8; 27] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04,
 ];
 
 /// SubjectPublicKeyInfo of a P-384 key (RFC 5480 §2) up to the point, which follows as 4, x, y (SEC 1 §2.3.3).
@@ -201,6 +211,32 @@ impl SignatureKey {
                 rsa_signed(key, *algorithm, message, signature).unwrap_or(false)
             }),
         }
+    }
+}
+
+/// True if `signature`, encoded as in a JWS, is the signature of `key` over `message`. For keys that the client chooses and
+/// that may never come again: nothing is computed in advance, and the host reads the key where it verifies.
+pub fn signed_once(
+    key: &PublicKey,
+    host: &dyn HostVerifier,
+    message: &[u8],
+    signature: &[u8],
+) -> bool {
+    let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+    let jwk = || serde_json::to_string(key).unwrap_or_default();
+    match key {
+        PublicKey::Okp { x, .. } => ed25519::VerifyingKey::from_bytes(&decode(x))
+            .is_some_and(|key| key.verify_once(message, signature)),
+        PublicKey::Ec { x, y, .. } => ecdsa_der::<32>(signature).is_some_and(|der| {
+            let spki = [P256_SPKI.as_slice(), &decode(x), &decode(y)].concat();
+            let told = host.verify(Algorithm::Es256, &spki, message, &der);
+            told.unwrap_or_else(|| {
+                SignatureKey::p256(&jwk())
+                    .is_ok_and(|key| key.signed(&NoHostVerifier, message, signature))
+            })
+        }),
+        PublicKey::Rsa { .. } => SignatureKey::rsa(&jwk(), Algorithm::Rs256)
+            .is_ok_and(|key| key.signed(host, message, signature)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use claims::json::{JsonError, numeric_date};
-use claims::{CompactJws, JwsError};
+use claims::{CompactJws, Confirmation, JwsError};
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantArray};
 
@@ -37,9 +37,18 @@ pub enum Refusal {
     /// The claims are those of another kind of token, or lack the claims that mark the issuer's access tokens
     /// (RFC 8725 §3.12).
     Kind,
-    /// The token is bound to a key whose possession the client must prove (RFC 7800 §3.1), but was sent as a
-    /// bearer token (RFC 9449 §7.2).
+    /// `cnf` asks for something that is not known here (RFC 7800 §3.1).
+    Confirmation,
+    /// The token has no `cnf`, but the configuration requires bound tokens of its issuer.
+    Unbound,
+    /// The token is bound to a key of the client (`cnf.jkt`), but was sent as a bearer token (RFC 9449 §7.2).
     Bound,
+    /// The token is not bound to a key, but was sent with the scheme DPoP.
+    NotBoundToKey,
+    /// The token is bound to a certificate (`cnf.x5t#S256`), but the connection has none (RFC 8705 §3).
+    CertificateMissing,
+    /// The connection has another certificate than the one that the token is bound to.
+    CertificateOther,
     /// The issuer does not use this `alg` (RFC 8725 §3.1).
     Algorithm,
     /// No configured issuer has this `iss`.
@@ -82,8 +91,19 @@ impl Refusal {
             Self::Kind => {
                 "The token is not an access token: its claims are those of another kind of token"
             }
+            Self::Confirmation => "The access token is bound in a way that is not known here",
+            Self::Unbound => "The access token is not bound to its client, which is required here",
             Self::Bound => {
                 "The access token is bound to a key of its client, and is not accepted as a bearer token"
+            }
+            Self::NotBoundToKey => {
+                "The access token is not bound to a key: send Authorization: Bearer"
+            }
+            Self::CertificateMissing => {
+                "The access token is bound to a certificate, and the connection has none"
+            }
+            Self::CertificateOther => {
+                "The access token is bound to another certificate than that of the connection"
             }
             Self::Algorithm => "The access token is signed with an algorithm that is not accepted",
             Self::Issuer => "The access token comes from an issuer that is not accepted here",
@@ -115,6 +135,7 @@ pub struct ParsedToken<'a> {
     algorithm: Algorithm,
     kid: String,
     claims: Map<String, Value>,
+    confirmation: Option<Confirmation>,
 }
 
 /// A verified token. Only [`ParsedToken::verify`] creates this type, and headers are only forwarded from this
@@ -126,6 +147,8 @@ pub struct VerifiedToken {
     /// Time from which the token is refused, clock skew included, in seconds since 1970.
     pub refused_from: u64,
     pub claims: Map<String, Value>,
+    /// What the client must prove. `None` if whoever has the token may use it.
+    pub confirmation: Option<Confirmation>,
     pub reference: Arc<TokenReference>,
 }
 
@@ -195,9 +218,11 @@ impl<'a> ParsedToken<'a> {
                 NoAccessToken::Type => Refusal::Type,
                 NoAccessToken::Kind => Refusal::Kind,
             })?;
-        if claims.contains_key("cnf") {
-            return Err(Refusal::Bound);
-        }
+        let confirmation = match claims.get("cnf") {
+            Some(cnf) => Some(Confirmation::read(cnf).ok_or(Refusal::Confirmation)?),
+            None if config.sender_constrained => return Err(Refusal::Unbound),
+            None => None,
+        };
         if !config.algorithms.contains(&algorithm) {
             return Err(Refusal::Algorithm);
         }
@@ -209,6 +234,7 @@ impl<'a> ParsedToken<'a> {
             algorithm,
             kid,
             claims,
+            confirmation,
         })
     }
 
@@ -252,6 +278,7 @@ impl<'a> ParsedToken<'a> {
             key: Arc::clone(key),
             refused_from,
             claims: self.claims,
+            confirmation: self.confirmation,
             reference: Arc::new(reference),
         })
     }

@@ -12,6 +12,8 @@ pub(crate) enum Kind<'k> {
     Text,
     Choice(&'k [&'k str]),
     Flag,
+    /// A boolean, or this text.
+    FlagOr(&'k str),
     Number(&'k RangeInclusive<u64>),
     Texts,
     Section,
@@ -109,6 +111,7 @@ impl<'p> Spot<'p> {
             Kind::Text => json!({"type": "string", "minLength": 1}),
             Kind::Choice(names) => json!({"enum": names}),
             Kind::Flag => json!({"type": "boolean"}),
+            Kind::FlagOr(word) => json!({"enum": [true, false, word]}),
             Kind::Number(range) => {
                 json!({"type": "integer", "minimum": range.start(), "maximum": range.end()})
             }

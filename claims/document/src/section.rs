@@ -186,6 +186,26 @@ impl<'p> Section<'p> {
         flag.map(|value| Located { value, place })
     }
 
+    /// Takes the boolean at `key`, or `word`, which stands for `meaning`.
+    pub fn flag_or<T>(
+        &mut self,
+        key: &'static str,
+        (word, meaning): (&str, T),
+        of_flag: impl FnOnce(bool) -> T,
+    ) -> Option<T> {
+        self.describe(key, Kind::FlagOr(word));
+        let Located { value, place } = self.take(key)?;
+        match &value {
+            Value::Bool(flag) => Some(of_flag(*flag)),
+            Value::String(text) if text == word => Some(meaning),
+            other => {
+                let expected = format!("true, false or \"{word}\"");
+                self.wrong_type(&place, key, &expected, other);
+                None
+            }
+        }
+    }
+
     /// Takes the whole number at `key`, which must lie within `range`. Accepts floats with a whole value,
     /// because hosts that build JSON from protobuf write every number as a float.
     pub fn number(

@@ -57,6 +57,12 @@ unsafe extern "C" {
         grpc_status: i32,
     ) -> u32;
     safe fn proxy_continue_stream(stream: u32) -> u32;
+    fn proxy_get_property(
+        path: *const u8,
+        path_size: usize,
+        bytes: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32;
     fn proxy_set_property(
         path: *const u8,
         path_size: usize,
@@ -168,6 +174,13 @@ pub(super) fn respond(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Res
 /// Resumes a paused request, which the host may have ended.
 pub(super) fn continue_request() -> Result<(), HostError> {
     done(proxy_continue_stream(StreamType::HttpRequest as u32))
+}
+
+/// Reads a property of the request or its connection; `path` has its parts separated by a zero byte. Hosts without the
+/// property refuse.
+pub(super) fn property(path: &str) -> Result<Vec<u8>, HostError> {
+    // SAFETY: the host only reads the path, during the call, and writes the address and the size of the bytes.
+    returned(|bytes, size| unsafe { proxy_get_property(path.as_ptr(), path.len(), bytes, size) })
 }
 
 /// Sets a property of the request; `name` is a path of one part. Envoy refuses if another plugin made the

@@ -1,7 +1,7 @@
 //! The host's shared data.
 
 use super::calls;
-use guard::feed::{SharedData, SharedDataError, Versioned};
+use guard::shared_data::{SharedData, SharedDataError, Versioned};
 
 /// The data that all VMs of the same `vm_id` share.
 #[derive(Debug, Clone, Copy)]

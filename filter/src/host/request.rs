@@ -7,12 +7,13 @@ use proxy_wasm::types::{Action, LogLevel};
 use super::calls;
 use super::clock::Clocks;
 use super::log;
+use claims::Thumbprint;
 use guard::access_log;
 use guard::answers::Denial;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, Passing};
-use guard::guard::{Effect, Fate};
-use guard::parts::Parts;
+use guard::guard::{Connection, Effect, Fate};
+use guard::parts::{CERTIFICATE_DIGEST, Parts, thumbprint};
 
 /// Decides about a request when its headers have arrived. `None` if the request waits.
 pub(super) fn decide(driver: &RefCell<Driver>, context: u32) -> Option<Action> {
@@ -30,7 +31,7 @@ pub(super) fn decide(driver: &RefCell<Driver>, context: u32) -> Option<Action> {
             !stripping.guard().strips(name) || calls::remove_request_header(name).is_ok();
     }
     drop(stripping);
-    let (request, denied) = (parts.as_request(&None), parts.as_denied());
+    let (request, denied) = (parts.as_request(&OfThisContext), parts.as_denied());
     if !is_stripped {
         return Some(refuse_unstripped(driver, &denied));
     }
@@ -74,7 +75,15 @@ pub(super) fn carry_out(driver: &RefCell<Driver>, effect: Effect, denied: &Denie
 }
 
 /// The request whose context is in effect.
+#[derive(Debug)]
 struct OfThisContext;
+
+impl Connection for OfThisContext {
+    fn certificate(&self) -> Option<Thumbprint> {
+        let path = CERTIFICATE_DIGEST.replace('.', "\0");
+        thumbprint(&calls::property(&path).ok()?)
+    }
+}
 
 impl Passing for OfThisContext {
     fn remove(&mut self, name: &str) -> bool {

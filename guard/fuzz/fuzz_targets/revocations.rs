@@ -5,7 +5,8 @@
 
 use guard::clock::Time;
 use guard::config::Endpoint;
-use guard::feed::{Feed, FeedConfig, NoSharedData};
+use guard::feed::{Feed, FeedConfig};
+use guard::shared_data::NoSharedData;
 use guard::verify::TokenReference;
 use libfuzzer_sys::fuzz_target;
 

@@ -3,26 +3,41 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use guard::feed::{SharedData, SharedDataError, Versioned};
+use claims::dpop::{ProofRefusal, ProofUse};
+use guard::shared_data::{SharedData, SharedDataError, Versioned};
+use guard::used_proofs::UsedProofs;
 
-/// Values by key, with the versions that writers compare.
+/// Values by key, with the versions that writers compare, and the used proofs.
 #[derive(Debug, Clone, Default)]
-pub struct ProcessData(Arc<Mutex<HashMap<String, Versioned>>>);
+pub struct ProcessData {
+    values: Arc<Mutex<HashMap<String, Versioned>>>,
+    used_proofs: UsedProofs,
+}
 
 impl SharedData for ProcessData {
     fn get(&self, key: &str) -> Result<Option<Versioned>, SharedDataError> {
-        let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(values.get(key).cloned())
     }
 
     fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, SharedDataError> {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let stored = values.get(key).map_or(0, |(_, stored)| *stored);
-        if version.is_some_and(|version| version != stored) {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = values.get(key).map(|(_, stored)| *stored);
+        if version.is_some() && stored.is_some() && version != stored {
             return Ok(false);
         }
-        values.insert(key.to_owned(), (value.to_vec(), stored.wrapping_add(1)));
+        let next = stored.map_or(1, |stored| stored.wrapping_add(1));
+        values.insert(key.to_owned(), (value.to_vec(), next));
         Ok(true)
+    }
+
+    /// Threads that use proofs at the same time do not wait for each other.
+    fn use_proof(
+        &self,
+        used: &ProofUse,
+        now: u64,
+    ) -> Result<Result<(), ProofRefusal>, SharedDataError> {
+        Ok(self.used_proofs.accept(used, now))
     }
 }
 

@@ -70,11 +70,12 @@ fn claim_names(object: &Section<'_>, key: &str, value: &Value) -> Option<Vec<Str
 }
 
 /// Headers that no claim may replace, because the gateway or the guard gives them a meaning.
-const RESERVED_HEADERS: [&str; 31] = [
+const RESERVED_HEADERS: [&str; 32] = [
     "authorization",
     "connection",
     "content-length",
     "cookie",
+    "dpop",
     "expect",
     "forwarded",
     "host",

@@ -28,7 +28,11 @@ const DEFAULT_CACHE_SECONDS: u64 = 30;
 const DEFAULT_CONCURRENT: u64 = 64;
 const DAY: u64 = 24 * 60 * 60;
 
-pub(super) fn read(root: &mut Section<'_>, host: &dyn HostVerifier) -> Vec<IssuerConfig> {
+pub(super) fn read(
+    root: &mut Section<'_>,
+    host: &dyn HostVerifier,
+    has_nonces: bool,
+) -> Vec<IssuerConfig> {
     let mut seen = BTreeSet::new();
     let mut issuers = Vec::new();
     for mut object in root.required_sections("issuers", "needs at least one issuer") {
@@ -55,6 +59,12 @@ pub(super) fn read(root: &mut Section<'_>, host: &dyn HostVerifier) -> Vec<Issue
         }
         let profile = profile(&mut object, revocations.is_some());
         let authorization_server = flag(&mut object, "authorization_server", true);
+        let needs = [("optional", false), ("required", true)];
+        let sender_constrained = one_of(&mut object, "sender_constrained", needs, false);
+        let requires_nonce = one_of(&mut object, "dpop_nonce", needs, false);
+        if requires_nonce && !has_nonces {
+            object.problem("dpop_nonce", "needs dpop.nonce_key");
+        }
         object.finish();
         if let (Some(issuer), Some(keys)) = (issuer, keys) {
             issuers.push(IssuerConfig {
@@ -66,6 +76,8 @@ pub(super) fn read(root: &mut Section<'_>, host: &dyn HostVerifier) -> Vec<Issue
                 profile,
                 algorithms,
                 authorization_server,
+                sender_constrained,
+                requires_nonce,
             });
         }
     }

@@ -1,5 +1,6 @@
 //! The guard's configuration: a JSON object. Every problem is reported with its path.
 
+mod dpop;
 mod headers;
 mod issuers;
 mod rules;
@@ -11,6 +12,7 @@ use claims::json::JsonError;
 use document::{Problems, Section, Table};
 use serde_json::Value;
 
+pub use self::dpop::DpopConfig;
 use crate::algorithm::Algorithm;
 use crate::discovery::Discovery;
 use crate::forward::ForwardedHeader;
@@ -32,8 +34,10 @@ pub struct Config {
     pub forward: Vec<ForwardedHeader>,
     /// Header that carries the whole payload to the resource server, as base64url.
     pub forward_payload: Option<String>,
-    /// True if the resource server receives the token itself.
-    pub forward_authorization: bool,
+    /// What the resource server receives of the token itself.
+    pub forward_authorization: ForwardAuthorization,
+    /// How clients prove the possession of keys. Without it, no token that is bound to a key is accepted.
+    pub dpop: Option<DpopConfig>,
     /// Tolerated difference between the clocks for `exp`, `nbf` and `iat`, in seconds.
     pub clock_skew_seconds: u64,
     /// Most verified tokens that each VM remembers.
@@ -70,6 +74,19 @@ pub struct IssuerConfig {
     /// True if the metadata of the resource names this issuer, because clients find the issuer's metadata at its name
     /// (RFC 8414).
     pub authorization_server: bool,
+    /// True if the guard accepts only tokens with `cnf`.
+    pub sender_constrained: bool,
+    /// True if every proof for a token of this issuer needs a nonce.
+    pub requires_nonce: bool,
+}
+
+/// What the resource server receives of `Authorization`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForwardAuthorization {
+    AsSent,
+    Withheld,
+    /// With the scheme Bearer in place of DPoP, and without the proof. The resource server cannot check the binding then.
+    AsBearer,
 }
 
 /// Source of an issuer's keys.
@@ -111,6 +128,8 @@ pub struct ProtectedResource {
     pub resource: String,
     /// Scopes that clients may need.
     pub scopes_supported: Vec<String>,
+    /// True if the gateway asks clients for certificates, so that tokens can be bound to them (RFC 8705 §3.3).
+    pub certificate_bound_access_tokens: bool,
 }
 
 const DEFAULT_SKEW_SECONDS: u64 = 5;
@@ -163,12 +182,15 @@ impl Config {
 
     fn read(table: Table, host: &dyn HostVerifier, problems: &Problems) -> Self {
         let mut root = Section::root(table, problems);
+        let dpop = dpop::read(&mut root);
+        let has_nonces = dpop.as_ref().is_some_and(|dpop| dpop.nonce_key.is_some());
         let config = Self {
-            issuers: issuers::read(&mut root, host),
+            dpop,
+            issuers: issuers::read(&mut root, host, has_nonces),
             rules: rules::read(&mut root),
             forward: headers::read(&mut root),
             forward_payload: headers::name(&mut root, "forward_payload"),
-            forward_authorization: flag(&mut root, "forward_authorization", true),
+            forward_authorization: forward_authorization(&mut root),
             clock_skew_seconds: number(
                 &mut root,
                 "clock_skew_seconds",
@@ -264,6 +286,15 @@ fn number(
         .map_or(default, |number| number.value)
 }
 
+fn forward_authorization(root: &mut Section<'_>) -> ForwardAuthorization {
+    let bearer = ("bearer", ForwardAuthorization::AsBearer);
+    let forwards = root.flag_or("forward_authorization", bearer, |forwards| match forwards {
+        true => ForwardAuthorization::AsSent,
+        false => ForwardAuthorization::Withheld,
+    });
+    forwards.unwrap_or(ForwardAuthorization::AsSent)
+}
+
 fn realm(root: &mut Section<'_>) -> String {
     let realm = text(root, "realm").unwrap_or_else(|| "api".to_owned());
     let quotable = |byte: u8| matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\';
@@ -286,9 +317,12 @@ fn protected_resource(root: &mut Section<'_>) -> Option<ProtectedResource> {
         if !scopes_supported.iter().all(|scope| is_scope(scope)) {
             object.problem("scopes_supported", "has something that is no scope token");
         }
+        let certificates = "tls_client_certificate_bound_access_tokens";
+        let certificate_bound_access_tokens = flag(object, certificates, false);
         Some(ProtectedResource {
             resource,
             scopes_supported,
+            certificate_bound_access_tokens,
         })
     })
 }

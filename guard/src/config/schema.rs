@@ -18,6 +18,7 @@ fn samples() -> Vec<Value> {
             "jwks": {"cluster": "keys", "path": "/auth/jwks"},
             "revocations": {"cluster": "feed", "path": "/revocations"},
         }],
+        "dpop": {"origins": ["https://api.example.com"]},
         "rules": rules,
         "forward": {"x-user-id": "user_id", "x-roles": {"claim": "roles"}},
         "protected_resource": {"resource": "https://api.example.com"},

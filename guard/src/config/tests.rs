@@ -373,7 +373,9 @@ fn defaults() {
         "rules": [{"path_prefix": "/"}],
     });
     let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
-    assert!(config.forward_authorization && !config.report_only);
+    assert_eq!(config.forward_authorization, ForwardAuthorization::AsSent);
+    assert!(!config.report_only && config.dpop.is_none());
+    assert!(!config.issuers[0].sender_constrained && !config.issuers[0].requires_nonce);
     assert!(config.issuers[0].authorization_server);
     assert_eq!(config.token_cache_bytes, 64 * 1024 * 1024);
     assert_eq!(

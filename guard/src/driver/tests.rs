@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::algorithm::Algorithm;
 use crate::config::Config;
-use crate::feed::NoSharedData;
 use crate::fixtures::{self, Issuer, NOW, Store, claims, with};
+use crate::shared_data::NoSharedData;
 use crate::signature::NoHostVerifier;
 
 /// Both clocks. The monotonic clock differs from the wall clock, as in real hosts.

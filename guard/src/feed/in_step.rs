@@ -1,10 +1,11 @@
 //! What a VM does with the data that other VMs share.
 
 use super::Feed;
-use super::sharing::{News, Role, SharedData};
+use super::sharing::{News, Role};
 use super::wire::Snapshot;
 use crate::clock::Time;
 use crate::fetch::TIMEOUT_SECONDS;
+use crate::shared_data::SharedData;
 
 impl Feed {
     /// Takes part in the sharing among VMs: elects the leader and applies shared pages. Followers call this

@@ -11,12 +11,12 @@ mod wire;
 
 use claims::revocation::{MAX_WAIT_SECONDS, VERSION};
 
-pub use self::sharing::{NoSharedData, SharedData, SharedDataError, Versioned};
 use self::sharing::{Published, Role, Sharing, prefix};
 use self::stalls::Stalls;
 use crate::clock::Time;
 use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::revocations::{Page, Revocations};
+use crate::shared_data::SharedData;
 use crate::source::Endpoint;
 
 /// Seconds without held requests after a held request failed, because a proxy in between may cut long requests.

@@ -12,6 +12,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use super::FeedConfig;
 use super::wire::{self, Head, Slot, Snapshot};
 use crate::revocations::{Revocations, Revoked};
+use crate::shared_data::{SharedData, SharedDataError};
 use crate::shared_key;
 
 /// A leader that did not renew the lease for this many seconds has lost it.
@@ -33,43 +34,6 @@ const SNAPSHOT_ENTRIES: usize = 250_000;
 /// Most entries of a page to which the leader still adds entries, because it writes the whole page again each
 /// time.
 const SLOT_ENTRIES: usize = 1000;
-
-/// The host has no shared data, or refuses this access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SharedDataError;
-
-/// A value and its version in the shared data.
-pub type Versioned = (Vec<u8>, u32);
-
-/// Key-value store that all VMs of a gateway share.
-pub trait SharedData: Debug + Send {
-    /// Returns the value of `key` with its version.
-    ///
-    /// # Errors
-    /// The host has no shared data.
-    fn get(&self, key: &str) -> Result<Option<Versioned>, SharedDataError>;
-
-    /// Sets the value of `key`. With a version, sets it only if the stored value still has that version.
-    /// Returns true if the value was set.
-    ///
-    /// # Errors
-    /// The host has no shared data.
-    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, SharedDataError>;
-}
-
-/// Stands for a host without shared data.
-#[derive(Debug, Clone, Copy)]
-pub struct NoSharedData;
-
-impl SharedData for NoSharedData {
-    fn get(&self, _: &str) -> Result<Option<Versioned>, SharedDataError> {
-        Err(SharedDataError)
-    }
-
-    fn set(&self, _: &str, _: &[u8], _: Option<u32>) -> Result<bool, SharedDataError> {
-        Err(SharedDataError)
-    }
-}
 
 /// Who polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::fixtures::Store;
+use crate::shared_data::NoSharedData;
 use crate::verify::{Refusal, TokenReference};
 
 mod sharing;

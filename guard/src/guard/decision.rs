@@ -8,6 +8,7 @@ use claims::thumbprint::Thumbprint;
 use super::fetch::FetchKind;
 use crate::access_log;
 use crate::answers::{Answer, Denial};
+use crate::authorization::Scheme;
 use crate::forward::Header;
 use crate::verify::TokenReference;
 
@@ -85,6 +86,10 @@ pub(crate) struct Outcome {
     pub(crate) decision: Decision,
     /// The token of the request, once it is verified.
     pub(crate) token: Option<Arc<TokenReference>>,
+    /// The scheme with which the client sent the token.
+    pub(crate) scheme: Scheme,
+    /// The value of `Authorization` that the resource server receives in place of the client's.
+    pub(crate) as_bearer: Option<String>,
 }
 
 impl From<Decision> for Outcome {
@@ -92,6 +97,8 @@ impl From<Decision> for Outcome {
         Self {
             decision,
             token: None,
+            scheme: Scheme::default(),
+            as_bearer: None,
         }
     }
 }

@@ -2,8 +2,8 @@
 //! request while the issuer is away.
 
 use crate::config::{IssuerConfig, KeySource};
-use crate::feed::SharedData;
 use crate::keys::KeySet;
+use crate::shared_data::SharedData;
 use crate::shared_key;
 
 /// The version of the format: the time of the fetch in seconds of the steady clock, little endian, and the JWK set.

@@ -11,10 +11,10 @@ use crate::cache::CachedToken;
 use crate::clock::Time;
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource};
 use crate::discovery::Discovery;
-use crate::feed::SharedData;
 use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::introspection::{Asker, Introspection, Standing};
 use crate::keys::{KeySet, Skipped};
+use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
 use crate::verify::{ParsedToken, Refusal, TokenReference, VerifiedToken};
 

@@ -1,12 +1,15 @@
 //! What the rule for a request requires, and whether the request has it.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use super::decision::{Decision, Outcome, Request};
+use claims::dpop::Proof;
+
+use super::decision::Request;
+use super::possession::Presented;
 use crate::answers::Denial;
-use crate::authorization::{self, Credentials};
+use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::CachedToken;
+use crate::config::Config;
 use crate::rules::{Access, AmbiguousPath, Rules};
 
 pub(super) enum Needed<'a> {
@@ -32,29 +35,40 @@ pub(super) fn needed<'a>(rules: &'a Rules, request: &Request<'_>) -> Result<Need
     }
 }
 
-/// Returns the bearer credentials of a request, which must be the only ones (RFC 6750 §2).
-pub(super) fn presented<'a>(request: &Request<'a>) -> Result<&'a [u8], Denial> {
-    match authorization::read(request.authorization) {
-        Err(malformed) => Err(Denial::Credentials(malformed)),
-        Ok(Credentials::None) => Err(Denial::NoToken),
-        Ok(Credentials::Bearer(_)) if has_query_token(request.target) => Err(Denial::TwoTokens),
-        Ok(Credentials::Bearer(credentials)) => Ok(credentials),
-    }
-}
-
-/// Allows the request if the verified token has what is needed.
-pub(super) fn permitted(needed: &Access, token: &CachedToken) -> Outcome {
-    let decision = match require(needed, token) {
-        Ok(()) => Decision::Allow(Arc::clone(&token.headers)),
-        Err(denial) => Decision::Deny(denial),
+/// Returns the credentials of a request, which must be the only ones (RFC 6750 §2), with the proof if the scheme is DPoP.
+/// `scheme` gets the scheme, also of credentials that are refused.
+pub(super) fn presented<'a>(
+    config: &Config,
+    request: &Request<'a>,
+    scheme: &mut Scheme,
+) -> Result<Presented<'a>, Denial> {
+    let credentials = match authorization::read(request.authorization) {
+        Err(malformed) => return Err(Denial::Credentials(malformed)),
+        Ok(Credentials::None) => return Err(Denial::NoToken),
+        Ok(Credentials::Token(of, credentials)) => {
+            *scheme = of;
+            credentials
+        }
     };
-    Outcome {
-        decision,
-        token: Some(Arc::clone(&token.reference)),
+    if has_query_token(request.target) {
+        return Err(Denial::TwoTokens);
     }
+    let proof = match (*scheme, &config.dpop) {
+        (Scheme::Bearer, _) => None,
+        (Scheme::Dpop, None) => return Err(Denial::DpopNotConfigured),
+        (Scheme::Dpop, Some(dpop)) => {
+            Some(Proof::parse(request.dpop, &dpop.algorithms).map_err(Denial::Proof)?)
+        }
+    };
+    Ok(Presented {
+        scheme: *scheme,
+        credentials,
+        proof,
+    })
 }
 
-fn require(needed: &Access, token: &CachedToken) -> Result<(), Denial> {
+/// Whether the token has what is needed.
+pub(super) fn require(needed: &Access, token: &CachedToken) -> Result<(), Denial> {
     let Access::Token { scopes, claims } = needed else {
         return Ok(());
     };

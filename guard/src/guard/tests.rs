@@ -8,6 +8,7 @@ mod feed;
 mod introspection;
 mod keys;
 mod metadata;
+mod possession;
 
 /// The wait for keys is over.
 const OVER: Patience = Patience::Over(FetchKind::Keys);

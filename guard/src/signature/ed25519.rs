@@ -46,6 +46,28 @@ impl VerifyingKey {
     /// True if `signature`, 64 bytes R and S, is this key's signature over `message`: `R = [S]B - [k]A`, with S
     /// below the group's order and R not of small order.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        self.matches(message, signature, |s, k| {
+            let table = self
+                .table
+                .get_or_init(|| Box::new(EdwardsBasepointTable::create(&self.minus_a)));
+            BASE.mul_base(s) + table.mul_base(k)
+        })
+    }
+
+    /// The same without tables, for a key that may never come again.
+    pub fn verify_once(&self, message: &[u8], signature: &[u8]) -> bool {
+        self.matches(message, signature, |s, k| {
+            EdwardsPoint::vartime_double_scalar_mul_basepoint(k, &self.minus_a, s)
+        })
+    }
+
+    /// `expected` computes `[S]B - [k]A` from S and k.
+    fn matches(
+        &self,
+        message: &[u8],
+        signature: &[u8],
+        expected: impl FnOnce(&Scalar, &Scalar) -> EdwardsPoint,
+    ) -> bool {
         let Some((r, s)) = signature.split_first_chunk::<32>() else {
             return false;
         };
@@ -61,10 +83,7 @@ impl VerifyingKey {
             .chain_update(message)
             .finalize();
         let k = Scalar::from_bytes_mod_order_wide(&hash.into());
-        let table = self
-            .table
-            .get_or_init(|| Box::new(EdwardsBasepointTable::create(&self.minus_a)));
-        let expected = BASE.mul_base(&s) + table.mul_base(&k);
+        let expected = expected(&s, &k);
         expected.compress().to_bytes() == *r && !expected.is_small_order()
     }
 }
@@ -90,7 +109,11 @@ mod tests {
     }
 
     fn ours(key: &[u8; 32], message: &[u8], signature: &[u8]) -> bool {
-        VerifyingKey::from_bytes(key).is_some_and(|key| key.verify(message, signature))
+        VerifyingKey::from_bytes(key).is_some_and(|key| {
+            let verdict = key.verify(message, signature);
+            assert_eq!(key.verify_once(message, signature), verdict);
+            verdict
+        })
     }
 
     fn challenge(r: &[u8; 32], a: &[u8; 32], message: &[u8]) -> Scalar {

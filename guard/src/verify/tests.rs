@@ -224,18 +224,26 @@ fn what_marks_access_tokens_is_there_with_its_value() {
     assert_eq!(refusal, Some(Refusal::Kind));
 }
 
-/// RFC 9449 §7.2: otherwise a thief could use a stolen bound token.
+/// A token that is bound in a way that nobody can check is refused: a thief could use it.
 #[test]
-fn bound_tokens_are_no_bearer_tokens() {
-    for cnf in [
-        json!({"jkt": "x"}),
-        json!({"x5t#S256": "x"}),
-        json!({}),
-        json!("x"),
+fn rfc7800_s3_1_what_a_token_is_bound_to_is_known() {
+    let key = claims::Thumbprint::of(b"key").to_string();
+    for (cnf, expected) in [
+        (json!({"jkt": key}), None),
+        (json!({"x5t#S256": key}), None),
+        (json!({"jkt": key, "x5t#S256": key}), None),
+        (json!({"jkt": key, "kid": "x"}), Some(Refusal::Confirmation)),
+        (json!({"jwk": {"kty": "OKP"}}), Some(Refusal::Confirmation)),
+        (json!({"jkt": "x"}), Some(Refusal::Confirmation)),
+        (json!({}), Some(Refusal::Confirmation)),
+        (json!("x"), Some(Refusal::Confirmation)),
+        (json!([]), Some(Refusal::Confirmation)),
     ] {
         let refusal = claims_refusal(&with(claims(), "cnf", cnf.clone()));
-        assert_eq!(refusal, Some(Refusal::Bound), "{cnf}");
+        assert_eq!(refusal, expected, "{cnf}");
     }
+    let null = claims_refusal(&json!({"cnf": null, "iss": claims()["iss"]}));
+    assert_eq!(null, Some(Refusal::Confirmation));
 }
 
 #[test]

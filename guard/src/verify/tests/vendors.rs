@@ -124,9 +124,11 @@ fn keycloak() {
         "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
     });
     keycloak.refuses(&logout_token, Refusal::Kind);
-    keycloak.refuses(&with(person.clone(), "typ", json!("DPoP")), Refusal::Kind);
-    let bound = with(person, "cnf", json!({"jkt": "x"}));
-    assert_eq!(keycloak.refusal(&bound), Some(Refusal::Bound));
+    // What it issues to a client that sends a proof.
+    let key = claims::Thumbprint::of(b"key").to_string();
+    let bound = with(person, "cnf", json!({"jkt": key}));
+    keycloak.accepts(&with(bound.clone(), "typ", json!("DPoP")));
+    keycloak.refuses(&with(bound, "typ", json!("dpop")), Refusal::Kind);
 }
 
 /// Kubernetes 1.32: no `typ` in the header. Its API server issues no ID tokens and no refresh tokens.

@@ -1,0 +1,143 @@
+//! Whether the client may use the token that it sent (RFC 9449 §7, RFC 8705 §3). What it must prove is read from the token
+//! alone, never from the scheme.
+
+use std::sync::Arc;
+
+use claims::Thumbprint;
+use claims::dpop::{Expected, Nonces, Proof, ProofRefusal};
+
+use super::decision::{Decision, Outcome, Request};
+use super::requirements::require;
+use crate::answers::Denial;
+use crate::authorization::Scheme;
+use crate::cache::CachedToken;
+use crate::config::{Config, DpopConfig};
+use crate::rules::Access;
+use crate::shared_data::SharedData;
+use crate::signature::{self, HostVerifier};
+use crate::used_proofs::UsedProofs;
+use crate::verify::Refusal;
+
+/// A token as the client presents it.
+#[derive(Debug)]
+pub(super) struct Presented<'r> {
+    pub(super) scheme: Scheme,
+    /// The text in the place of a token.
+    pub(super) credentials: &'r [u8],
+    /// With [`Scheme::Dpop`] alone.
+    pub(super) proof: Option<Proof<'r>>,
+}
+
+/// What the check of a proof needs of the guard.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inspector<'g> {
+    pub(super) config: &'g Config,
+    pub(super) host: &'g dyn HostVerifier,
+    pub(super) shared_data: &'g dyn SharedData,
+    pub(super) used_proofs: &'g UsedProofs,
+}
+
+impl Inspector<'_> {
+    /// Allows the request if the client may use the verified token, and the token has what is needed. `now`: the exact time, in
+    /// seconds since 1970.
+    pub(super) fn permitted(
+        self,
+        needed: &Access,
+        token: &CachedToken,
+        presented: &mut Presented<'_>,
+        request: &Request<'_>,
+        now: impl FnOnce() -> u64,
+    ) -> Outcome {
+        let proved = match (&token.confirmation, presented.scheme) {
+            (None, Scheme::Bearer) => Ok(()),
+            _ => self.proved(token, presented, request, now),
+        };
+        let decision = match proved.and_then(|()| require(needed, token)) {
+            Ok(()) => Decision::Allow(Arc::clone(&token.headers)),
+            Err(denial) => Decision::Deny(denial),
+        };
+        Outcome {
+            token: Some(Arc::clone(&token.reference)),
+            ..decision.into()
+        }
+    }
+
+    fn proved(
+        self,
+        token: &CachedToken,
+        presented: &mut Presented<'_>,
+        request: &Request<'_>,
+        now: impl FnOnce() -> u64,
+    ) -> Result<(), Denial> {
+        let confirmation = token.confirmation.unwrap_or_default();
+        let proof = match (confirmation.jkt, presented.proof.take()) {
+            (None, None) => None,
+            (None, Some(_)) => return Err(Denial::Token(Refusal::NotBoundToKey)),
+            (Some(_), None) => return Err(Denial::Token(Refusal::Bound)),
+            (Some(key), Some(proof)) => Some((key, proof)),
+        };
+        if let Some(bound) = confirmation.certificate {
+            match request.connection.certificate() {
+                None => return Err(Denial::Token(Refusal::CertificateMissing)),
+                Some(shown) if shown != bound => {
+                    return Err(Denial::Token(Refusal::CertificateOther));
+                }
+                Some(_) => {}
+            }
+        }
+        let (Some((key, proof)), Some(dpop)) = (proof, &self.config.dpop) else {
+            return Ok(());
+        };
+        let issuer = self.config.issuers.get(token.issuer);
+        let nonces = match &dpop.nonce_key {
+            None => Nonces::Off,
+            Some(of) if issuer.is_none_or(|issuer| issuer.requires_nonce) => Nonces::Required(of),
+            Some(of) => Nonces::Optional(of),
+        };
+        let asked = Asked {
+            dpop,
+            request,
+            credentials: presented.credentials,
+            now: now(),
+        };
+        self.proved_with(proof, key, nonces, &asked)
+            .map_err(Denial::Proof)
+    }
+
+    /// The proof is remembered last, so that nobody fills the memory with proofs for tokens that are not theirs.
+    fn proved_with(
+        self,
+        proof: Proof<'_>,
+        key: Thumbprint,
+        nonces: Nonces<'_>,
+        asked: &Asked<'_>,
+    ) -> Result<(), ProofRefusal> {
+        let access_token = str::from_utf8(asked.credentials).map_err(|_| ProofRefusal::Token)?;
+        let expected = Expected {
+            bound_to: Some(key),
+            access_token: Some(access_token),
+            method: asked.request.method,
+            target: asked.request.target,
+            origins: &asked.dpop.origins,
+            now: asked.now,
+            window: asked.dpop.window,
+            nonces,
+        };
+        let used = proof.check(&expected)?.verify(|key, message, signature| {
+            signature::signed_once(key, self.host, message, signature)
+        })?;
+        let in_common = self.shared_data.use_proof(&used, asked.now);
+        // Without shared data, each VM remembers for itself.
+        in_common.unwrap_or_else(|_| self.used_proofs.accept(&used, asked.now))
+    }
+}
+
+/// A request whose proof is checked.
+#[derive(Debug)]
+struct Asked<'a> {
+    dpop: &'a DpopConfig,
+    request: &'a Request<'a>,
+    credentials: &'a [u8],
+    /// Seconds since 1970.
+    now: u64,
+}
