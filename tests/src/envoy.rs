@@ -122,6 +122,7 @@ pub fn mounted(text: &str, artifacts: &Artifacts) -> Result<String> {
         if !drop {
             let line = line.replace(NATIVE, "");
             let name = line.split_once("filename: ").map(|(_, name)| name);
+            let name = name.filter(|_| !line.starts_with(TLS));
             match name.and_then(|name| name.split([' ', '}']).next()) {
                 Some(name) => {
                     file += 1;
@@ -139,6 +140,9 @@ pub fn mounted(text: &str, artifacts: &Artifacts) -> Result<String> {
 
 /// What begins each line of the native module.
 const NATIVE: &str = "#native ";
+
+/// What begins each line for TLS.
+pub(crate) const TLS: &str = "#tls ";
 
 /// The filter in this form, of this file and with this configuration: an HTTP filter as JSON.
 #[must_use]

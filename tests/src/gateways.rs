@@ -14,6 +14,7 @@ use crate::log::Log;
 use crate::pair::status_of;
 use crate::ports::free_port;
 use crate::process::{Process, pace};
+use crate::tls::{self, Identity};
 
 /// A gateway, and its way to ask the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,7 +160,11 @@ impl Gateway {
     ///
     /// # Errors
     /// Like [`start`](Self::start).
-    pub fn start_with_tls(kind: Kind, neighbours: &Neighbours<'_>, identity: &str) -> Result<Self> {
+    pub fn start_with_tls(
+        kind: Kind,
+        neighbours: &Neighbours<'_>,
+        identity: &Identity,
+    ) -> Result<Self> {
         Self::start_with(kind, neighbours, &[], Some(identity))
     }
 
@@ -167,7 +172,7 @@ impl Gateway {
         kind: Kind,
         neighbours: &Neighbours<'_>,
         changes: &[(&str, &str)],
-        identity: Option<&str>,
+        identity: Option<&Identity>,
     ) -> Result<Self> {
         let artifacts = Artifacts::find()?;
         let folder = TempDir::new()?;
@@ -193,17 +198,26 @@ impl Gateway {
         ensure!(unused.is_empty(), "no file of {source} contains {unused:?}");
         if let Some(identity) = identity {
             for file in ["server.pem", "server.key", "clients.pem"] {
-                fs::write(folder.path().join(file), identity)?;
+                fs::write(folder.path().join(file), &identity.pem)?;
             }
         }
         let command = kind.command(&artifacts, folder.path())?;
         let log = folder.path().join("gateway.log");
         let mut process = Process::start(kind.name(), &command, &log)?;
         let url = format!("http://127.0.0.1:{port}/api/");
+        let status = || match identity {
+            Some(identity) => {
+                let request = "GET /api/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+                let answer = tls::send(port, identity, None, request).ok().flatten();
+                // Traefik has another certificate until it has read its files.
+                Some(answer.map_or(404, |answer| answer.status))
+            }
+            None => status_of(&url),
+        };
         process.until("listening", || {
-            // Traefik listens before it has routes; with TLS, it answers plain HTTP with 404 as soon as it has them.
+            // Traefik listens before it has routes.
             TcpStream::connect(("127.0.0.1", port)).is_ok()
-                && (kind != Kind::Traefik || status_of(&url) != Some(404))
+                && (kind != Kind::Traefik || status() != Some(404))
         })?;
         Ok(Self {
             port,
@@ -232,7 +246,7 @@ pub fn with_tls(text: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     let mut is_within = false;
     for line in text.lines() {
-        match line.strip_prefix("#tls ") {
+        match line.strip_prefix(envoy::TLS) {
             Some(line) => {
                 if !is_within {
                     lines.pop();

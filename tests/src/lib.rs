@@ -31,6 +31,8 @@ pub mod proofs;
 pub mod quartiles;
 #[path = "../../token-service/benches/support/short.rs"]
 pub mod short;
+#[cfg(feature = "load")]
+pub mod tls;
 mod tour;
 #[cfg(feature = "load")]
 mod upstream;

@@ -49,6 +49,14 @@ impl Proof {
         self
     }
 
+    /// What is signed (RFC 7515 §5.1): header and claims, encoded, with a dot between them.
+    #[must_use]
+    pub fn signing_input(&self) -> String {
+        let [header, claims] = [&self.header, &self.claims]
+            .map(|part| URL_SAFE_NO_PAD.encode(json!(part).to_string()));
+        format!("{header}.{claims}")
+    }
+
     /// Moves `iat` by this many seconds.
     #[must_use]
     pub fn later(self, seconds: i64) -> Self {

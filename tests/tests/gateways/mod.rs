@@ -9,7 +9,6 @@ mod internal_listener;
 mod log;
 mod real;
 mod table;
-mod tls;
 mod token_guard;
 
 use std::net::TcpListener;
@@ -264,8 +263,8 @@ fn shorter(kind: Kind) -> &'static [(&'static str, &'static str)] {
         Kind::Caddy => &[("response_header_timeout 10s", "response_header_timeout 1s")],
         Kind::HaProxy => &[("local TIMEOUT = 10000", "local TIMEOUT = 1000")],
         Kind::EnvoyExtAuthz => &[(
-            "timeout: 10s\n                        authorization_response",
-            "timeout: 1s\n                        authorization_response",
+            "timeout: 10s\n                        authorization_request",
+            "timeout: 1s\n                        authorization_request",
         )],
         // Traefik has a fixed timeout of half a minute, without a key for it.
         Kind::Traefik | Kind::EnvoyFilter => &[],
