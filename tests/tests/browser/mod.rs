@@ -20,7 +20,10 @@ use crate::support::OwnPair;
 fn pair() -> &'static OwnPair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| {
         let labels = "[site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n";
-        let pair = OwnPair::with_configuration(labels);
+        let realm = r#""realm": "api","#;
+        let dpop = r#""realm": "api", "dpop": {
+            "origins": ["https://api.example.com"], "nonce_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"},"#;
+        let pair = OwnPair::with_configuration(labels, &[(realm, dpop)]);
         let repository = &pair.pair.artifacts().repository;
         let registrations = repository.join("tests/tests/browser/registrations.toml");
         pair.operate(&["apply", registrations.to_str().unwrap()], "")

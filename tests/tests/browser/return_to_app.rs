@@ -100,6 +100,19 @@ fn a_single_page_app_gets_its_tokens() {
     window.expect_text("Refused: invalid_grant");
 }
 
+/// RFC 9449 §8: the page of another origin sends a proof, to the token endpoint and to the API, and reads the nonce for the
+/// next one.
+#[test]
+fn a_single_page_app_sends_proofs_and_reads_nonces() {
+    let (app, window) = (single_page_app(), Chromium::open());
+    window.visit(&app.origin);
+    window.press("Use a wrong verifier with a proof");
+    window.expect_text("Refused: invalid_grant");
+    window.press("Call the API with a proof");
+    window.expect_text("error='invalid_token'");
+    window.expect_text("and the nonce can be read");
+}
+
 /// Its page may send the request, but cannot read the response.
 #[test]
 fn a_page_of_an_unregistered_origin_is_refused() {

@@ -40,15 +40,22 @@ pub(crate) struct OwnPair {
     state: TempDir,
 }
 
+/// Replacements, as a setup has them.
+fn owned(changes: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
+    changes.iter().map(owned).collect()
+}
+
 impl OwnPair {
     /// A pair with the demo's configuration and these changes.
     pub(crate) fn start(changes: &[(&str, &str)]) -> Self {
         Self::start_with(changes, false)
     }
 
-    /// A pair with the demo's configuration and this text behind it.
-    pub(crate) fn with_configuration(end: &str) -> Self {
+    /// A pair with the demo's configuration and this text behind it, and with these replacements in `envoy.yaml`.
+    pub(crate) fn with_configuration(end: &str, gateway: &[(&str, &str)]) -> Self {
         Self::start_setup(&[], |setup, state| {
+            setup.gateway = owned(gateway);
             let demo = setup.directory.join("demo");
             let text = std::fs::read_to_string(demo.join("config.toml")).unwrap();
             let config = state.join("config.toml");
@@ -68,8 +75,7 @@ impl OwnPair {
     /// A pair with these replacements in `envoy.yaml`.
     pub(crate) fn with_gateway(changes: &[(&str, &str)]) -> Self {
         Self::start_setup(&[], |setup, _| {
-            let owned = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
-            setup.gateway = changes.iter().map(owned).collect();
+            setup.gateway = owned(changes);
         })
     }
 
