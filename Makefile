@@ -75,7 +75,7 @@ lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and
 	$(VENV)/bin/zizmor --offline --quiet .github/workflows
 
 .PHONY: smoke
-smoke: tools build ## every benchmark, attack, fuzz target and simulation and the soak test, each for some seconds
+smoke: tools build ## every benchmark, attack, fuzz target and simulation, the soak test and an upgrade, each for some seconds
 	python3 docs/scaling/regions_simulation.py --check
 	python3 docs/scaling/gateways_simulation.py --envoys 1000 --revocations 1
 	$(MAKE) SHORT=1 bench
@@ -83,6 +83,7 @@ smoke: tools build ## every benchmark, attack, fuzz target and simulation and th
 	$(MAKE) ATTACK_SECONDS=1 FILTER=native attack
 	$(MAKE) SOAK_SECONDS=30 soak
 	$(MAKE) FAILOVER_ROUNDS=1 FAILOVER_FAULTS=killed,frozen failover
+	$(MAKE) UPGRADE_SECONDS=20 test-upgrade
 	$(MAKE) FUZZ_SECONDS=1 fuzz
 
 RUNS ?= 10
@@ -206,6 +207,14 @@ SOAK_SECONDS ?= 600
 soak: .cache/envoy build ## every grant and the API under load for SOAK_SECONDS (600) on each store, with rotations and restarts
 	@tests/tools/prerequisites.sh postgres
 	SOAK_SECONDS=$(SOAK_SECONDS) $(TARGET)/debug/soak
+
+UPGRADE_SECONDS ?= 70
+
+.PHONY: test-upgrade
+test-upgrade: .cache/envoy build ## replace two replicas of the commit in tests/upgrade-from under load, UPGRADE_SECONDS (70) and the restarts
+	@tests/tools/prerequisites.sh postgres
+	tests/tools/earlier-version.sh $(TARGET)/earlier
+	SOAK_UPGRADE_FROM=$(TARGET)/earlier SOAK_SECONDS=$(UPGRADE_SECONDS) $(TARGET)/debug/soak
 
 ##@ Build
 

@@ -19,6 +19,8 @@ use crate::process::{Process, pace};
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub ports: Ports,
+    /// The program of another build of the token service; `None` for this one.
+    pub token_service: Option<PathBuf>,
     /// The token service's configuration file; `None` for its development defaults. `ports` replace its addresses.
     pub config: Option<PathBuf>,
     /// Environment variables that replace keys of the configuration, as `(TOKEN_SERVICE__..., value)`.
@@ -66,6 +68,9 @@ impl Pair {
         let mut logs = tempfile::Builder::new()
             .prefix("pair-")
             .tempdir_in(artifacts.scratch()?)?;
+        if let Some(token_service) = &setup.token_service {
+            artifacts.token_service.clone_from(token_service);
+        }
         if let Some(filter) = &setup.filter {
             artifacts.form = Form::Wasm;
             artifacts.filter.clone_from(filter);
@@ -121,6 +126,7 @@ impl Pair {
         ];
         Self::start(Setup {
             ports: Ports::free()?,
+            token_service: None,
             config: Some(repository.join("demo/config.toml")),
             environment: environment
                 .map(|(key, value)| (key.to_owned(), value))
@@ -261,6 +267,12 @@ impl Pair {
         let environment = &mut self.setup.environment;
         environment.retain(|(name, _)| name != key);
         environment.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// Sets the program and the configuration file for the next start of a token service.
+    pub fn set_version(&mut self, token_service: &Path, config: &Path) {
+        self.artifacts.token_service = token_service.to_owned();
+        self.setup.config = Some(config.to_owned());
     }
 
     /// From the next start on, nobody reads the output of the token service.

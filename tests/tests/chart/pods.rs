@@ -4,6 +4,25 @@ use serde_json::{Value, json};
 
 use super::{RENDERED, cases, list, of_kind, pod, workloads};
 
+/// Replicas of two versions share a database. A new pod is ready before an old pod stops, and no more than one is new at
+/// a time. Only one process uses a redb file.
+#[test]
+fn an_upgrade_replaces_one_pod_after_the_other() {
+    let (mut deployments, mut sets) = (0, 0);
+    for (case, documents) in cases() {
+        for deployment in of_kind(documents, "Deployment") {
+            let strategy = json!({"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}});
+            assert_eq!(deployment["spec"]["strategy"], strategy, "{case}");
+            deployments += 1;
+        }
+        for set in of_kind(documents, "StatefulSet") {
+            assert_eq!(set["spec"]["replicas"], 1, "{case}");
+            sets += 1;
+        }
+    }
+    assert!(deployments > 0 && sets > 0);
+}
+
 /// Pod Security Standard "restricted", and a read-only file system.
 #[test]
 fn pods_have_no_privileges() {

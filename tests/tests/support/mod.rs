@@ -152,6 +152,7 @@ impl OwnPair {
         );
         let mut setup = Setup {
             ports: Ports::free().unwrap(),
+            token_service: None,
             config: Some(repository.join("demo/config.toml")),
             environment,
             early_access: None,

@@ -1,11 +1,13 @@
 //! `make soak` puts every grant and the API under load for `SOAK_SECONDS` (600) on each store. Meanwhile signing keys
 //! and the encryption key rotate, registrations change, tokens are revoked, and token services restart.
 //!
-//! `SOAK_STORES` chooses stores: `redb`, `postgres`, or both with a comma. The exit code is 1 if a valid request was
+//! `SOAK_STORES` chooses stores: `redb`, `postgres`, or both with a comma. With `SOAK_UPGRADE_FROM`, the folder of an
+//! earlier version, the same load runs during an upgrade instead: see `upgrade.rs`. The exit code is 1 if a valid request was
 //! refused, if an invalid request was accepted, or if memory, descriptors, rows, files, processor time for each answer or
 //! latency grew. A latency may grow as much as that of the machine itself, which other programs may keep busy.
 
 mod sample;
+mod upgrade;
 mod verdict;
 
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use tests::load::{Load, Operation, Scope, Times, World};
+use tests::load::{Ledger, Load, Operation, Scope, Times, World};
 use tests::visitor::Visitor;
 use tests::{Artifacts, Pair, Ports, Postgres, Setup, pace};
 
@@ -56,6 +58,11 @@ fn main() -> Result<ExitCode> {
         (20..=604_800).contains(&seconds),
         "SOAK_SECONDS: must be from 20 to 604800"
     );
+    if let Some(earlier) = std::env::var_os("SOAK_UPGRADE_FROM") {
+        let step = Duration::from_secs(seconds) / upgrade::STEPS;
+        let all_well = upgrade::run(Path::new(&earlier), step)?;
+        return Ok(ExitCode::from(u8::from(!all_well)));
+    }
     let mut all_well = true;
     for store in variable("SOAK_STORES", "redb,postgres").split(',') {
         let is_replicated = match store {
@@ -170,17 +177,21 @@ fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
     let windows = windows?;
     let all_well = soak.report(&windows);
     if !all_well {
-        let logs = soak.pair.end();
-        let lines: Vec<&str> = logs
-            .lines()
-            .filter(|line| {
-                line.contains("ERROR") || line.contains("WARN") || line.starts_with(FAILED_REQUEST)
-            })
-            .collect();
-        let last = lines.len().saturating_sub(20);
-        println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
+        print_failures(&soak.pair.end());
     }
     Ok(all_well)
+}
+
+/// Prints the last lines about failures in the logs.
+fn print_failures(logs: &str) {
+    let lines: Vec<&str> = logs
+        .lines()
+        .filter(|line| {
+            line.contains("ERROR") || line.contains("WARN") || line.starts_with(FAILED_REQUEST)
+        })
+        .collect();
+    let last = lines.len().saturating_sub(20);
+    println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
 }
 
 /// A line of the listeners for clients in `envoy.yaml`.
@@ -223,6 +234,7 @@ fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<
     ];
     Ok(Setup {
         ports: Ports::free()?,
+        token_service: None,
         config: Some(repository.join("demo/config.toml")),
         environment: environment
             .map(|(key, value)| (format!("TOKEN_SERVICE__{key}"), value))
@@ -364,47 +376,13 @@ impl Soak {
         self.pair.start_replica()
     }
 
-    /// Waits until the gateway sends requests to every token service, or until it avoids one.
     fn until_the_gateway(&self, avoids: Avoids) -> Result<()> {
-        let start = Instant::now();
-        while self.pair.gateway_avoids_a_service()? != (avoids == Avoids::Some) {
-            ensure!(
-                start.elapsed() < NOTICE,
-                "the gateway does not notice which token services run"
-            );
-            pace();
-        }
-        Ok(())
+        until_the_gateway(&self.pair, avoids)
     }
 
     /// Prints the results. Returns true if all are as expected.
     fn report(&self, windows: &[Window]) -> bool {
-        println!();
-        let ledger = &self.world.ledger;
-        let mut all_well = true;
-        for operation in Operation::ALL {
-            let count = ledger.count(operation);
-            println!(
-                "{:<24} {:>7} as expected, {:>4} failed for want of a service that restarted",
-                operation.name(),
-                count.as_expected,
-                count.excused
-            );
-            if count.as_expected == 0 {
-                println!("  NOT DONE at all");
-                all_well = false;
-            }
-        }
-        match ledger.standstills() {
-            0 => {}
-            count => println!(
-                "  The machine stood still, {count} times: refusals of these times are excused."
-            ),
-        }
-        for (what, count) in ledger.surprises() {
-            println!("  {count} times: {what}");
-            all_well = false;
-        }
+        let mut all_well = report_requests(&self.world.ledger);
         if self.time < COMPARABLE {
             println!("\nToo short to compare the windows: that takes {COMPARABLE:?}.");
             return all_well;
@@ -431,6 +409,49 @@ impl Soak {
         println!("{}", if all_well { "All is well." } else { "FAILED" });
         all_well
     }
+}
+
+/// Waits until the gateway sends requests to every token service, or until it avoids one.
+fn until_the_gateway(pair: &Pair, avoids: Avoids) -> Result<()> {
+    let start = Instant::now();
+    while pair.gateway_avoids_a_service()? != (avoids == Avoids::Some) {
+        ensure!(
+            start.elapsed() < NOTICE,
+            "the gateway does not notice which token services run"
+        );
+        pace();
+    }
+    Ok(())
+}
+
+/// Prints what became of the requests. Returns true if all were answered as expected.
+fn report_requests(ledger: &Ledger) -> bool {
+    println!();
+    let mut all_well = true;
+    for operation in Operation::ALL {
+        let count = ledger.count(operation);
+        println!(
+            "{:<24} {:>7} as expected, {:>4} failed for want of a service that restarted",
+            operation.name(),
+            count.as_expected,
+            count.excused
+        );
+        if count.as_expected == 0 {
+            println!("  NOT DONE at all");
+            all_well = false;
+        }
+    }
+    match ledger.standstills() {
+        0 => {}
+        count => println!(
+            "  The machine stood still, {count} times: refusals of these times are excused."
+        ),
+    }
+    for (what, count) in ledger.surprises() {
+        println!("  {count} times: {what}");
+        all_well = false;
+    }
+    all_well
 }
 
 /// A measurement that must not grow.

@@ -74,6 +74,7 @@ fn run() -> Result<()> {
         filter: None,
         gateway: Vec::new(),
         ports,
+        token_service: None,
         config: Some(config),
         early_access: Some((early_access, early_environment)),
         environment,

@@ -127,8 +127,17 @@ fn a_file_of_another_version_is_refused_and_kept() {
             )
         );
     }
-    set_schema_version(&path, known);
-    RedbStore::open(&path, ACCESS).unwrap();
+    for earlier in tables::FIRST_SCHEMA_VERSION..=known {
+        set_schema_version(&path, earlier);
+        let store = RedbStore::open(&path, ACCESS).unwrap();
+        assert_eq!(store.layout(), Layout::NEWEST);
+        drop(store);
+        let database = Database::create(&path).unwrap();
+        let transaction = database.begin_read().unwrap();
+        let meta = transaction.open_table(tables::META).unwrap();
+        let found = meta.get(tables::SCHEMA_VERSION_KEY).unwrap().unwrap();
+        assert_eq!(found.value(), known);
+    }
 }
 
 /// An example: from the first release on, a new layout comes with a migration.

@@ -1,0 +1,156 @@
+//! `make test-upgrade`: replicas of an earlier and of this version share a database, under load. A step back, and the
+//! end of the upgrade.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use tests::load::{ExactlyOnce, Load, Scope, World};
+use tests::{Artifacts, Pair, Postgres, pace};
+
+use crate::{ACCESS_TOKEN, Avoids, print_failures, report_requests, setup, until_the_gateway};
+
+/// Pauses of an upgrade.
+pub(crate) const STEPS: u32 = 7;
+
+/// A build of the token service, with the configuration that it reads.
+#[derive(Debug, Clone)]
+struct Version {
+    name: &'static str,
+    token_service: PathBuf,
+    config: PathBuf,
+}
+
+/// Which of the two token services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    First,
+    Second,
+}
+
+/// Runs the upgrade from the build in `earlier`, the folder that `earlier-version.sh` made. Each step
+/// takes at least `step`.
+pub(crate) fn run(earlier: &Path, step: Duration) -> Result<bool> {
+    let folder = tempfile::TempDir::new()?;
+    let state = folder.path();
+    let artifacts = Artifacts::find()?;
+    let version = |name, token_service: PathBuf, repository: &Path| Version {
+        name,
+        token_service,
+        config: repository.join("demo/config.toml"),
+    };
+    let earlier = version("earlier", earlier.join("token-service.program"), earlier);
+    let this = version("this", artifacts.token_service, &artifacts.repository);
+    let database = Postgres::start(&artifacts.repository)?;
+    let mut settings = setup(&artifacts.repository, state, database.url(), true)?;
+    settings.token_service = Some(earlier.token_service.clone());
+    settings.config = Some(earlier.config.clone());
+    // Sessions and refresh tokens last longer than the run, so that none may be missing.
+    for key in ["SESSION", "SESSION_IDLE", "REFRESH_TOKEN"] {
+        let key = format!("TOKEN_SERVICE__LIFETIMES__{key}");
+        settings.environment.push((key, "1h".to_owned()));
+    }
+    let migrate = |version: &Version, arguments: &[&str]| {
+        let output = Command::new(&version.token_service)
+            .arg("migrate")
+            .args(arguments)
+            .arg("--config")
+            .arg(&version.config)
+            .env("TOKEN_SERVICE__STORE__URL", database.url())
+            .current_dir(&artifacts.repository)
+            .output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        println!("token-service migrate {}:\n{text}", arguments.join(" "));
+        Ok::<_, anyhow::Error>((output.status.success(), text))
+    };
+    let pair = Pair::start(settings)?;
+    let admin_token = std::fs::read_to_string(state.join("admin-token"))?;
+    let world = Arc::new(World::of(&pair, &admin_token, ACCESS_TOKEN)?);
+    let mut upgrade = Upgrade { pair, world, step };
+    let mut load = Load::start(&upgrade.world);
+    ExactlyOnce::of(&upgrade.world).start(&mut load);
+    let outcome = upgrade.steps(&earlier, &this, migrate);
+    load.stop()?;
+    outcome?;
+    let all_well = report_requests(&upgrade.world.ledger);
+    if !all_well {
+        print_failures(&upgrade.pair.end());
+    }
+    println!("{}", if all_well { "All is well." } else { "FAILED" });
+    Ok(all_well)
+}
+
+struct Upgrade {
+    pair: Pair,
+    world: Arc<World>,
+    step: Duration,
+}
+
+impl Upgrade {
+    fn steps(
+        &mut self,
+        earlier: &Version,
+        this: &Version,
+        migrate: impl Fn(&Version, &[&str]) -> Result<(bool, String)>,
+    ) -> Result<()> {
+        self.pause()?;
+        self.replace(Which::Second, this)?;
+        let (done, text) = migrate(this, &["--finish"])?;
+        ensure!(
+            !done && text.contains("services of an earlier version run"),
+            "the upgrade must not be finished while the earlier version runs: {text}"
+        );
+        self.replace(Which::First, this)?;
+        // The step back.
+        self.replace(Which::Second, earlier)?;
+        self.replace(Which::Second, this)?;
+        let (_, text) = migrate(this, &[])?;
+        ensure!(text.contains("A step back needs nothing"), "{text}");
+        let (done, text) = migrate(this, &["--finish"])?;
+        ensure!(done && text.contains("the upgrade is finished"), "{text}");
+        self.pause()?;
+        let (done, text) = migrate(earlier, &[])?;
+        ensure!(
+            !done && text.contains("a step back needs the backup from before"),
+            "the earlier version must refuse the store: {text}"
+        );
+        // A restart after the end of the upgrade.
+        self.replace(Which::Second, this)
+    }
+
+    /// Replaces a token service by one of `version`, as the operator's page says. An orderly stop fails no request.
+    fn replace(&mut self, which: Which, version: &Version) -> Result<()> {
+        println!("{which:?} token service: {} version", version.name);
+        until_the_gateway(&self.pair, Avoids::None)?;
+        self.pair
+            .set_version(&version.token_service, &version.config);
+        match which {
+            Which::Second => {
+                self.pair.stop_replica();
+                self.pair.start_replica()?;
+            }
+            Which::First => {
+                let (pair, world) = (&mut self.pair, &self.world);
+                world.ledger.during_outage(Scope::Administration, || {
+                    pair.stop_token_service();
+                    pair.start_token_service()
+                })?;
+            }
+        }
+        until_the_gateway(&self.pair, Avoids::None)?;
+        self.pause()
+    }
+
+    /// Leaves the load alone for a step.
+    fn pause(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < self.step {
+            ensure!(self.pair.is_running()?, "a program has ended");
+            pace();
+        }
+        Ok(())
+    }
+}

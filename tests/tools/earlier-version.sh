@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# earlier-version.sh FOLDER -- builds the token service of the commit that tests/upgrade-from names. FOLDER gets the checkout,
+# with the program in it. The dependencies are those of this version, as far as they are built: only the project's own crates
+# are compiled.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+commit=$(<tests/upgrade-from)
+mkdir -p "$1"
+folder=$(realpath "$1")
+built=$(realpath "${CARGO_TARGET_DIR:-target}")/debug
+[ "$(cat "$folder/commit" 2>/dev/null)" != "$commit" ] || exit 0
+rm -rf "$folder"
+mkdir -p "$folder" "$folder/target/debug/deps" "$folder/target/debug/.fingerprint"
+git cat-file -e "$commit^{tree}" 2>/dev/null \
+    || { echo "tests/upgrade-from: this clone has no commit $commit: git fetch --unshallow" >&2; exit 1; }
+git archive "$commit" | tar --extract --directory="$folder"
+
+# Links to what is built. Not of the project's own crates: cargo writes there.
+own=$(cargo metadata --no-deps --offline --format-version 1 | python3 -c '
+import json, sys
+packages = json.load(sys.stdin)["packages"]
+targets = [target["name"].replace("-", "_") for package in packages for target in package["targets"]]
+print("|".join([package["name"] for package in packages] + targets))')
+find "$built/.fingerprint" -mindepth 1 -maxdepth 1 -regextype egrep ! -regex ".*/($own)-[0-9a-f]+" \
+    -exec cp --archive --link --target-directory="$folder/target/debug/.fingerprint" {} +
+find "$built/deps" -regextype egrep -regex '.*[.](rlib|rmeta|so)' ! -regex ".*/lib($own)-[0-9a-f]+[.].*" \
+    -exec cp --archive --link --target-directory="$folder/target/debug/deps" {} +
+cp --archive --link "$built/build" "$folder/target/debug/build"
+
+cd "$folder"
+CARGO_TARGET_DIR=$folder/target cargo build --workspace --locked --bin token-service
+cp target/debug/token-service token-service.program
+rm -r target
+echo "$commit" >commit
