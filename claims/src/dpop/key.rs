@@ -16,6 +16,14 @@ const REFUSED: [&str; 13] = [
 /// The exponent 65537.
 const EXPONENT: &str = "AQAB";
 
+/// The algorithm with this name. `Ed25519` is the newer name of `EdDSA` with that curve (RFC 9864 §2.2).
+pub(super) fn algorithm(name: &str) -> Option<Algorithm> {
+    match name {
+        "Ed25519" => Some(Algorithm::EdDsa),
+        _ => Algorithm::from_name(name),
+    }
+}
+
 /// Reads `jwk` as a public key for `algorithm`. `None` if it is not, or if another text could stand for the same key, so
 /// that a key has one thumbprint.
 pub(super) fn read(jwk: &Value, algorithm: Algorithm) -> Option<PublicKey> {
@@ -23,9 +31,8 @@ pub(super) fn read(jwk: &Value, algorithm: Algorithm) -> Option<PublicKey> {
     if REFUSED.iter().any(|name| members.contains_key(*name)) {
         return None;
     }
-    if members
-        .get("alg")
-        .is_some_and(|alg| alg != algorithm.name())
+    let is_for = |alg: &Value| alg.as_str().and_then(self::algorithm) == Some(algorithm);
+    if members.get("alg").is_some_and(|alg| !is_for(alg))
         || members.get("use").is_some_and(|key_use| key_use != "sig")
     {
         return None;

@@ -83,7 +83,7 @@ impl ProofRefusal {
             Self::Signature => "The signature of the DPoP proof is wrong",
             Self::Replayed => "The DPoP proof was used before",
             Self::Busy => {
-                "Too many DPoP proofs of this key are in use: repeat with the nonce of this response"
+                "Too many DPoP proofs are in use now: repeat the request with another proof"
             }
         }
     }

@@ -320,6 +320,16 @@ fn rfc9449_s4_3_the_signature_is_that_of_the_key() {
     assert_eq!(refused, Err(ProofRefusal::Signature));
 }
 
+/// What clients of the newer name send.
+#[test]
+fn rfc9864_s2_2_ed25519_is_another_name_of_eddsa() {
+    let jwk = with(header()["jwk"].clone(), "alg", json!("Ed25519"));
+    for name in ["EdDSA", "Ed25519"] {
+        let header = with(with(header(), "alg", json!(name)), "jwk", jwk.clone());
+        assert!(parse(&compact(&header, &claims())).is_ok(), "{name}");
+    }
+}
+
 proptest! {
     #[test]
     fn never_panics(text in "\\PC{0,300}", htu in "\\PC{0,60}", target in "\\PC{0,60}") {
