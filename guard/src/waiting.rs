@@ -450,6 +450,24 @@ mod tests {
         assert!(!waiting.is_full());
     }
 
+    #[test]
+    fn a_request_is_decided_later_as_it_came() {
+        let certificate = Some(Thumbprint::of(b"certificate"));
+        let request = Request {
+            method: b"GET",
+            target: b"/x",
+            authorization: &[b"DPoP a.b.c"],
+            dpop: &[b"one", b"two"],
+            connection: &certificate,
+        };
+        Held::new(request, &Denied::default()).with(|held| {
+            assert_eq!((held.method, held.target), (request.method, request.target));
+            assert_eq!(held.authorization, request.authorization);
+            assert_eq!(held.dpop, request.dpop);
+            assert_eq!(held.connection.certificate(), certificate);
+        });
+    }
+
     proptest! {
         /// In every sequence of events, each request waits, had one turn, or is gone, and turns come in order.
         #[test]

@@ -391,3 +391,82 @@ fn defaults() {
     };
     assert_eq!((endpoint.authority.as_str(), *refresh_seconds), ("c", 300));
 }
+
+#[test]
+fn rfc9449_the_settings_of_proofs() {
+    let dpop = |dpop: Value| {
+        let mut config = example();
+        config["dpop"] = dpop;
+        config
+    };
+    let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
+    let mut good = dpop(json!({
+        "origins": ["https://api.example.com", "https://www.example.com:8443/api/"],
+        "algorithms": ["RS256", "EdDSA"], "proof_max_age_seconds": 30, "proof_skew_seconds": 0, "nonce_key": key,
+    }));
+    good["issuers"][0]["dpop_nonce"] = json!("required");
+    good["issuers"][0]["sender_constrained"] = json!("required");
+    good["forward_authorization"] = json!("bearer");
+    let config = Config::parse(good.to_string().as_bytes(), &NoHostVerifier).unwrap();
+    let settings = config.dpop.unwrap();
+    assert_eq!(settings.algs(), "RS256 EdDSA");
+    assert_eq!((settings.window.max_age, settings.window.skew), (30, 0));
+    assert_eq!(settings.origins.len(), 2);
+    assert!(!format!("{settings:?}").contains(key));
+    assert_eq!(config.forward_authorization, ForwardAuthorization::AsBearer);
+    let origins = json!(["https://api.example.com"]);
+    let least = dpop(json!({"origins": origins}));
+    let config = Config::parse(least.to_string().as_bytes(), &NoHostVerifier).unwrap();
+    let settings = config.dpop.unwrap();
+    assert_eq!(settings.algs(), "ES256 EdDSA");
+    assert_eq!((settings.window.max_age, settings.window.skew), (60, 10));
+    assert!(settings.nonce_key.is_none());
+    for (members, place) in [
+        (json!({}), "dpop.origins"),
+        (json!({"origins": []}), "dpop.origins"),
+        (
+            json!({"origins": ["https://api.example.com", "api.example.com"]}),
+            "dpop.origins",
+        ),
+        (
+            json!({"origins": ["https://api.example.com/?x"]}),
+            "dpop.origins",
+        ),
+        (
+            json!({"origins": origins, "algorithms": []}),
+            "dpop.algorithms",
+        ),
+        (
+            json!({"origins": origins, "algorithms": ["ES256", "HS256"]}),
+            "dpop.algorithms",
+        ),
+        (
+            json!({"origins": origins, "proof_max_age_seconds": 0}),
+            "dpop.proof_max_age_seconds",
+        ),
+        (
+            json!({"origins": origins, "proof_skew_seconds": 301}),
+            "dpop.proof_skew_seconds",
+        ),
+        (
+            json!({"origins": origins, "nonce_key": &key[1..]}),
+            "dpop.nonce_key",
+        ),
+        (
+            json!({"origins": origins, "nonce_key": format!("{key}=")}),
+            "dpop.nonce_key",
+        ),
+        (json!({"origins": origins, "nonces": true}), "dpop.nonces"),
+    ] {
+        let problems = problems(&dpop(members.clone()));
+        let [problem] = problems.as_slice() else {
+            panic!("{members}: {problems:?}");
+        };
+        assert!(problem.starts_with(place), "{members}: {problem}");
+        assert!(!problem.contains(&key[1..]), "{problem}");
+    }
+    let mut without_key = least;
+    without_key["issuers"][0]["dpop_nonce"] = json!("required");
+    let problems = problems(&without_key);
+    assert_eq!(problems, ["issuers[0].dpop_nonce: needs dpop.nonce_key"]);
+}

@@ -24,8 +24,8 @@ pub(super) struct Presented<'r> {
     pub(super) scheme: Scheme,
     /// The text in the place of a token.
     pub(super) credentials: &'r [u8],
-    /// With [`Scheme::Dpop`] alone.
-    pub(super) proof: Option<Proof<'r>>,
+    /// With [`Scheme::Dpop`] alone. Requests with other tokens do not pay for its size.
+    pub(super) proof: Option<Box<Proof<'r>>>,
 }
 
 /// What the check of a proof needs of the guard.
@@ -100,7 +100,7 @@ impl Inspector<'_> {
             credentials: presented.credentials,
             now: now(),
         };
-        self.proved_with(proof, key, nonces, &asked)
+        self.proved_with(*proof, key, nonces, &asked)
             .map_err(Denial::Proof)
     }
 

@@ -57,7 +57,8 @@ pub(super) fn presented<'a>(
         (Scheme::Bearer, _) => None,
         (Scheme::Dpop, None) => return Err(Denial::DpopNotConfigured),
         (Scheme::Dpop, Some(dpop)) => {
-            Some(Proof::parse(request.dpop, &dpop.algorithms).map_err(Denial::Proof)?)
+            let proof = Proof::parse(request.dpop, &dpop.algorithms).map_err(Denial::Proof)?;
+            Some(Box::new(proof))
         }
     };
     Ok(Presented {
