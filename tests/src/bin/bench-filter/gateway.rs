@@ -37,6 +37,8 @@ pub(crate) struct Variant {
     pub(crate) claims: bool,
     /// True if the filter caches tokens.
     pub(crate) cached: bool,
+    /// True if the filter accepts DPoP proofs.
+    pub(crate) proofs: bool,
 }
 
 /// The modules that Envoy loads.
@@ -253,12 +255,16 @@ fn filter(module: &Path, issuers: &Issuers, variant: Variant) -> Value {
         .filter(|_| variant.claims)
         .map(|(header, claim)| ((*header).to_owned(), json!(claim)))
         .collect();
-    let configuration = json!({
+    let mut configuration = json!({
         "issuers": list,
         "rules": [{"path_prefix": "/"}],
         "forward": forward,
         "token_cache_entries": if variant.cached { 10_000 } else { 0 },
     });
+    if variant.proofs {
+        // The proofs of a whole run are made before it.
+        configuration["dpop"] = json!({"origins": [AUDIENCE], "proof_max_age_seconds": 600});
+    }
     let form = match variant.enforcer {
         Enforcer::Module => Form::Native,
         _ => Form::Wasm,

@@ -6,7 +6,23 @@ use tests::wire::Connection;
 /// Number of concurrent requests.
 const CONNECTIONS: usize = 4;
 
-/// Sends requests to one listener, with the tokens in turn.
+/// A request with these headers, which end with a line end.
+pub(crate) fn request(headers: &str) -> String {
+    format!(
+        "GET /api/projects HTTP/1.1\r\nhost: api.example.com\r\naccept: application/json\r\n\
+         user-agent: bench\r\n{headers}\r\n"
+    )
+}
+
+/// The requests with these tokens.
+pub(crate) fn with_tokens(tokens: &[String]) -> Vec<String> {
+    let headers = tokens
+        .iter()
+        .map(|token| format!("authorization: Bearer {token}\r\n"));
+    headers.map(|headers| request(&headers)).collect()
+}
+
+/// Sends the requests in turn to one listener.
 pub(crate) struct Client {
     connections: Vec<Connection>,
     requests: Vec<String>,
@@ -14,17 +30,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn connect(port: u16, tokens: &[String]) -> Result<Self> {
+    /// `requests`: of [`request`].
+    pub(crate) fn connect(port: u16, requests: Vec<String>) -> Result<Self> {
         let connections: Result<_, _> = (0..CONNECTIONS).map(|_| Connection::open(port)).collect();
-        let requests = tokens
-            .iter()
-            .map(|token| {
-                format!(
-                    "GET /api/projects HTTP/1.1\r\nhost: api.example.com\r\naccept: application/json\r\n\
-                     user-agent: bench\r\nauthorization: Bearer {token}\r\n\r\n"
-                )
-            })
-            .collect();
         Ok(Self {
             connections: connections?,
             requests,
@@ -37,7 +45,7 @@ impl Client {
         for _ in 0..count.div_ceil(CONNECTIONS) {
             for connection in &mut self.connections {
                 let Some(request) = self.requests.get(self.next) else {
-                    bail!("there is no token");
+                    bail!("there is no request");
                 };
                 connection.send(request)?;
                 self.next = (self.next + 1) % self.requests.len();

@@ -9,12 +9,13 @@
 //!
 //! `SHORT=1` measures for a moment. `NATIVE_MODULE` names the native module; without it, the one of the tests is measured, which
 //! is not optimized. `BASELINE_MODULE` names another version of the filter to compare with. Arguments choose scenarios by parts of
-//! their names; `memory` and `size` are two more.
+//! their names; `proof`, `memory` and `size` are three more.
 
 mod feed;
 mod gateway;
 mod load;
 mod memory;
+mod proofs;
 mod tokens;
 
 use std::{env, fs};
@@ -24,7 +25,7 @@ use tests::quartiles::quartiles;
 use tests::{Artifacts, Form, short};
 
 use crate::gateway::{Enforcer, Gateway, Modules, Variant};
-use crate::load::Client;
+use crate::load::{Client, with_tokens};
 use crate::tokens::Issuers;
 
 /// Alternations between the variants of a scenario.
@@ -187,6 +188,11 @@ fn main() -> Result<()> {
     for scenario in SCENARIOS.iter().filter(|scenario| is_wanted(scenario.name)) {
         measure(&artifacts, &modules, scenario, feed)?;
     }
+    for algorithm in proofs::ALGORITHMS {
+        if is_wanted(&format!("proof, {algorithm}")) {
+            proofs::measure(&artifacts, &modules, algorithm, feed)?;
+        }
+    }
     println!();
     if is_wanted("size") {
         sizes(&modules)?;
@@ -215,13 +221,14 @@ fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario, feed: 
             enforcer: *enforcer,
             claims: scenario.claims,
             cached: scenario.cached,
+            proofs: false,
         })
         .collect();
     let gateway = Gateway::start(artifacts, modules, &issuers, &variants, feed, 1)?;
     let tokens = issuers.tokens(scenario.tokens)?;
     let mut clients = Vec::new();
     for port in gateway.ports() {
-        let mut client = Client::connect(*port, &tokens)?;
+        let mut client = Client::connect(*port, with_tokens(&tokens))?;
         // Each variant gets each token once before the measurement starts.
         client.send(tokens.len().max(BLOCK))?;
         clients.push(client);

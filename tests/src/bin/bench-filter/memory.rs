@@ -7,7 +7,7 @@ use tests::{Artifacts, pace, short};
 
 use crate::feed;
 use crate::gateway::{Enforcer, Gateway, Modules, Variant};
-use crate::load::Client;
+use crate::load::{Client, with_tokens};
 use crate::tokens::Issuers;
 
 /// A feed that fills the filter's table (`max_entries`).
@@ -37,6 +37,7 @@ pub(crate) fn print(artifacts: &Artifacts, modules: &Modules) -> Result<()> {
                     enforcer,
                     claims: false,
                     cached: true,
+                    proofs: false,
                 };
                 let gateway =
                     Gateway::start(artifacts, modules, &issuers, &[variant], feed, workers)?;
@@ -50,7 +51,7 @@ pub(crate) fn print(artifacts: &Artifacts, modules: &Modules) -> Result<()> {
                 // The kernel distributes the connections: enough of them reach every worker.
                 for _ in 0..2 * workers {
                     for port in gateway.ports() {
-                        Client::connect(*port, &tokens)?.send(tokens.len() * 4)?;
+                        Client::connect(*port, with_tokens(&tokens))?.send(tokens.len() * 4)?;
                     }
                 }
                 settle(&gateway)

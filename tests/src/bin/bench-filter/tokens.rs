@@ -56,14 +56,25 @@ impl Issuers {
             .collect()
     }
 
+    /// A token of the first issuer with this `cnf`.
+    pub(crate) fn bound(&self, confirmation: &Value) -> Result<String> {
+        let issuer = self.names().next().unwrap_or_default();
+        let mut claims = self.claims(&issuer, 0);
+        claims["cnf"] = confirmation.clone();
+        self.key.token(&claims)
+    }
+
     fn token(&self, issuer: &str, number: usize) -> Result<String> {
-        let claims = json!({
+        self.key.token(&self.claims(issuer, number))
+    }
+
+    fn claims(&self, issuer: &str, number: usize) -> Value {
+        json!({
             "iss": issuer, "aud": AUDIENCE, "sub": "ada@example.com", "client_id": "web-demo",
             "scope": "projects documents", "user_id": "1879048401", "user_hat": "alovelace",
             "user_site": "https://us1.example.com", "amr": ["USERNAME_PASSWORD"],
             "iat": self.now, "nbf": self.now, "exp": self.now + 24 * 3600,
             "jti": format!("token-{number}"), "grant_id": format!("grant-{number}"),
-        });
-        self.key.token(&claims)
+        })
     }
 }
