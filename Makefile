@@ -53,7 +53,7 @@ test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
 	@# What the filter does, with the native module. Its other tests are about the token service or other gateways.
 	FILTER=native cargo test --workspace --locked --test end_to_end -- api:: feed:: filter:: flood::a_thousand issuers:: mounting:: \
-		recipes:: edge::p gateways::envoy_with_the_filter
+		recipes:: edge::p gateways::envoy_with_the_filter gateways::bound::envoy_with_the_filter
 
 .PHONY: check
 check: prerequisites ## formatting, clippy and unit tests, without PostgreSQL, Chromium and Envoy

@@ -59,6 +59,7 @@ const provider = new Provider(issuer, {
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
   features: {
     clientCredentials: { enabled: true },
+    dPoP: { enabled: true },
     resourceIndicators: {
       enabled: true,
       useGrantedResource: () => true,

@@ -31,6 +31,7 @@ mod native;
 mod nonsense;
 mod operations;
 mod packaging;
+mod possession;
 mod protocol_page;
 mod readme;
 mod recipes;

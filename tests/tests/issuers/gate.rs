@@ -112,10 +112,12 @@ impl Gate {
     /// A request with this token.
     pub(super) fn call(&self, entrance: usize, token: &str) -> Reply {
         let authorization = format!("Bearer {token}");
-        get(
-            &self.entrances[entrance],
-            &[("authorization", &authorization)],
-        )
+        self.call_with(entrance, &[("authorization", &authorization)])
+    }
+
+    /// A request with these headers. Clients know its URL as `https://api.example.com/projects`.
+    pub(super) fn call_with(&self, entrance: usize, headers: &[(&str, &str)]) -> Reply {
+        get(&self.entrances[entrance], headers)
     }
 
     #[track_caller]
@@ -147,6 +149,7 @@ fn configuration(issuers: &Value) -> Value {
         "rules": [{"path_prefix": "/"}],
         "forward": {"x-client-id": ["client_id", "azp"], "x-scope": "scope"},
         "clock_skew_seconds": 0,
+        "dpop": {"origins": ["https://api.example.com"]},
     })
 }
 
@@ -188,6 +191,7 @@ pub(crate) fn listener(artifacts: &Artifacts, configuration: &Value, port: u16) 
                         {"header": {"key": "x-scope", "value": "%REQ(x-scope)%"}},
                         {"header": {"key": "x-token-issuer", "value": "%REQ(x-token-issuer)%"}},
                         {"header": {"key": "x-authorization", "value": "%REQ(authorization)%"}},
+                        {"header": {"key": "x-proof", "value": "%REQ(dpop)%"}},
                     ],
                     "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
                 }]},

@@ -9,10 +9,13 @@ mod moving_in;
 mod server;
 
 use serde_json::json;
+use tests::proofs::ProofKey;
+use ureq::http::Request;
 
 use self::gate::Gate;
-use self::server::Issuer;
+use self::server::{AUDIENCE, Issuer};
 use crate::api::until;
+use crate::support::{agent, basic, form_body, send};
 
 /// Checks for every issuer that access tokens pass, and no other tokens.
 #[track_caller]
@@ -78,5 +81,47 @@ fn rfc8725_s3_12_access_tokens_of_four_issuers_pass_and_their_other_tokens_do_no
         }
         let person = gate.accepts(0, oidc_provider.token("access_of_a_person"));
         assert_eq!(person.header("x-client-id"), Some("web"));
+    }
+}
+
+/// The issuer binds the token to the key of a proof at its token endpoint, and the gates ask for proofs of this key.
+#[test]
+fn rfc9449_s6_1_bound_tokens_of_oidc_provider_need_the_key_of_their_client() {
+    let issuer = Issuer::oidc_provider();
+    let configured = issuer.configured(&json!({"discovery": {"cluster": issuer.cluster()}}));
+    let gates = Gate::both(&[configured], &[issuer.port]);
+    for (gate, algorithm) in gates
+        .iter()
+        .flat_map(|gate| [(gate, "ES256"), (gate, "EdDSA")])
+    {
+        let [key, other] = [(); 2].map(|()| ProofKey::new(algorithm).unwrap());
+        let endpoint = format!("{}/token", issuer.url());
+        let request = Request::post(&endpoint)
+            .header("authorization", basic("web", "secret-of-the-test"))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("dpop", key.prove("POST", &endpoint, None).unwrap());
+        let fields = [
+            ("grant_type", "client_credentials"),
+            ("scope", "read"),
+            ("resource", AUDIENCE),
+        ];
+        let reply = send(&agent(), request.body(form_body(&fields)).unwrap());
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.text("token_type"), "DPoP");
+        let token = reply.text("access_token");
+        let authorization = format!("DPoP {token}");
+        let call = |key: &ProofKey| {
+            let url = "https://api.example.com/projects";
+            let proof = key.prove("GET", url, Some(&token)).unwrap();
+            let headers = [("authorization", authorization.as_str()), ("dpop", &proof)];
+            gate.call_with(0, &headers)
+        };
+        for _ in 0..2 {
+            let passes = call(&key);
+            assert_eq!(passes.status, 200, "{algorithm}: {passes:?}");
+            assert_eq!(passes.header("x-scope"), Some("read"));
+        }
+        call(&other).assert_error(401, "invalid_token");
+        gate.refuses(0, &token, "bound to a key");
     }
 }
