@@ -139,6 +139,7 @@ fn setup(repository: &Path, state: &Path, store: &str) -> Result<Setup> {
     Ok(Setup {
         ports: Ports::free()?,
         token_service: None,
+        holds_sockets: false,
         config: Some(repository.join("demo/config.toml")),
         environment: environment
             .map(|(key, value)| (format!("TOKEN_SERVICE__{key}"), value))

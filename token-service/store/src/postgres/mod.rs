@@ -269,6 +269,13 @@ impl Store for PostgresStore {
             error => error,
         })
     }
+
+    async fn close(&self) {
+        let stop = async move |client: &Connection<'_>| self.replica.stop(client).await;
+        if let Err(error) = run(&self.pool, Isolation::Statement, stop).await {
+            tracing::warn!(%error, "the store still counts this service as running");
+        }
+    }
 }
 
 impl PostgresStore {
@@ -284,12 +291,5 @@ impl PostgresStore {
             }
         })
         .await
-    }
-
-    async fn close(&self) {
-        let stop = async move |client: &Connection<'_>| self.replica.stop(client).await;
-        if let Err(error) = run(&self.pool, Isolation::Statement, stop).await {
-            tracing::warn!(%error, "the store still counts this service as running");
-        }
     }
 }

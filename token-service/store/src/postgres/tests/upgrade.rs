@@ -29,7 +29,8 @@ async fn new_tables_have_the_newest_layout() {
     assert_eq!(state.earlier().count(), 0);
     let replicas: Vec<&str> = state.replicas.iter().map(|one| &*one.host).collect();
     assert_eq!(replicas, [system::host_name()]);
-    database.store.close().await;
+    // As the service closes any store.
+    database.store().close().await;
     let state = upgrade(&settings(&database.url)).await.unwrap();
     assert_eq!(state.replicas, []);
 }
