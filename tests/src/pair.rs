@@ -158,8 +158,7 @@ impl Pair {
             "token-service",
             config,
             &lobby,
-            ports.public,
-            ports.internal,
+            [ports.public, ports.internal],
             environment,
             &self.sockets,
         )?;
@@ -177,8 +176,7 @@ impl Pair {
             "replica",
             self.setup.config.as_deref(),
             &self.lobby_url(),
-            ports.public_replica,
-            ports.internal_replica,
+            [ports.public_replica, ports.internal_replica],
             &self.setup.environment,
             &[],
         )?;
@@ -217,8 +215,7 @@ impl Pair {
                 "early-access",
                 Some(config),
                 &lobby,
-                ports.public_ea,
-                ports.internal_ea,
+                [ports.public_ea, ports.internal_ea],
                 environment,
                 &[],
             )?;
@@ -232,8 +229,7 @@ impl Pair {
         name: &'static str,
         config: Option<&Path>,
         issuer: &str,
-        public: u16,
-        internal: u16,
+        [public, internal]: [u16; 2],
         environment: &[(String, String)],
         sockets: &[TcpListener],
     ) -> Result<Process> {
