@@ -19,6 +19,7 @@ fn rfc8414_s3_3_metadata_names_the_issuer_it_was_fetched_from() {
         ("jwks_uri", "/auth/jwks"),
         ("revocation_endpoint", "/auth/revoke"),
         ("introspection_endpoint", "/auth/introspect"),
+        ("pushed_authorization_request_endpoint", "/auth/par"),
     ] {
         assert_eq!(metadata[member], format!("{}{path}", lobby()), "{member}");
     }
@@ -100,7 +101,7 @@ fn rfc9700_s2_6_cors_for_registered_apps_alone() {
             .map(str::to_owned)
     };
     let app = "https://spa.example.com";
-    for path in ["/auth/token", "/auth/revoke"] {
+    for path in ["/auth/token", "/auth/revoke", "/auth/par"] {
         assert_eq!(preflight(path, app).as_deref(), Some(app), "{path}");
         assert_eq!(preflight(path, "https://evil.example.com"), None, "{path}");
         assert_eq!(

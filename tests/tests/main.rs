@@ -33,6 +33,7 @@ mod operations;
 mod packaging;
 mod possession;
 mod protocol_page;
+mod pushed;
 mod readme;
 mod recipes;
 mod refresh;

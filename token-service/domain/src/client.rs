@@ -60,6 +60,9 @@ pub struct Client {
     pub integration: IntegrationType,
     #[serde(flatten)]
     pub key_authentication: KeyAuthentication,
+    /// The client may start authorization requests only by pushing them (RFC 9126 §6).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_pushed_authorization_requests: bool,
     /// All scopes that the client may request.
     pub scopes: Scope,
     /// A disabled client is treated like an unknown client.
@@ -223,6 +226,7 @@ impl Client {
             client_id,
             integration,
             key_authentication: KeyAuthentication::default(),
+            require_pushed_authorization_requests: false,
             scopes: Scope::default(),
             enabled: true,
             version: ClientVersion::default(),

@@ -168,6 +168,7 @@ impl IndexDifference {
             scopes,
             enabled,
             key_authentication: _,
+            require_pushed_authorization_requests: _,
             name: _,
             version: _,
             tokens_from: _,

@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::Context;
-use crate::oauth::authorize::{AuthorizeError, CodeRequest, UnidentifiedRequest, UnsafeRequest};
+use crate::oauth::authorize::{
+    AuthorizeError, CodeRequest, IssueError, UnidentifiedRequest, UnsafeRequest,
+};
+use crate::oauth::pushed::Visit;
 use crate::settings::Settings;
 use crate::token::IssuedToken;
 use claims::AccessTokenClaims;
@@ -69,6 +72,8 @@ pub enum BeginError {
     WrongHost(String),
     /// The registrations cannot be read.
     Store(StoreError),
+    /// The service failed.
+    Failed(IssueError),
 }
 
 impl From<StoreError> for BeginError {
@@ -122,13 +127,20 @@ impl Flow for Current {
         let request = UnidentifiedRequest::read(query).map_err(BeginError::Unsafe)?;
         let client_id = request.client_id().map_err(BeginError::Unsafe)?;
         let client = context.directory.client(client_id).await?;
-        match request.validate(client) {
-            Ok(request) => Ok(Box::new(request)),
-            Err(AuthorizeError::Unsafe(reason)) => Err(BeginError::Unsafe(reason)),
-            Err(AuthorizeError::Redirect(destination, error)) => Err(BeginError::Redirect(
-                destination.with_error(&error, &context.settings.issuer),
-            )),
+        let refused = |error| match error {
+            AuthorizeError::Unsafe(reason) => BeginError::Unsafe(reason),
+            AuthorizeError::Redirect(destination, error) => {
+                BeginError::Redirect(destination.with_error(&error, &context.settings.issuer))
+            }
+        };
+        // RFC 9126 §4: nothing but `client_id` and `request_uri` counts.
+        if let Some(request_uri) = request.request_uri() {
+            let visit = Visit::of(context, client_id, request_uri).map_err(BeginError::Unsafe)?;
+            let request = visit.validate(context, client).map_err(refused)?;
+            let request = visit.carry_on(context, request);
+            return Ok(Box::new(request.map_err(BeginError::Failed)?));
         }
+        Ok(Box::new(request.validate(client).map_err(refused)?))
     }
 
     fn issuers(&self, settings: &Settings, _instances: &[LegacyInstance]) -> Vec<String> {

@@ -83,6 +83,9 @@ struct Metadata<'a> {
     token_endpoint: String,
     revocation_endpoint: String,
     introspection_endpoint: String,
+    pushed_authorization_request_endpoint: String,
+    /// False: single clients may be registered for it (RFC 9126 §5, §6).
+    require_pushed_authorization_requests: bool,
     jwks_uri: String,
     response_types_supported: [&'static str; 1],
     response_modes_supported: [&'static str; 1],
@@ -118,6 +121,8 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         token_endpoint: at(paths::TOKEN),
         revocation_endpoint: at(paths::REVOKE),
         introspection_endpoint: at(paths::INTROSPECT),
+        pushed_authorization_request_endpoint: at(paths::PUSHED),
+        require_pushed_authorization_requests: false,
         jwks_uri: at(paths::JWKS),
         response_types_supported: ["code"],
         response_modes_supported: ["query"],

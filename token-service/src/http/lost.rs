@@ -8,9 +8,10 @@ use super::{error, paths};
 use protocol::flows::FLOWS;
 
 /// Endings of paths that integrators try, in lower case, with the method and path that they probably mean.
-const MEANT: [(&str, &str, &str); 11] = [
+const MEANT: [(&str, &str, &str); 12] = [
     ("/token", "POST", paths::TOKEN),
     ("/access_token", "POST", paths::TOKEN),
+    ("/par", "POST", paths::PUSHED),
     ("/authorize", "GET", paths::AUTHORIZE),
     ("/authorization", "GET", paths::AUTHORIZE),
     ("/revoke", "POST", paths::REVOKE),

@@ -18,6 +18,7 @@ mod observe;
 mod origin;
 mod pages;
 pub mod paths;
+mod pushed;
 mod report;
 mod revocation;
 mod revocation_feed;
@@ -239,6 +240,7 @@ pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
     routes
         .app_data(service.clone())
         .configure(token::routes)
+        .configure(pushed::routes)
         .configure(revocation::routes)
         .configure(introspection::routes)
         .configure(discovery::routes)

@@ -2,7 +2,7 @@
 
 /// `GET`: the authorization endpoint (protocol.md §4.1).
 pub use protocol::flow::AUTHORIZE;
-pub use protocol::paths::TOKEN;
+pub use protocol::paths::{PUSHED, TOKEN};
 /// `POST`: the form with username and password.
 pub const SIGN_IN: &str = "/auth/sign-in";
 /// `POST`: the form with the one-time code.

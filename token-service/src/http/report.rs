@@ -34,7 +34,12 @@ pub(super) fn token_request(
     if let Err(refusal) = answer {
         let Refusal { reason, cause, .. } = refusal;
         match refusal.code {
-            ErrorCode::InvalidClient | ErrorCode::InvalidGrant | ErrorCode::InvalidRequest => {
+            ErrorCode::InvalidClient
+            | ErrorCode::InvalidGrant
+            | ErrorCode::InvalidRequest
+            | ErrorCode::UnauthorizedClient
+            | ErrorCode::UnsupportedResponseType
+            | ErrorCode::InvalidScope => {
                 let revoked_grant = refusal.revoked_grant.map(|grant_id| grant_id.to_string());
                 tracing::info!(
                     client_id,

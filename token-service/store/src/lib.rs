@@ -35,7 +35,7 @@ pub use self::sealed_values::SealedValues;
 
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{ClientId, Extent, Revoked, UnfinishedSignIns};
+use domain::{ClientId, Extent, GrantId, Revoked, UnfinishedSignIns};
 
 /// Maximum age of a registration in memory. The service issues no token from older registrations. The service asks the
 /// store twice a second for changes; the rest of the time is for reading them.
@@ -102,8 +102,8 @@ pub enum BackupError {
     Failed(String),
 }
 
-/// The `jti` of an assertion. Each kind of assertion has a namespace of its own in each client, and the store keeps only a
-/// digest.
+/// What works once: the `jti` of an assertion, or a pushed request. Each kind has a namespace of its own, and the store keeps
+/// only a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssertionId(Digest);
 
@@ -119,6 +119,13 @@ impl AssertionId {
         // No Client ID contains the spaces of the prefix.
         Self(Digest::of(
             format!("client assertion \0{client_id}\0{jti}").as_bytes(),
+        ))
+    }
+
+    /// The id of a pushed authorization request (protocol.md §4.13), which yields the code of this grant.
+    pub fn of_pushed_request(grant_id: GrantId) -> Self {
+        Self(Digest::of(
+            format!("pushed request \0{grant_id}").as_bytes(),
         ))
     }
 

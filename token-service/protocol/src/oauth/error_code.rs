@@ -12,6 +12,12 @@ pub enum ErrorCode {
     InvalidGrant,
     /// The request is not formed correctly: HTTP 400.
     InvalidRequest,
+    /// The integration type of the client has no authorization request: HTTP 400. Only for pushed requests (RFC 9126 §2.3).
+    UnauthorizedClient,
+    /// `response_type` is not `code`: HTTP 400. Only for pushed requests.
+    UnsupportedResponseType,
+    /// The client is not registered for the scope: HTTP 400. Only for pushed requests.
+    InvalidScope,
     /// The service is temporarily unavailable: HTTP 503.
     TemporarilyUnavailable,
     /// The client sends too many requests: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that invites a
@@ -32,7 +38,11 @@ impl ErrorCode {
     pub const fn status(self) -> u16 {
         match self {
             Self::InvalidClient => 401,
-            Self::InvalidGrant | Self::InvalidRequest => 400,
+            Self::InvalidGrant
+            | Self::InvalidRequest
+            | Self::UnauthorizedClient
+            | Self::UnsupportedResponseType
+            | Self::InvalidScope => 400,
             Self::TemporarilyUnavailable => 503,
             Self::TooManyRequests => 429,
             Self::ServerError => 500,

@@ -1,10 +1,7 @@
 //! The text of a code of the current flows: the base64url of a sealed [`SelfContainedCode`] (RFC 6749 §1.4 calls such
 //! tokens self-contained). Clients and browsers can neither read nor change what it contains.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-
-use crate::sealing::{EncryptionKey, SealingError};
+use crate::sealing::{EncryptionKey, SealingError, open_text, seal_text};
 use domain::SelfContainedCode;
 
 const PURPOSE: &str = "authorization code";
@@ -23,19 +20,20 @@ pub(crate) fn seal(
     key: &EncryptionKey,
 ) -> Result<String, SealingError> {
     let content = store::row::encode(code).map_err(|_| SealingError::Failed)?;
-    let sealed = key.seal_issued(&purpose(issuer), nonce, &content)?;
-    Ok(URL_SAFE_NO_PAD.encode(sealed))
+    seal_text(&purpose(issuer), nonce, &content, key)
 }
 
 /// Reads a code; `None` if `issuer` did not issue the code.
 pub(crate) fn open(text: &str, issuer: &str, key: &EncryptionKey) -> Option<SelfContainedCode> {
-    let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
-    let content = key.open_issued(&purpose(issuer), &sealed).ok()?;
+    let content = open_text(&purpose(issuer), text, key)?;
     store::row::decode(&content).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
     use super::*;
     use domain::clock::Timestamp;
     use domain::digest::Digest;

@@ -14,8 +14,10 @@ mod error;
 mod issued;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use at_rest::{KeyId, SealingKeys};
 pub use derivation::Root;
 pub use encryption_key::EncryptionKey;
 pub use error::SealingError;
+pub(crate) use text::{open_text, seal_text};

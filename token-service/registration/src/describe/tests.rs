@@ -12,7 +12,11 @@ use domain::testing::{client_id, username};
 use domain::{Client, LegacyInstance, User};
 
 /// Members that the stored form leaves out if they have no value.
-const LEFT_OUT: [&str; 2] = ["keys", "client_assertion_audience"];
+const LEFT_OUT: [&str; 3] = [
+    "keys",
+    "client_assertion_audience",
+    "require_pushed_authorization_requests",
+];
 
 /// Members that are not in registrations.
 const NOT_REGISTERED: [&str; 3] = ["credentials_version", "version", "tokens_from"];

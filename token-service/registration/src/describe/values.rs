@@ -123,26 +123,22 @@ impl Field {
         values.into_iter().map(item).collect()
     }
 
-    /// Sets the field of a stored object to `items`.
+    /// Sets the field of a stored object to `items`. The stored form leaves out some members without a value.
     pub(crate) fn set(&self, stored: &mut Map<String, Value>, items: &[&Item]) {
-        let member = self.member(stored).and_then(|name| stored.get_mut(name));
+        let member = self.member(stored).unwrap_or(self.key);
         let mut values = items.iter().map(|item| item.stored.clone());
-        match member {
-            Some(member @ Value::String(_)) if self.is_list() => {
+        let value = match stored.get(member) {
+            Some(Value::String(_)) if self.is_list() => {
                 let tokens: Vec<&str> = items.iter().map(|item| &*item.element.value).collect();
-                *member = tokens.join(" ").into();
+                Some(tokens.join(" ").into())
             }
-            Some(member) if self.is_list() => *member = values.collect(),
-            Some(member) => *member = values.next().unwrap_or_default(),
-            // The stored form leaves out some members without a value.
-            None if self.is_list() => {
-                stored.insert(self.key.to_owned(), values.collect());
-            }
-            None => {
-                let value = values.next();
-                stored.extend(value.map(|value| (self.key.to_owned(), value)));
-            }
-        }
+            _ if self.is_list() => Some(values.collect()),
+            _ => values.next(),
+        };
+        match value {
+            Some(value) => stored.insert(member.to_owned(), value),
+            None => stored.remove(member),
+        };
     }
 
     /// The value in registrations and views, if it has the same form there.

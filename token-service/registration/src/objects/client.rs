@@ -20,6 +20,8 @@ use domain::{
     SecretTimes, Username,
 };
 
+const PUSHED_ONLY: &str = "require_pushed_authorization_requests";
+
 const DESCRIPTION: Description = Description {
     kind: ObjectKind::Client,
     list: "clients",
@@ -89,6 +91,27 @@ const DESCRIPTION: Description = Description {
                 "redirect_uris",
                 "Redirect URIs",
                 "Redirect URIs; templates for legacy clients.",
+            )
+        },
+        Field {
+            given: "`false` if absent.",
+            flag: Some(Flag::Switch {
+                on: (
+                    "require-pushed-requests",
+                    "The client must push its authorization requests.",
+                ),
+                off: (
+                    "allow-unpushed-requests",
+                    "Authorization requests may come from the browser.",
+                ),
+                default: false,
+            }),
+            types: &[WebServer, Installed],
+            shape: Shape::Flag,
+            ..Field::new(
+                PUSHED_ONLY,
+                "Pushed requests only",
+                "Whether the client must push its authorization requests (RFC 9126).",
             )
         },
         Field {
@@ -223,6 +246,10 @@ impl Registered for Client {
         let name = entry.text("name", display_name);
         let enabled = entry.enabled();
         let scopes = scopes(entry);
+        let pushed_only = match entry.integration {
+            Some(WebServer | Installed) => entry.section.flag(PUSHED_ONLY),
+            _ => None,
+        };
         let has_keys = entry.section.has(client_key::KEY);
         let key_authentication = match entry.integration {
             Some(kind) if client_key::TYPES.contains(&kind) => KeyAuthentication {
@@ -260,6 +287,7 @@ impl Registered for Client {
             client_id,
             integration,
             key_authentication,
+            require_pushed_authorization_requests: pushed_only.is_some_and(|flag| flag.value),
             scopes,
             enabled,
             version: ClientVersion::default(),

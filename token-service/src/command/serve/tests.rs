@@ -20,10 +20,12 @@ use crate::key_file;
 use crate::key_file::KeyFileError;
 use domain::clock::{ManualClock, Timestamp};
 use domain::{AuditAction, AuditRange, User};
+use protocol::flow::{BeginError, Current, Flow as _};
 use protocol::oauth::assertion::AssertionError;
 use protocol::oauth::endpoint_request::EndpointRequest;
 use protocol::oauth::error::TokenError;
 use protocol::oauth::grants::GrantType;
+use protocol::oauth::pushed;
 use protocol::oauth::token_endpoint::{self, Trace};
 use store::testing::Watched;
 
@@ -159,6 +161,52 @@ async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
     while service.store.sweep(clock.now(), 100).await.unwrap().removed > 0 {}
     clock.set(last_second);
     assert!(exchange().await.is_ok(), "it is not remembered for ever");
+}
+
+/// 60 seconds for the browser to come; an hour for the person who came in time.
+#[tokio::test]
+async fn rfc9126_s2_2_a_pushed_request_that_nobody_visits_expires() {
+    let folder = TempDir::new().unwrap();
+    let config = demo(&folder);
+    let store = RedbStore::open(&folder.path().join("store.redb"), Duration::from_secs(300));
+    let pushed_at = SystemClock.now();
+    let clock = Arc::new(ManualClock::new(pushed_at));
+    let store = Arc::new(store.unwrap());
+    let service = prepare_on(config, store, Arc::clone(&clock) as _).await;
+    let service = service.unwrap();
+    let secret = "demo-secret-of-web-demo-not-for-real-use";
+    let basic = STANDARD.encode(format!("web-demo:{secret}"));
+    let authorization = format!("Basic {basic}");
+    let body = "response_type=code&client_id=web-demo&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcallback";
+    let request = EndpointRequest {
+        authorization: vec![authorization.as_bytes()],
+        content_type: Some(b"application/x-www-form-urlencoded"),
+        query: "",
+        body: body.as_bytes(),
+    };
+    let moment = service.moment();
+    let pushed = pushed::push(&service.context(&moment), &request)
+        .await
+        .unwrap();
+    let first = format!("client_id=web-demo&request_uri={}", pushed.request_uri);
+    let visit = async |query: &str, after: u64| {
+        clock.set(pushed_at + Duration::from_secs(after));
+        let moment = service.moment();
+        let context = service.context(&moment);
+        let begun = Current.begin(&context, query.as_bytes(), "").await;
+        begun.map(|request| request.continuation().to_owned())
+    };
+    let next = visit(&first, 59).await.unwrap();
+    assert_ne!(next, first);
+    let again = visit(&next, 60).await.unwrap();
+    assert!(visit(&again, 3599).await.is_ok());
+    for (query, after) in [(&first, 60), (&next, 3600), (&again, 3600)] {
+        let refused = visit(query, after).await.unwrap_err();
+        let BeginError::Redirect(location) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(location.contains("error=invalid_request_uri"), "{location}");
+    }
 }
 
 /// The root is random, so tags reveal nothing about the encryption key.

@@ -164,6 +164,7 @@ impl From<IssueError> for PageFailure {
             IssueError::Store(error) => error.into(),
             IssueError::Random(error) => error.into(),
             IssueError::Sealing(error) => Self::Internal(error.to_string()),
+            IssueError::RequestUsed => Self::Request(UnsafeRequest::RequestUriUnknown),
             IssueError::SignInEnded => Self::SignInEnded(crate::http::paths::HOME.to_owned()),
         }
     }

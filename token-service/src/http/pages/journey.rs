@@ -8,6 +8,7 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 
 use super::browser::Browser;
+use super::carried;
 use super::failure::PageFailure;
 use super::form::Carried;
 use super::response;
@@ -70,12 +71,18 @@ impl Journey {
             BeginError::Redirect(location) => PageFailure::ErrorAtClient(status, location),
             BeginError::WrongHost(words) => PageFailure::WrongHost(words),
             BeginError::Store(error) => error.into(),
+            BeginError::Failed(error) => error.into(),
         })?;
-        Ok(Self {
+        let journey = Self {
             browser,
             flow,
             request,
-        })
+        };
+        if journey.request.is_pushed() {
+            // For the language of the page, which the query of the first visit does not contain.
+            carried::keep(&journey.browser.http, &journey.continuation());
+        }
+        Ok(journey)
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -178,6 +185,10 @@ impl Journey {
         let issued = issue_code(&*self.request, &context, signed_in, account).await;
         let location = issued.map_err(|error| match error {
             IssueError::SignInEnded => self.sign_in_ended(),
+            IssueError::RequestUsed => {
+                let location = self.error_address(&RedirectError::RequestUriUsed);
+                PageFailure::ErrorAtClient(StatusCode::SEE_OTHER, location)
+            }
             error => error.into(),
         })?;
         let entry = Entry::new(AuditAction::CodeIssued)

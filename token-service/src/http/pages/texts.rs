@@ -243,7 +243,9 @@ impl Texts {
             UnsafeRequest::RedirectUriMissing => self.destination_missing,
             UnsafeRequest::RedirectUriRepeated => self.destination_repeated,
             UnsafeRequest::RedirectUriUnregistered => self.destination_unknown,
-            UnsafeRequest::OfAnotherFlow(_) => self.request_wrong,
+            UnsafeRequest::RequestUriUnknown | UnsafeRequest::OfAnotherFlow(_) => {
+                self.request_wrong
+            }
         }
     }
 }

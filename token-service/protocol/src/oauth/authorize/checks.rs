@@ -49,6 +49,15 @@ pub(super) fn redirect_uri(
         .ok_or(UnsafeRequest::RedirectUriUnregistered)
 }
 
+/// RFC 9126 §6: the client may be registered for pushed requests only.
+pub(super) fn pushed(is_pushed: bool, client: &Client) -> Result<(), RedirectError> {
+    if client.require_pushed_authorization_requests && !is_pushed {
+        Err(RedirectError::NotPushed)
+    } else {
+        Ok(())
+    }
+}
+
 /// RFC 6749 §3.1: "Request and response parameters MUST NOT be included more than once."
 pub(super) fn repeated(repeated: &Repeated<'_>) -> Result<(), RedirectError> {
     match repeated.first() {

@@ -24,6 +24,11 @@ pub trait CodeRequest: fmt::Debug {
     /// `prompt=login` or `max_age=0`, which means the same, would ask for the credentials again and again.
     fn continuation(&self) -> &str;
 
+    /// True if [`Self::continuation`] contains only a reference to the request (RFC 9126).
+    fn is_pushed(&self) -> bool {
+        false
+    }
+
     /// The query of the same request with `prompt=login`.
     fn sign_in_again(&self) -> String {
         format!("{}&prompt=login", self.continuation())
@@ -49,11 +54,13 @@ pub trait CodeRequest: fmt::Debug {
         None
     }
 
-    /// True if an app on the person's device could receive the code and redeem it without a secret, so a live session
+    /// True if an app on the person's device could receive the code and redeem it without a secret or key, so a live session
     /// alone must not give a code (D-34). A verifier replaces the secret (D-25).
     fn needs_confirmation(&self) -> bool {
-        let without_secret = self.client().secrets().is_empty() || self.code_challenge().is_some();
-        without_secret && self.redirect_uri().is_native()
+        let client = self.client();
+        let has_nothing = client.secrets().is_empty() && client.key_authentication.is_empty();
+        let by_verifier = self.code_challenge().is_some() && client.may_prove_by_verifier();
+        (has_nothing || by_verifier) && self.redirect_uri().is_native()
     }
 
     fn scope(&self) -> Scope {

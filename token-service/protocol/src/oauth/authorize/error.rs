@@ -35,6 +35,8 @@ pub enum UnsafeRequest {
     RedirectUriRepeated,
     /// The client did not register this `redirect_uri`.
     RedirectUriUnregistered,
+    /// This service did not return the `request_uri` to this client (RFC 9126 §4).
+    RequestUriUnknown,
     /// The query is too long for the sign-in pages to pass on.
     TooLarge,
     /// Another flow refused the request; contains its message.
@@ -65,6 +67,9 @@ impl UnsafeRequest {
             Self::RedirectUriRepeated => "Send the parameter redirect_uri once.",
             Self::TooLarge => {
                 "The parameters of the request, percent-encoded, may have 12288 bytes together. Send a shorter state."
+            }
+            Self::RequestUriUnknown => {
+                "request_uri must be one that the endpoint for pushed authorization requests of this server returned to this client."
             }
             Self::OfAnotherFlow(words) => words,
             Self::RedirectUriUnregistered => {

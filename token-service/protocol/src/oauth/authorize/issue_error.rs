@@ -14,6 +14,9 @@ pub enum IssueError {
     /// The code could not be sealed.
     #[error(transparent)]
     Sealing(#[from] SealingError),
+    /// The pushed request has yielded its code before (RFC 9126 §4).
+    #[error("the pushed request was used before")]
+    RequestUsed,
     /// The user's credentials have changed since the sign-in, which ended the session (D-35). Only for a code that the store
     /// keeps; the redemption of another code compares the credentials.
     #[error("the sign-in has ended: password or second factor have changed")]

@@ -27,6 +27,7 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random;
 use domain::{Client, CodeRecord, GrantId, RedirectUri, Scope, SelfContainedCode, Session};
+use store::{AssertionId, Claim};
 
 pub use code_request::{CodeRequest, ExpectedUser};
 pub use destination::Destination;
@@ -59,6 +60,18 @@ pub struct AuthorizationRequest {
     max_age: Option<u64>,
     login_hint: Option<String>,
     query: String,
+    once: Option<Once>,
+}
+
+/// What a pushed request has beyond its parameters (RFC 9126).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Once {
+    /// The grant of the only code that the request yields.
+    pub grant_id: GrantId,
+    /// The `request_uri` of the same request with `prompt=login`.
+    pub sign_in_again: String,
+    /// The store remembers until this time that the request has yielded its code.
+    pub remembered_until: Timestamp,
 }
 
 /// An authorization request whose client has not been looked up yet.
@@ -67,6 +80,7 @@ pub struct UnidentifiedRequest<'a> {
     parameters: Parameters<'a>,
     repeated: Repeated<'a>,
     carried: String,
+    is_pushed: bool,
 }
 
 impl<'a> UnidentifiedRequest<'a> {
@@ -77,7 +91,32 @@ impl<'a> UnidentifiedRequest<'a> {
     pub fn read(query: &'a [u8]) -> Result<Self, UnsafeRequest> {
         let (parameters, repeated) =
             Parameters::parse_unrepeated(query).map_err(UnsafeRequest::Unreadable)?;
-        let carried = canonical_query(&parameters);
+        Self::of(parameters, repeated, false)
+    }
+
+    /// Reads the parameters of a pushed request (RFC 9126), which the service has kept.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn read_pushed(query: &'a [u8]) -> Result<Self, UnsafeRequest> {
+        let parameters = Parameters::parse(query).map_err(UnsafeRequest::Unreadable)?;
+        Self::of_pushed(parameters)
+    }
+
+    /// The request with the parameters that an authenticated client pushes.
+    ///
+    /// # Errors
+    /// [`UnsafeRequest::TooLarge`].
+    pub(super) fn of_pushed(parameters: Parameters<'a>) -> Result<Self, UnsafeRequest> {
+        Self::of(parameters, Repeated::new(), true)
+    }
+
+    fn of(
+        parameters: Parameters<'a>,
+        repeated: Repeated<'a>,
+        is_pushed: bool,
+    ) -> Result<Self, UnsafeRequest> {
+        let carried = canonical_query(&parameters, Carried::Further);
         if carried.len() > MAX_CARRIED_BYTES {
             return Err(UnsafeRequest::TooLarge);
         }
@@ -85,7 +124,18 @@ impl<'a> UnidentifiedRequest<'a> {
             parameters,
             repeated,
             carried,
+            is_pushed,
         })
+    }
+
+    /// The query of the whole request, as the service keeps it for the first visit.
+    pub(super) fn first_query(&self) -> String {
+        canonical_query(&self.parameters, Carried::First)
+    }
+
+    /// The reference to a pushed request (RFC 9126 §4).
+    pub fn request_uri(&self) -> Option<&str> {
+        self.parameters.get("request_uri")
     }
 
     /// The Client ID to look up.
@@ -109,12 +159,14 @@ impl<'a> UnidentifiedRequest<'a> {
             parameters,
             repeated,
             carried,
+            is_pushed,
         } = self;
         let client = checks::client(found)?;
         let redirect_uri = checks::redirect_uri(&parameters, &repeated, &client)?;
         let destination = Destination::new(redirect_uri, parameters.get("state"));
         let refuse = |error| AuthorizeError::Redirect(destination.clone(), error);
 
+        checks::pushed(is_pushed, &client).map_err(refuse)?;
         checks::repeated(&repeated).map_err(refuse)?;
         checks::response_type(&parameters).map_err(refuse)?;
         let code_challenge = pkce::challenge(&parameters, &client)
@@ -131,7 +183,33 @@ impl<'a> UnidentifiedRequest<'a> {
             prompt,
             max_age,
             login_hint: parameters.get("login_hint").map(ToOwned::to_owned),
+            once: None,
         })
+    }
+}
+
+impl AuthorizationRequest {
+    pub(super) const fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// The parameters that a pushed request keeps for the steps after the first visit.
+    pub(super) fn continuation_query(&self) -> &str {
+        &self.query
+    }
+
+    /// The same request, which pages pass on as `request_uri`. The language of the pages stays beside it.
+    pub(super) fn of_pushed(mut self, request_uri: &str, once: Once) -> Self {
+        let ui_locales = form_urlencoded::parse(self.query.as_bytes())
+            .find(|(name, _)| name == "ui_locales")
+            .map(|(_, value)| value.into_owned());
+        self.query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("client_id", self.client.client_id.as_str())
+            .append_pair("request_uri", request_uri)
+            .extend_pairs(ui_locales.map(|value| ("ui_locales", value)))
+            .finish();
+        self.once = Some(once);
+        self
     }
 }
 
@@ -147,6 +225,20 @@ impl CodeRequest for AuthorizationRequest {
 
     fn continuation(&self) -> &str {
         &self.query
+    }
+
+    fn sign_in_again(&self) -> String {
+        match &self.once {
+            None => format!("{}&prompt=login", self.query),
+            Some(once) => form_urlencoded::Serializer::new(String::new())
+                .append_pair("client_id", self.client.client_id.as_str())
+                .append_pair("request_uri", &once.sign_in_again)
+                .finish(),
+        }
+    }
+
+    fn is_pushed(&self) -> bool {
+        self.once.is_some()
     }
 
     fn prompt(&self) -> Prompt {
@@ -177,9 +269,20 @@ impl CodeRequest for AuthorizationRequest {
         lifetimes.authorization_code
     }
 
-    /// Writes nothing: the code contains its record.
+    /// Writes nothing, because the code contains its record. Of a pushed request, the store remembers that the request has
+    /// yielded its code.
     async fn issue(&self, context: &Context<'_>, record: CodeRecord) -> Result<String, IssueError> {
-        let grant_id = GrantId::generate(context.random, context.now)?;
+        let grant_id = match &self.once {
+            None => GrantId::generate(context.random, context.now)?,
+            Some(once) => {
+                let id = AssertionId::of_pushed_request(once.grant_id);
+                let until = once.remembered_until;
+                match context.store.claim_jti(id, until, context.now).await? {
+                    Claim::Claimed => once.grant_id,
+                    Claim::AlreadyClaimed => return Err(IssueError::RequestUsed),
+                }
+            }
+        };
         let code = SelfContainedCode {
             grant_id,
             record,
@@ -204,8 +307,17 @@ impl CodeRequest for AuthorizationRequest {
 /// password.
 pub const MAX_CARRIED_BYTES: usize = 12 * 1024;
 
-/// Encodes the parameters that pages pass on: no others, and only ASCII.
-fn canonical_query(parameters: &Parameters<'_>) -> String {
+/// For which step a query is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carried {
+    /// The first: everything takes effect.
+    First,
+    /// A later one: `prompt`, and `max_age=0`, which means the same, took effect already.
+    Further,
+}
+
+/// Encodes the parameters of the request: no others, and only ASCII.
+fn canonical_query(parameters: &Parameters<'_>, step: Carried) -> String {
     let carried = [
         "response_type",
         "client_id",
@@ -217,13 +329,18 @@ fn canonical_query(parameters: &Parameters<'_>) -> String {
         "max_age",
         "login_hint",
         "ui_locales",
+        "prompt",
     ];
+    let is_over = |carried: &(&str, &str)| match *carried {
+        ("prompt", _) | ("max_age", "0") => step == Carried::Further,
+        _ => false,
+    };
     form_urlencoded::Serializer::new(String::new())
         .extend_pairs(
             carried
                 .into_iter()
                 .filter_map(|name| Some((name, parameters.get(name)?)))
-                .filter(|carried| *carried != ("max_age", "0")),
+                .filter(|carried| !is_over(carried)),
         )
         .finish()
 }

@@ -30,6 +30,12 @@ pub enum RedirectError {
     AccountSelectionRequired,
     /// `prompt=none` was requested, but the user must confirm the client (D-34, OpenID Connect Core §3.1.2.6).
     InteractionRequired,
+    /// The client is registered for pushed requests only (RFC 9126 §6).
+    NotPushed,
+    /// The first visit of a pushed request came too late, or the person took too long (RFC 9126 §4).
+    RequestUriExpired,
+    /// The pushed request has yielded its code (RFC 9126 §4).
+    RequestUriUsed,
     /// The user has no linked account (D-7).
     NoLinkedAccount,
     Cancelled,
@@ -43,7 +49,10 @@ impl RedirectError {
             | Self::ResponseTypeMissing
             | Self::Challenge(_)
             | Self::PromptUnsupported
-            | Self::MaxAgeMalformed => "invalid_request",
+            | Self::MaxAgeMalformed
+            | Self::NotPushed => "invalid_request",
+            // RFC 9101 §7.
+            Self::RequestUriExpired | Self::RequestUriUsed => "invalid_request_uri",
             Self::ResponseTypeUnsupported => "unsupported_response_type",
             Self::ScopeMalformed | Self::ScopeNotPermitted(_) => "invalid_scope",
             Self::LoginRequired => "login_required",
@@ -76,6 +85,11 @@ impl RedirectError {
             Self::InteractionRequired => {
                 "prompt=none was requested, but the user must confirm: any app on a device can claim this redirect_uri"
             }
+            Self::NotPushed => {
+                "This client must push its authorization requests: send the parameters to /auth/par, and the request_uri here"
+            }
+            Self::RequestUriExpired => "request_uri has expired: push the request again",
+            Self::RequestUriUsed => "request_uri was used before: push the request again",
             Self::NoLinkedAccount => "The user has no linked account",
             Self::Cancelled => "The user cancelled the sign-in",
         })

@@ -1,0 +1,35 @@
+//! `POST /auth/par`: pushed authorization requests.
+
+use actix_web::HttpResponse;
+use actix_web::http::header;
+use actix_web::middleware::from_fn;
+use actix_web::web;
+
+use super::client_call::ClientCall;
+use super::{cors, error, paths, report};
+use protocol::oauth::pushed;
+use protocol::oauth::refusal::EndpointError as _;
+
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes.service(
+        web::resource(paths::PUSHED)
+            .wrap(cors::registered_apps())
+            .wrap(from_fn(cors::look_up_origin))
+            .route(web::post().to(push))
+            .default_service(error::other_methods("POST, OPTIONS")),
+    );
+}
+
+async fn push(call: ClientCall) -> HttpResponse {
+    match call.answer(pushed::push).await {
+        // RFC 9126 §2.2.
+        Ok(pushed) => HttpResponse::Created()
+            .insert_header((header::CACHE_CONTROL, "no-store"))
+            .json(pushed),
+        Err(error) => {
+            let refusal = error.refusal();
+            report::refused(&call, "pushed authorization request", &refusal);
+            error::refused(&refusal)
+        }
+    }
+}
