@@ -2,12 +2,14 @@
 and answers each with the address at which the browser ended. Access tokens go out as `TOKEN name token` lines; the answer
 tells that the API was called."""
 
+import pathlib
 import sys
 import time
 import uuid
 
 from authlib.integrations.requests_client import OAuth2Session
 from authlib.jose import jwt
+from authlib.oauth2.rfc7523 import PrivateKeyJWT
 
 lobby, key_file = sys.argv[1:]
 token_url = f"{lobby}/auth/token"
@@ -89,3 +91,21 @@ token = user_bound.fetch_token(
     user_site="https://us1.example.com",
 )
 ask("TOKEN", "client_credentials", token["access_token"])
+
+
+# A client with a key in place of a secret. Authlib takes the token endpoint as `aud`, an hour until `exp`, and one `jti` for
+# all assertions once it has `claims`, so the claims are new ones for each assertion.
+class FreshAssertion(PrivateKeyJWT):
+    def sign(self, auth, token_endpoint):
+        self.claims = {"aud": lobby, "exp": int(time.time()) + 60}
+        return super().sign(auth, token_endpoint)
+
+
+keyed = OAuth2Session(
+    "key-demo",
+    pathlib.Path(key_file).with_name("key-demo.key.pem").read_text(),
+    token_endpoint_auth_method=FreshAssertion(alg="EdDSA", headers={"kid": "demo-2026"}),
+)
+for name in ("private_key_jwt", "private_key_jwt_again"):
+    token = keyed.fetch_token(token_url, grant_type="client_credentials")
+    ask("TOKEN", name, token["access_token"])

@@ -1,7 +1,7 @@
 // Every grant with oauth4webapi.
 
 import * as oauth from 'oauth4webapi'
-import { ask, assertion, lobby, secretOf, visit } from './support.mjs'
+import { ask, assertion, keyOfKeyDemo, lobby, secretOf, visit } from './support.mjs'
 
 // For plain http, as in this test.
 const options = { [oauth.allowInsecureRequests]: true }
@@ -14,11 +14,11 @@ function confidential(id) {
   return [{ client_id: id }, oauth.ClientSecretBasic(secret)]
 }
 
-async function codeFlow(client, authentication, redirectUri) {
+async function codeFlow(client, authentication, redirectUri, isPushed = false) {
   const verifier = oauth.generateRandomCodeVerifier()
   const state = oauth.generateRandomState()
   const url = new URL(server.authorization_endpoint)
-  url.search = new URLSearchParams({
+  const request = new URLSearchParams({
     response_type: 'code',
     client_id: client.client_id,
     redirect_uri: redirectUri,
@@ -27,6 +27,7 @@ async function codeFlow(client, authentication, redirectUri) {
     state,
     scope: 'projects',
   })
+  url.search = isPushed ? await push(client, authentication, request) : request
   const parameters = oauth.validateAuthResponse(server, client, await visit(url), state)
   const response = await oauth.authorizationCodeGrantRequest(
     server,
@@ -38,6 +39,12 @@ async function codeFlow(client, authentication, redirectUri) {
     options,
   )
   return oauth.processAuthorizationCodeResponse(server, client, response)
+}
+
+async function push(client, authentication, request) {
+  const response = await oauth.pushedAuthorizationRequest(server, client, authentication, request, options)
+  const { request_uri } = await oauth.processPushedAuthorizationResponse(server, client, response)
+  return new URLSearchParams({ client_id: client.client_id, request_uri })
 }
 
 async function refresh(client, authentication, tokens) {
@@ -84,4 +91,21 @@ tokens = await oauth.processClientCredentialsResponse(
   await oauth.clientCredentialsGrantRequest(server, ...userBound, account, options),
 )
 await ask('TOKEN', 'client_credentials', tokens.access_token)
+
+// A client with a key in place of a secret.
+const { key, kid } = await keyOfKeyDemo()
+const keyed = [{ client_id: 'key-demo' }, oauth.PrivateKeyJwt({ key, kid })]
+tokens = await oauth.processClientCredentialsResponse(
+  server,
+  keyed[0],
+  await oauth.clientCredentialsGrantRequest(server, ...keyed, {}, options),
+)
+await ask('TOKEN', 'private_key_jwt', tokens.access_token)
+await oauth.processRevocationResponse(await oauth.revocationRequest(server, ...keyed, tokens.access_token, options))
+
+// Pushed authorization requests.
+tokens = await codeFlow(...web, 'https://app.example.com/callback', true)
+await ask('TOKEN', 'pushed', tokens.access_token)
+tokens = await codeFlow(...installed, 'http://127.0.0.1:8765/callback', true)
+await ask('TOKEN', 'pushed_public', tokens.access_token)
 process.exit(0)

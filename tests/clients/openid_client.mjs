@@ -2,7 +2,7 @@
 // checks `iss` of the authorization response (RFC 9207).
 
 import * as client from 'openid-client'
-import { ask, assertion, lobby, secretOf, visit } from './support.mjs'
+import { ask, assertion, keyOfKeyDemo, lobby, secretOf, visit } from './support.mjs'
 
 const discover = (id, authentication) =>
   client.discovery(new URL(lobby), id, undefined, authentication, {
@@ -15,16 +15,19 @@ const confidential = (id) => {
   return discover(id, client.ClientSecretBasic(secret))
 }
 
-async function codeFlow(config, redirectUri) {
+async function codeFlow(config, redirectUri, isPushed = false) {
   const verifier = client.randomPKCECodeVerifier()
   const state = client.randomState()
-  const url = client.buildAuthorizationUrl(config, {
+  const parameters = {
     redirect_uri: redirectUri,
     code_challenge: await client.calculatePKCECodeChallenge(verifier),
     code_challenge_method: 'S256',
     state,
     scope: 'projects',
-  })
+  }
+  const url = isPushed
+    ? await client.buildAuthorizationUrlWithPAR(config, parameters)
+    : client.buildAuthorizationUrl(config, parameters)
   return client.authorizationCodeGrant(config, await visit(url), {
     pkceCodeVerifier: verifier,
     expectedState: state,
@@ -62,4 +65,17 @@ tokens = await client.clientCredentialsGrant(userBound, {
   user_site: 'https://us1.example.com',
 })
 await ask('TOKEN', 'client_credentials', tokens.access_token)
+
+// A client with a key in place of a secret.
+const { key, kid } = await keyOfKeyDemo()
+const keyed = await discover('key-demo', client.PrivateKeyJwt({ key, kid }))
+tokens = await client.clientCredentialsGrant(keyed)
+await ask('TOKEN', 'private_key_jwt', tokens.access_token)
+await client.tokenRevocation(keyed, tokens.access_token)
+
+// Pushed authorization requests.
+tokens = await codeFlow(web, 'https://app.example.com/callback', true)
+await ask('TOKEN', 'pushed', tokens.access_token)
+tokens = await codeFlow(installed, 'http://127.0.0.1:8765/callback', true)
+await ask('TOKEN', 'pushed_public', tokens.access_token)
 process.exit(0)

@@ -4,6 +4,7 @@
 
 import { createPrivateKey, createSign, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 
 export const [lobby, keyFile] = process.argv.slice(2)
@@ -17,6 +18,13 @@ export async function ask(...words) {
 export const visit = async (url) => new URL(await ask('OPEN', url.href))
 
 export const secretOf = (id) => `demo-secret-of-${id}-not-for-real-use`
+
+/** The private key of the demo's client that signs in place of a secret, with the `kid` of its registration. */
+export async function keyOfKeyDemo() {
+  const file = join(dirname(keyFile), 'key-demo.key.pem')
+  const jwk = createPrivateKey(readFileSync(file)).export({ format: 'jwk' })
+  return { key: await crypto.subtle.importKey('jwk', jwk, 'Ed25519', false, ['sign']), kid: 'demo-2026' }
+}
 
 /** A user assertion of the demo's Non-Interactive Integration for Ada. */
 export function assertion() {

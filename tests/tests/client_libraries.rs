@@ -14,6 +14,9 @@ use ureq::http::Request;
 use crate::api::call;
 use crate::support::{Browser, INSTALLED, OwnPair, USER_BOUND, WEB, agent, get, lobby, pair};
 
+/// Of clients that know keys and pushed requests too.
+const MORE: [&str; 3] = ["private_key_jwt", "pushed", "pushed_public"];
+
 const EVERY_GRANT: [&str; 6] = [
     "authorization_code",
     "refresh_token",
@@ -76,7 +79,16 @@ fn authlib_drives_every_grant() {
         .arg(repository.join("tests/clients/authlib_client.py"))
         // Authlib requires https unless this variable marks a test.
         .env("AUTHLIB_INSECURE_TRANSPORT", "1");
-    drive(pair(), python, &EVERY_GRANT);
+    let keys = ["private_key_jwt", "private_key_jwt_again"];
+    drive(pair(), python, &[&EVERY_GRANT[..], &keys].concat());
+}
+
+#[test]
+fn requests_oauth2client_drives_keys_and_pushed_requests() {
+    let repository = &pair().artifacts().repository;
+    let mut python = Command::new(repository.join(".cache/venv/bin/python"));
+    python.arg(repository.join("tests/clients/requests_oauth2client_client.py"));
+    drive(pair(), python, &["private_key_jwt", "pushed"]);
 }
 
 /// A program in JavaScript of `tests/clients`.
@@ -89,12 +101,20 @@ fn node(program: &str) -> Command {
 
 #[test]
 fn openid_client_drives_every_grant() {
-    drive(pair(), node("openid_client.mjs"), &EVERY_GRANT);
+    drive(
+        pair(),
+        node("openid_client.mjs"),
+        &[&EVERY_GRANT[..], &MORE].concat(),
+    );
 }
 
 #[test]
 fn oauth4webapi_drives_every_grant() {
-    drive(pair(), node("oauth4webapi_client.mjs"), &EVERY_GRANT);
+    drive(
+        pair(),
+        node("oauth4webapi_client.mjs"),
+        &[&EVERY_GRANT[..], &MORE].concat(),
+    );
 }
 
 #[test]
@@ -137,7 +157,7 @@ fn the_programs_have_the_lines_of_the_page() {
         }
         tested += 1;
     }
-    assert_eq!(tested, 5);
+    assert_eq!(tested, 9);
 }
 
 /// The HTTP client of the oauth2 crate.
