@@ -78,17 +78,18 @@ impl StorageBackend for SlowDisk {
 
 fn open(path: &Path, delay: Duration) -> Arc<dyn Store> {
     let path = path.to_owned();
-    let backend = move || {
+    let backend = move |path: &Path| {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(&path)?;
+            .open(path)?;
         let file = FileBackend::new(file).map_err(io::Error::other)?;
-        Ok(SlowDisk { file, delay })
+        Ok::<_, io::Error>(SlowDisk { file, delay })
     };
-    Arc::new(RedbStore::open_on(backend, HOUR).unwrap())
+    let backends = move || Ok([backend(&path)?, backend(&path.with_extension("journal"))?]);
+    Arc::new(RedbStore::open_on(backends, HOUR).unwrap())
 }
 
 const fn now() -> Timestamp {

@@ -117,7 +117,7 @@ pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault>
     meta.insert(LAST_AUDIT_KEY, last + entries)?;
     let table = tables.audit.open()?;
     for row in rows {
-        let number = end(table, row.kind)?;
+        let number = end(&**table, row.kind)?;
         let key = (row.kind, last + 1 + row.position);
         table.insert(key, (number, row.entries, row.bytes.as_slice()))?;
     }
@@ -137,7 +137,7 @@ pub(super) fn put(tables: &mut Tables<'_>, entries: &[AuditRecord]) -> Result<()
             let kind = kind.number();
             let first = together.first().map_or(0, |(sequence, _)| *sequence);
             let bytes = encode(together, &mut compressor)?;
-            let number = end(table, kind)?;
+            let number = end(&**table, kind)?;
             let row = (number, together.len() as u64, bytes.as_slice());
             table.insert((kind, first), row)?;
         }
@@ -262,7 +262,7 @@ pub(super) fn sweep(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Re
 
 /// Removes up to `limit` of the oldest entries of a kind that are not among its newest `most`.
 fn forget(tables: &mut Tables<'_>, kind: u8, most: u64, limit: usize) -> Result<Swept, Fault> {
-    let kept_from = end(tables.audit.open()?, kind)?.saturating_sub(most);
+    let kept_from = end(&**tables.audit.open()?, kind)?.saturating_sub(most);
     let removed = remove_oldest(tables, kind, limit, |number, _| number < kept_from)?;
     Ok(Swept {
         removed,

@@ -9,7 +9,8 @@ use tempfile::NamedTempFile;
 
 use super::fault::Fault;
 use super::open::{self, OpenError};
-use super::tables::copy_all;
+use super::opened::settle;
+use super::tables::{Tables, copy_all};
 use crate::BackupError;
 
 impl From<Fault> for BackupError {
@@ -44,6 +45,7 @@ pub(super) fn write(database: &Database, to: &Path) -> Result<(), BackupError> {
         .map_err(|error| failed(&error))?;
     let transaction = copy.begin_write().map_err(Fault::from)?;
     copy_all(&snapshot, &transaction)?;
+    settle(&mut Tables::new(&transaction))?;
     transaction.commit().map_err(Fault::from)?;
     Ok(())
 }

@@ -28,7 +28,7 @@ pub(super) fn change(
     if let Some(planned_on) = change.planned_on {
         let last = last_change(tables)?;
         let log = tables.registry_changes.open()?;
-        let changes = changes_behind(log, planned_on, usize::MAX, last)?;
+        let changes = changes_behind(&**log, planned_on, usize::MAX, last)?;
         if Premises::of(change).are_overtaken_by(&changes) {
             return Ok(RegistryOutcome::Overtaken);
         }

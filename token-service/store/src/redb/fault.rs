@@ -37,6 +37,12 @@ impl From<Fault> for StoreError {
     }
 }
 
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        redb::Error::Io(error).into()
+    }
+}
+
 macro_rules! from_redb {
     ($($error:ty),*) => {
         $(impl From<$error> for Fault {

@@ -1,7 +1,7 @@
 //! The default store: one redb file with one writer.
 //!
-//! Writes go through [`writer`], which commits many operations in one durable transaction. Reads open their own
-//! snapshot and never wait for the writer.
+//! Writes go through [`writer`], which makes many operations durable in one transaction. Reads open their own snapshot and
+//! never wait for the writer. Between two checkpoints, a [`journal`] beside the file has what the transactions wrote.
 
 mod attempts;
 mod audit;
@@ -14,14 +14,18 @@ mod credentials;
 mod fault;
 mod gathering;
 mod grants;
+mod journal;
 mod names;
 mod once;
 mod open;
+mod opened;
+mod recorded;
 mod records;
 mod registry;
 mod registry_index;
 mod remembered;
 mod revocations;
+mod rows;
 mod sealed;
 mod second_factors;
 mod sessions;
@@ -40,7 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTableMetadata as _};
+use redb::{ReadTransaction, ReadableDatabase as _, ReadableTableMetadata as _};
 use tracing::Instrument as _;
 
 use self::fault::Fault;
@@ -57,7 +61,8 @@ pub(crate) use self::records::FileRecords;
 /// The database in traces (`db.system.name`).
 const SYSTEM: &str = "redb";
 
-/// A store in one file. Dropping it completes the queued operations and closes the file.
+/// A store in one file, and a journal while the file is open. Dropping it completes the queued operations and closes the
+/// file.
 pub struct RedbStore {
     writer: Writer,
     shared: Shared,
@@ -92,21 +97,21 @@ impl RedbStore {
         Self::open_with(Box::new(move || open::open(&path)), access_token_lifetime)
     }
 
-    /// Opens a store on `backend`, such as a file on a slow disk. For measurements.
+    /// Opens a store on backends for the file and its journal, such as files on a slow disk. For measurements.
     pub fn open_on<B: redb::StorageBackend>(
-        backend: impl Fn() -> std::io::Result<B> + Send + 'static,
+        backends: impl Fn() -> std::io::Result<[B; 2]> + Send + 'static,
         access_token_lifetime: Duration,
     ) -> Result<Self, OpenError> {
-        let opener = move || open::open_on(Path::new("the backend"), backend());
+        let opener = move || open::open_on(Path::new("the backend"), backends());
         Self::open_with(Box::new(opener), access_token_lifetime)
     }
 
     fn open_with(opener: Opener, access_token_lifetime: Duration) -> Result<Self, OpenError> {
-        let database = opener()?;
+        let opened = opener()?;
         let configured = access_token_lifetime.as_secs();
-        let lifetime = open::note_lifetime(&database, configured)
+        let lifetime = open::note_lifetime(&opened.database, configured)
             .map_err(|fault| open::damaged(Path::new("the file"), &fault))?;
-        let shared: Shared = Arc::new(RwLock::new(Some(database)));
+        let shared: Shared = Arc::new(RwLock::new(Some(opened)));
         let writer = Writer::start(Arc::clone(&shared), opener).map_err(OpenError::Thread)?;
         Ok(Self {
             writer,
@@ -166,10 +171,10 @@ fn read_from<T>(
     read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>,
 ) -> Result<T, StoreError> {
     let guard = shared.read().unwrap_or_else(PoisonError::into_inner);
-    let database: &Database = guard
+    let opened = guard
         .as_ref()
         .ok_or_else(|| StoreError::Failed("the store is closed after a failure".into()))?;
-    let transaction = database.begin_read().map_err(Fault::from)?;
+    let transaction = opened.database.begin_read().map_err(Fault::from)?;
     Ok(read(&transaction)?)
 }
 
@@ -193,8 +198,7 @@ impl Store for RedbStore {
         })
     }
 
-    /// Closes the file even if somebody still holds the store. The next start repairs a file that nobody has closed, and
-    /// for a repair redb reads the whole file.
+    /// Closes the file even if somebody still holds the store. A file that nobody has closed needs its journal.
     async fn close(&self) {
         let queued: Result<(), StoreError> = self.write(|_, _| Ok(())).await;
         if let Err(error) = queued {
@@ -213,7 +217,7 @@ impl Store for RedbStore {
         tokio::task::spawn_blocking(move || {
             let guard = shared.read().unwrap_or_else(PoisonError::into_inner);
             match guard.as_ref() {
-                Some(database) => backup::write(database, &to),
+                Some(opened) => backup::write(&opened.database, &to),
                 None => Err(BackupError::Failed(
                     "the store is closed after a failure".into(),
                 )),

@@ -5,16 +5,19 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError};
 
 use super::fault::Fault;
-use super::revocations;
+use super::opened::{Opened, durable, settle};
 use super::tables::{
-    FIRST_SCHEMA_VERSION, META, MIGRATIONS, Migration, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables,
+    CHECKPOINT_KEY, FIRST_SCHEMA_VERSION, JOURNAL_KEY, META, MIGRATIONS, Migration, SCHEMA_VERSION,
+    SCHEMA_VERSION_KEY, Tables,
 };
+use super::{journal, revocations, rows};
 use crate::token_lifetime::TokenLifetime;
 use domain::FeedId;
-use domain::random::RandomError;
+use domain::random::{self, RandomError};
 use system::OsRandom;
 
 /// Page cache size, in bytes. Rotations use few pages, so the pages in use fit.
@@ -41,40 +44,84 @@ pub enum OpenError {
         "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away to start with an empty one"
     )]
     Damaged { path: PathBuf, reason: String },
+    #[error(
+        "the store {path} was not closed, and {journal} is not its journal: put the journal of this store there, or restore a backup"
+    )]
+    NoJournal { path: PathBuf, journal: PathBuf },
     #[error("the store's writer cannot be started: {0}")]
     Thread(io::Error),
     #[error(transparent)]
     Random(#[from] RandomError),
 }
 
-/// Opens or creates the file at `path` with all tables.
-pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
-    let file_error = |error| OpenError::File {
-        path: path.to_owned(),
-        error,
-    };
+/// Opens or creates the file at `path` with all tables, and its journal.
+pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
+    guarded(path, || {
+        let database = without_journal(path)?;
+        let at = journal_path(path);
+        let file = owners_alone(OpenOptions::new().create(true).truncate(false), &at);
+        let journal = backend(file).map_err(|error| file_error(&at, error))?;
+        with_journal(path, database, journal, Some(at))
+    })
+}
+
+/// Opens or creates the file at `path` with all tables. The file contains what its journal had.
+pub(super) fn without_journal(path: &Path) -> Result<Database, OpenError> {
     if let Some(folder) = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
     {
-        std::fs::create_dir_all(folder).map_err(file_error)?;
+        std::fs::create_dir_all(folder).map_err(|error| file_error(path, error))?;
     }
-    let file =
-        owners_alone(OpenOptions::new().create(true).truncate(false), path).map_err(file_error)?;
+    let file = owners_alone(OpenOptions::new().create(true).truncate(false), path)
+        .map_err(|error| file_error(path, error))?;
     guarded(path, || {
         let database = builder()
             .create_file(file)
             .map_err(|error| database_error(path, error))?;
-        prepare(path, &database)?;
+        prepare(path, &database, |id, checkpoint| {
+            journal::read(&*existing_journal(path)?, id, checkpoint)
+        })?;
         Ok(database)
     })
 }
 
-/// Converts panics to errors: redb does not check pages and panics on damaged pages.
-fn guarded(
+fn with_journal(
     path: &Path,
-    open: impl FnOnce() -> Result<Database, OpenError>,
-) -> Result<Database, OpenError> {
+    database: Database,
+    journal: Box<dyn StorageBackend>,
+    at: Option<PathBuf>,
+) -> Result<Opened, OpenError> {
+    // 0 would be a journal that nobody has started.
+    let id = u64::from_le_bytes(random::bytes(&OsRandom)?) | 1;
+    Opened::new(database, journal, at, id).map_err(|fault| damaged(path, &fault))
+}
+
+/// The file that has what the store at `path` wrote since its last checkpoint.
+pub(super) fn journal_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-journal");
+    name.into()
+}
+
+fn existing_journal(path: &Path) -> io::Result<Box<dyn StorageBackend>> {
+    backend(File::open(journal_path(path)))
+}
+
+fn backend(file: io::Result<File>) -> io::Result<Box<dyn StorageBackend>> {
+    let backend = FileBackend::new(file?).map_err(io::Error::other)?;
+    Ok(Box::new(backend))
+}
+
+fn file_error(path: &Path, error: io::Error) -> OpenError {
+    OpenError::File {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// Converts panics to errors: redb does not check pages and panics on damaged pages.
+fn guarded<T>(path: &Path, open: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
     catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| {
         Err(damaged(
             path,
@@ -83,20 +130,19 @@ fn guarded(
     })
 }
 
-/// Opens or creates a store on `backend`. Messages contain `path`.
+/// Opens or creates a store on the first backend, with its journal on the second one. Messages contain `path`.
 pub(super) fn open_on(
     path: &Path,
-    backend: io::Result<impl StorageBackend>,
-) -> Result<Database, OpenError> {
-    let backend = backend.map_err(|error| OpenError::File {
-        path: path.to_owned(),
-        error,
-    })?;
+    backends: io::Result<[impl StorageBackend; 2]>,
+) -> Result<Opened, OpenError> {
+    let [file, journal] = backends.map_err(|error| file_error(path, error))?;
     let database = builder()
-        .create_with_backend(backend)
+        .create_with_backend(file)
         .map_err(|error| database_error(path, error))?;
-    prepare(path, &database)?;
-    Ok(database)
+    prepare(path, &database, |id, checkpoint| {
+        journal::read(&journal, id, checkpoint)
+    })?;
+    with_journal(path, database, Box::new(journal), None)
 }
 
 /// Opens an existing store, such as a backup.
@@ -106,7 +152,9 @@ pub(super) fn existing(path: &Path) -> Result<Database, OpenError> {
             .open(path)
             .map_err(|error| database_error(path, error))?;
         match schema_version(&database).map_err(|fault| damaged(path, &fault))? {
-            Some(_) => prepare(path, &database)?,
+            Some(_) => prepare(path, &database, |id, checkpoint| {
+                journal::read(&*existing_journal(path)?, id, checkpoint)
+            })?,
             None => return Err(damaged(path, &Fault::Row("it is empty".into()))),
         }
         Ok(database)
@@ -123,11 +171,22 @@ pub(super) fn owners_alone(options: &mut OpenOptions, path: &Path) -> io::Result
 pub(super) fn builder() -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
+    builder.set_repair_callback(|repair| {
+        tracing::warn!(
+            progress = repair.progress(),
+            "the store was not closed, and its last commit is not a checkpoint: reading the whole file"
+        );
+    });
     builder
 }
 
-/// Checks the schema version, creates missing tables, and changes the file to the layout of this version.
-pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError> {
+/// Checks the schema version, writes what the journal has, creates missing tables, and changes the file to the layout of
+/// this version. `read_journal` gets what [`journal::read`] needs.
+pub(super) fn prepare(
+    path: &Path,
+    database: &Database,
+    read_journal: impl FnOnce(u64, u64) -> io::Result<Option<Vec<Vec<u8>>>>,
+) -> Result<(), OpenError> {
     let found = schema_version(database).map_err(|fault| damaged(path, &fault))?;
     let path_of = || path.to_owned();
     match found {
@@ -148,14 +207,49 @@ pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError>
         _ => {}
     }
     let fresh = FeedId::generate(&OsRandom)?;
-    migrate(database, found, fresh, MIGRATIONS).map_err(|fault| damaged(path, &fault))
+    let needed = needed_journal(database).map_err(|fault| damaged(path, &fault))?;
+    let records = needed.map_or(Ok(Some(Vec::new())), |(id, checkpoint)| {
+        read_journal(id, checkpoint)
+    });
+    let journal = journal_path(path);
+    let records = match records {
+        Ok(Some(records)) => records,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(file_error(&journal, error));
+        }
+        Ok(None) | Err(_) => {
+            return Err(OpenError::NoJournal {
+                path: path_of(),
+                journal,
+            });
+        }
+    };
+    if needed.is_some() {
+        let transactions = records.len();
+        tracing::warn!(
+            transactions,
+            "the store was not closed: its journal is applied"
+        );
+    }
+    migrate(database, &records, found, fresh, MIGRATIONS).map_err(|fault| damaged(path, &fault))
+}
+
+/// Identity of the journal that the file needs, and number of the checkpoint that the file has.
+fn needed_journal(database: &Database) -> Result<Option<(u64, u64)>, Fault> {
+    let transaction = database.begin_read()?;
+    if transaction.list_tables()?.next().is_none() {
+        return Ok(None);
+    }
+    let meta = transaction.open_table(META)?;
+    let number = |key: &str| Ok::<_, Fault>(meta.get(key)?.map(|number| number.value()));
+    Ok(number(JOURNAL_KEY)?.zip(number(CHECKPOINT_KEY)?))
 }
 
 /// Gives the revocation feed a new identity, because its positions get a new meaning.
 pub(super) fn renew_feed(path: &Path, database: &Database) -> Result<(), OpenError> {
     let fresh = FeedId::generate(&OsRandom)?;
     let renew = || -> Result<(), Fault> {
-        let transaction = database.begin_write()?;
+        let transaction = durable(database)?;
         revocations::set_feed(&mut Tables::new(&transaction), fresh)?;
         Ok(transaction.commit()?)
     };
@@ -164,7 +258,7 @@ pub(super) fn renew_feed(path: &Path, database: &Database) -> Result<(), OpenErr
 
 /// Records that tokens with a lifetime of `configured` seconds are issued.
 pub(super) fn note_lifetime(database: &Database, configured: u64) -> Result<TokenLifetime, Fault> {
-    let transaction = database.begin_write()?;
+    let transaction = durable(database)?;
     let lifetime = {
         let mut tables = Tables::new(&transaction);
         let lifetime = revocations::token_lifetime(&mut tables)?.opened(configured);
@@ -188,17 +282,24 @@ fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
     )
 }
 
-/// Creates missing tables and runs the migrations after `found`, the schema version of the file; `None` for a new file,
-/// whose feed gets the identity `fresh`.
+/// Writes the rows of the journal's `records`, creates missing tables, and runs the migrations after `found`, the schema
+/// version of the file; `None` for a new file, whose feed gets the identity `fresh`.
 pub(super) fn migrate(
     database: &Database,
+    records: &[Vec<u8>],
     found: Option<u64>,
     fresh: FeedId,
     migrations: &[Migration],
 ) -> Result<(), Fault> {
-    let transaction = database.begin_write()?;
+    let transaction = durable(database)?;
     {
         let mut tables = Tables::new(&transaction);
+        for rows in records {
+            for change in rows::changes(rows) {
+                tables.replay(&change?)?;
+            }
+        }
+        settle(&mut tables)?;
         tables.create_all()?;
         match found {
             None => revocations::set_feed(&mut tables, fresh)?,

@@ -45,7 +45,7 @@ impl FileRecords {
     pub(crate) fn target(path: &Path) -> Result<Self, RestoreError> {
         let draft = draft(path)?;
         Ok(Self {
-            database: Arc::new(open::open(draft.path())?),
+            database: Arc::new(open::without_journal(draft.path())?),
             target: Some((draft, path.to_owned())),
         })
     }

@@ -3,9 +3,10 @@
 
 use std::ops::Bound;
 
-use redb::{ReadableTable, Table};
+use redb::ReadableTable;
 
 use super::fault::Fault;
+use super::recorded::Recorded;
 use super::tables::{Tables, encode_json};
 use crate::row::before;
 use domain::ended_by::Before;
@@ -73,8 +74,8 @@ pub(super) fn remove_user(
     Ok(removed)
 }
 
-type Counts<'txn> = Table<'txn, (u8, u64, &'static str), u64>;
-type Names<'txn> = Table<'txn, (u8, &'static str, &'static str), ()>;
+type Counts<'txn> = Recorded<'txn, (u8, u64, &'static str), u64>;
+type Names<'txn> = Recorded<'txn, (u8, &'static str, &'static str), ()>;
 
 /// Writes what the transaction changes in the index. Call it before the commit.
 pub(super) fn write(tables: &mut Tables<'_>) -> Result<(), Fault> {

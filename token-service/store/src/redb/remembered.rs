@@ -28,7 +28,7 @@ pub(super) fn change_file(tables: &mut Tables<'_>, change: &FileChange) -> Resul
         }
     };
     let table = tables.applied_file.open()?;
-    table.retain(|_, _| false)?;
+    table.clear()?;
     let parts = after.into_iter().flat_map(|file| file.parts());
     for (number, part) in (0..).zip(parts) {
         table.insert(number, part.as_slice())?;

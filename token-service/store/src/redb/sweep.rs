@@ -104,7 +104,7 @@ fn expired_assertion_ids(
     limit: usize,
 ) -> Result<usize, Fault> {
     let ids = tables.assertion_ids.open()?;
-    let expired = next_part(ids, cursor, limit, |id, expires_at| {
+    let expired = next_part(&**ids, cursor, limit, |id, expires_at| {
         Ok((expires_at < now.seconds()).then_some(*id))
     })?;
     for id in &expired {
@@ -120,7 +120,7 @@ fn expired_grants(
     limit: usize,
     access_token_lifetime: Duration,
 ) -> Result<usize, Fault> {
-    let expired = next_part(tables.grants.open()?, cursor, limit, |_, row| {
+    let expired = next_part(&**tables.grants.open()?, cursor, limit, |_, row| {
         let grant = readable::<Grant>("grant", decode(row))?;
         Ok(grant.filter(|grant| grant.is_over(now, access_token_lifetime)))
     })?;

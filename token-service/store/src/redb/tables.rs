@@ -1,13 +1,15 @@
 //! The tables of the file.
 
 use redb::{
-    AccessGuard, Key, ReadTransaction, ReadableTable, Table, TableDefinition, Value,
+    AccessGuard, Key, ReadTransaction, ReadableTable, TableDefinition, TableHandle as _, Value,
     WriteTransaction,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::fault::{Fault, readable};
+use super::recorded::Recorded;
+use super::rows::{Change, Rows};
 use crate::row::{self, Row};
 use domain::clock::Timestamp;
 use domain::{IndexDifference, Layout};
@@ -49,6 +51,11 @@ pub(super) const FEED_LOW_KEY: &str = "feed_low";
 pub(super) const TOKEN_LIFETIME_KEY: &str = "token_lifetime";
 /// When the last of these tokens has expired, in seconds since 1970; 0 while they are issued.
 pub(super) const TOKEN_LIFETIME_UNTIL_KEY: &str = "token_lifetime_until";
+
+/// Identity of the [journal](super::journal) that the file needs; absent after a clean stop.
+pub(super) const JOURNAL_KEY: &str = "journal";
+/// Number of the last checkpoint of this journal.
+pub(super) const CHECKPOINT_KEY: &str = "checkpoint";
 
 /// The highest sequence that the audit log ever used.
 pub(super) const LAST_AUDIT_KEY: &str = "last_audit";
@@ -175,17 +182,20 @@ impl Expiring {
 pub(super) struct Lazy<'txn, K: Key + 'static, V: Value + 'static> {
     transaction: &'txn WriteTransaction,
     definition: TableDefinition<'static, K, V>,
-    table: Option<Table<'txn, K, V>>,
+    rows: Option<&'txn Rows>,
+    table: Option<Recorded<'txn, K, V>>,
 }
 
 impl<'txn, K: Key + 'static, V: Value + 'static> Lazy<'txn, K, V> {
     const fn new(
         transaction: &'txn WriteTransaction,
+        rows: Option<&'txn Rows>,
         definition: TableDefinition<'static, K, V>,
     ) -> Self {
         Self {
             transaction,
             definition,
+            rows,
             table: None,
         }
     }
@@ -195,10 +205,13 @@ impl<'txn, K: Key + 'static, V: Value + 'static> Lazy<'txn, K, V> {
         self.table.is_some()
     }
 
-    pub(super) fn open(&mut self) -> Result<&mut Table<'txn, K, V>, Fault> {
+    pub(super) fn open(&mut self) -> Result<&mut Recorded<'txn, K, V>, Fault> {
         let table = match self.table.take() {
             Some(table) => table,
-            None => self.transaction.open_table(self.definition)?,
+            None => {
+                let table = self.transaction.open_table(self.definition)?;
+                Recorded::new(table, self.definition, self.rows)
+            }
         };
         Ok(self.table.insert(table))
     }
@@ -216,10 +229,31 @@ macro_rules! tables {
 
         impl<'txn> Tables<'txn> {
             pub(super) const fn new(transaction: &'txn WriteTransaction) -> Self {
+                Self::with(transaction, None)
+            }
+
+            /// Adds every row that an operation changes to `rows`.
+            pub(super) const fn recorded(
+                transaction: &'txn WriteTransaction,
+                rows: &'txn Rows,
+            ) -> Self {
+                Self::with(transaction, Some(rows))
+            }
+
+            const fn with(transaction: &'txn WriteTransaction, rows: Option<&'txn Rows>) -> Self {
                 Self {
-                    $($field: Lazy::new(transaction, $definition),)*
+                    $($field: Lazy::new(transaction, rows, $definition),)*
                     index: IndexDifference::new(),
                 }
+            }
+
+            /// Repeats a change of the journal. Runs before the migrations: a table whose type changes keeps its
+            /// name and type here as long as a migration reads it.
+            pub(super) fn replay(&mut self, row: &Change<'_>) -> Result<(), Fault> {
+                $(if row.table == $definition.name() {
+                    return self.$field.open()?.replay(row);
+                })*
+                Err(Fault::Row(format!("the journal names the table {}", row.table)))
             }
 
             /// Opens every table, which creates it for readers.

@@ -1,15 +1,16 @@
 //! The conformance suite on real files, and tests of damaged files and disks.
 
+mod crash;
 mod disk;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use redb::ReadableTable as _;
+use redb::{Database, ReadableTable as _};
 use tempfile::TempDir;
 
-use super::open::{builder, database_error, prepare};
+use super::open::builder;
 use super::*;
 use crate::conformance::{
     ACCESS, Subject, apply, assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of,
@@ -156,7 +157,7 @@ fn a_file_is_migrated_step_by_step() {
     let fresh = domain::FeedId::from_bytes([0; 16]);
     let all: [tables::Migration; 3] = [step; 3];
     let migrate = |found, most| {
-        open::migrate(&database, Some(found), fresh, &all[..most]).unwrap();
+        open::migrate(&database, &[], Some(found), fresh, &all[..most]).unwrap();
         let transaction = database.begin_read().unwrap();
         let steps = transaction.open_table(tables::TOTP_STEPS).unwrap();
         let meta = transaction.open_table(tables::META).unwrap();

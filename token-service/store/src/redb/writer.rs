@@ -1,6 +1,7 @@
-//! The only writing thread: it takes operations from a queue and commits many of them in one durable transaction.
+//! The only writing thread: it takes operations from a queue and commits many of them in one durable transaction. Its rows
+//! are in the [journal](super::journal) before the commit, or the commit is a checkpoint.
 //!
-//! Each caller gets its result after its commit is on disk. While a commit waits for the disk, the next operations
+//! Each caller gets its result after its transaction is on disk. While a transaction waits for the disk, the next operations
 //! queue up, and [a pause](super::gathering) waits for the rest of them. So the batch grows with the load, and a store
 //! with few callers adds no delay.
 
@@ -10,14 +11,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use redb::Database;
+use redb::Durability;
 use tokio::sync::{oneshot, watch};
 
 use super::fault::Fault;
 use super::gathering::{Gathering, Last};
 use super::open::OpenError;
+use super::opened::Opened;
 use super::registry_index;
-use super::tables::Tables;
+use super::rows::Rows;
+use super::tables::{CHECKPOINT_KEY, Tables};
 use super::writer_metrics::WriterMetrics;
 use crate::StoreError;
 
@@ -31,10 +34,10 @@ const BATCH: usize = 512;
 /// Delay before the thread reopens a failed file.
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
 
-/// The database for readers; `None` while it is being reopened.
-pub(super) type Shared = Arc<RwLock<Option<Database>>>;
+/// The file for readers too; `None` while it is being reopened.
+pub(super) type Shared = Arc<RwLock<Option<Opened>>>;
 
-pub(super) type Opener = Box<dyn Fn() -> Result<Database, OpenError> + Send>;
+pub(super) type Opener = Box<dyn Fn() -> Result<Opened, OpenError> + Send>;
 
 trait Job: Send {
     /// Runs the operation and keeps its result.
@@ -113,6 +116,7 @@ impl Writer {
             .spawn(move || {
                 // Dropped when the thread ends, even after a panic.
                 let _running = running;
+                let _file = AfterPanic(Arc::clone(&state.shared));
                 state.run(&jobs);
             })?;
         Ok(Self {
@@ -196,6 +200,19 @@ impl Drop for Writer {
     }
 }
 
+/// Leaves the file as a crash would leave it if the thread panics. redb would close the file without a checkpoint, and the
+/// next start would read the whole file.
+struct AfterPanic(Shared);
+
+impl Drop for AfterPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut shared = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            shared.take().map(std::mem::forget);
+        }
+    }
+}
+
 struct State {
     shared: Shared,
     opener: Opener,
@@ -236,7 +253,7 @@ impl State {
             .queued
             .dec_by(i64::try_from(operations).unwrap_or(i64::MAX));
         let outcome = match guard.as_ref() {
-            Some(database) => transact(database, &mut batch),
+            Some(opened) => transact(opened, &mut batch),
             None => Err(Fault::Row("the file is closed".into())),
         };
         drop(guard);
@@ -274,8 +291,8 @@ impl State {
         *self.shared.write().unwrap_or_else(PoisonError::into_inner) = None;
         loop {
             match (self.opener)() {
-                Ok(database) => {
-                    *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+                Ok(opened) => {
+                    *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
                     self.ready.store(true, Ordering::Release);
                     tracing::info!("the store is open again");
                     return Ok(());
@@ -300,16 +317,36 @@ impl State {
 }
 
 /// Runs a batch. Returns whether it wrote to the revocation feed.
-fn transact(database: &Database, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> {
-    let transaction = database.begin_write()?;
+fn transact(opened: &Opened, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> {
+    let rows = Rows::new();
+    let mut transaction = opened.database.begin_write()?;
     let wrote_to_feed = {
-        let mut tables = Tables::new(&transaction);
+        let mut tables = Tables::recorded(&transaction, &rows);
         for job in batch {
             job.apply(&mut tables)?;
         }
         registry_index::write(&mut tables)?;
         tables.revocations.is_open()
     };
-    transaction.commit()?;
+    let mut journal = opened.journal();
+    // Durable before readers see it.
+    let journaled = match rows.into_bytes() {
+        Some(rows) => rows.is_empty() || journal.append(&rows)?,
+        None => false,
+    };
+    if journaled {
+        transaction
+            .set_durability(Durability::None)
+            .map_err(redb::Error::from)?;
+        transaction.commit()?;
+    } else {
+        let mut tables = Tables::new(&transaction);
+        let meta = tables.meta.open()?;
+        meta.insert(CHECKPOINT_KEY, journal.next_checkpoint())?;
+        drop(tables);
+        transaction.set_quick_repair(true);
+        transaction.commit()?;
+        journal.checkpoint_done();
+    }
     Ok(wrote_to_feed)
 }

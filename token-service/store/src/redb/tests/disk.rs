@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use redb::StorageBackend;
 use redb::backends::InMemoryBackend;
 
+use super::crash::{USERS, id, many_users};
 use super::*;
 
 /// A disk that fails every write and sync after a number of writes, and keeps its content.
 #[derive(Clone)]
 struct FailingDisk {
     disk: Arc<InMemoryBackend>,
+    journal: Arc<InMemoryBackend>,
     writes_left: Arc<AtomicI64>,
 }
 
@@ -27,7 +29,16 @@ impl FailingDisk {
     fn new() -> Self {
         Self {
             disk: Arc::new(InMemoryBackend::new()),
+            journal: Arc::new(InMemoryBackend::new()),
             writes_left: Arc::new(AtomicI64::new(i64::MAX)),
+        }
+    }
+
+    /// The file of the journal on the same disk.
+    fn journal(&self) -> Self {
+        Self {
+            disk: Arc::clone(&self.journal),
+            ..self.clone()
         }
     }
 
@@ -51,11 +62,7 @@ impl FailingDisk {
         let disk = self.clone();
         Box::new(move || {
             let path = std::path::Path::new("failing disk");
-            let database = builder()
-                .create_with_backend(disk.clone())
-                .map_err(|error| database_error(path, error))?;
-            prepare(path, &database)?;
-            Ok(database)
+            open::open_on(path, Ok([disk.clone(), disk.journal()]))
         })
     }
 }
@@ -142,4 +149,32 @@ async fn a_full_disk_refuses_and_recovers() {
     until_ready(&store).await;
     assert_eq!(claim().await.unwrap(), Claim::Claimed);
     assert_eq!(claim().await.unwrap(), Claim::AlreadyClaimed);
+}
+
+/// The disk fails at many writes of a checkpoint. The rows of its transaction are there together or not at all,
+/// and what the journal had stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_checkpoint_loses_nothing_acknowledged() {
+    let disk = FailingDisk::new();
+    let store = RedbStore::open_with(disk.opener(), ACCESS).unwrap();
+    let change = many_users(0);
+    let mut failures = 0;
+    for writes in (0..).map(|step| step * step) {
+        let jti = writes.to_string();
+        let claim = || store.claim_jti(id(&jti), at(60), at(0));
+        assert_eq!(claim().await, Ok(Claim::Claimed));
+        disk.fail_after(writes);
+        let changed = store.change_registry(change.clone(), at(0)).await;
+        disk.repair();
+        until_ready(&store).await;
+        assert_eq!(claim().await, Ok(Claim::AlreadyClaimed));
+        let users = store.counts().await.unwrap().users;
+        assert!(matches!(users, 0 | USERS), "{users}");
+        if changed.is_ok() {
+            assert_eq!(users, USERS);
+            break;
+        }
+        failures += 1;
+    }
+    assert!(failures > 3, "{failures}");
 }

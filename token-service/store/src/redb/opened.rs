@@ -1,0 +1,84 @@
+//! The open file of a store, with its journal.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redb::{Database, StorageBackend, WriteTransaction};
+
+use super::fault::Fault;
+use super::journal::Journal;
+use super::tables::{CHECKPOINT_KEY, JOURNAL_KEY, Tables};
+
+/// Dropping it closes the file, which then needs no journal.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) database: Database,
+    journal: Mutex<Journal>,
+    /// The journal's path, if the journal is a file.
+    path: Option<PathBuf>,
+}
+
+impl Opened {
+    /// Starts an empty journal for a file that needs none.
+    pub(super) fn new(
+        database: Database,
+        journal: Box<dyn StorageBackend>,
+        path: Option<PathBuf>,
+        id: u64,
+    ) -> Result<Self, Fault> {
+        let journal = Journal::start(journal, id)?;
+        let transaction = durable(&database)?;
+        {
+            let mut tables = Tables::new(&transaction);
+            let meta = tables.meta.open()?;
+            meta.insert(JOURNAL_KEY, id)?;
+            meta.insert(CHECKPOINT_KEY, 0)?;
+        }
+        transaction.commit()?;
+        Ok(Self {
+            database,
+            journal: Mutex::new(journal),
+            path,
+        })
+    }
+
+    pub(super) fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self) -> Result<(), Fault> {
+        let transaction = durable(&self.database)?;
+        settle(&mut Tables::new(&transaction))?;
+        Ok(transaction.commit()?)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        match (self.settle(), &self.path) {
+            (Ok(()), Some(path)) => {
+                // A journal that stays is ignored.
+                let _ = std::fs::remove_file(path);
+            }
+            (Ok(()), None) => {}
+            (Err(error), _) => {
+                tracing::warn!(%error, "the store was not closed: the next start reads its journal");
+            }
+        }
+    }
+}
+
+/// Records that the file contains all that its journal has.
+pub(super) fn settle(tables: &mut Tables<'_>) -> Result<(), Fault> {
+    let meta = tables.meta.open()?;
+    meta.remove(JOURNAL_KEY)?;
+    meta.remove(CHECKPOINT_KEY)?;
+    Ok(())
+}
+
+/// Begins a transaction after which redb opens the file quickly, whatever the size of the file.
+pub(super) fn durable(database: &Database) -> Result<WriteTransaction, Fault> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_quick_repair(true);
+    Ok(transaction)
+}

@@ -1,0 +1,296 @@
+//! Crashes: what was written since the last sync is lost in part, in any order.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+
+use redb::StorageBackend;
+use redb::backends::InMemoryBackend;
+
+use super::super::journal;
+use super::super::open::journal_path;
+use super::*;
+use domain::random::Random as _;
+use system::OsRandom;
+
+/// A file of which a crash keeps what was synced, and any part of the rest.
+#[derive(Clone, Default)]
+struct Device(Arc<Mutex<Content>>);
+
+#[derive(Default)]
+struct Content {
+    synced: Vec<u8>,
+    now: Vec<u8>,
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Device")
+    }
+}
+
+impl Content {
+    fn write(to: &mut Vec<u8>, offset: usize, data: &[u8]) {
+        to.resize(to.len().max(offset + data.len()), 0);
+        to[offset..offset + data.len()].copy_from_slice(data);
+    }
+
+    /// The file after a crash now.
+    fn after_crash(&self) -> Vec<u8> {
+        let mut after = self.synced.clone();
+        for (offset, data) in &self.unsynced {
+            let mut random = [0; 3];
+            OsRandom.fill(&mut random).unwrap();
+            // A torn write ends at a sector.
+            let kept = match random {
+                [0..=99, _, _] => 0,
+                [100..=199, _, _] => data.len(),
+                [_, sectors, _] => data.len().min(usize::from(sectors) * 512),
+            };
+            Self::write(&mut after, *offset, &data[..kept]);
+        }
+        after
+    }
+}
+
+impl Device {
+    fn of(bytes: Vec<u8>) -> Self {
+        Self(Arc::new(Mutex::new(Content {
+            synced: bytes.clone(),
+            now: bytes,
+            unsynced: Vec::new(),
+        })))
+    }
+}
+
+impl StorageBackend for Device {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().now.len() as u64)
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let content = self.0.lock().unwrap();
+        let offset = offset as usize;
+        out.copy_from_slice(&content.now[offset..offset + out.len()]);
+        Ok(())
+    }
+    /// The length outlasts a crash, because the file system has journaled it.
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut content = self.0.lock().unwrap();
+        content.now.resize(len as usize, 0);
+        content.synced.resize(len as usize, 0);
+        content
+            .unsynced
+            .retain(|(offset, data)| offset + data.len() <= len as usize);
+        Ok(())
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let mut content = self.0.lock().unwrap();
+        let content = &mut *content;
+        for (offset, data) in content.unsynced.drain(..) {
+            Content::write(&mut content.synced, offset, &data);
+        }
+        Ok(())
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut content = self.0.lock().unwrap();
+        Content::write(&mut content.now, offset as usize, data);
+        content.unsynced.push((offset as usize, data.to_vec()));
+        Ok(())
+    }
+}
+
+/// Number of repairs when the file opens, for which redb reads the whole file.
+fn repairs(file: impl StorageBackend) -> usize {
+    let repairs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&repairs);
+    let mut builder = builder();
+    builder.set_repair_callback(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    drop(builder.create_with_backend(file).unwrap());
+    repairs.load(Ordering::Relaxed)
+}
+
+pub(super) fn id(jti: &str) -> AssertionId {
+    AssertionId::of_user_assertion(&code().client_id, jti)
+}
+
+fn open_on(devices: &[Device; 2]) -> Arc<RedbStore> {
+    let devices = devices.clone();
+    Arc::new(RedbStore::open_on(move || Ok(devices.clone()), ACCESS).unwrap())
+}
+
+/// Number of users in [`many_users`].
+pub(super) const USERS: u64 = 150;
+
+/// Many users, whose rows are more than the journal takes: their transaction is a checkpoint.
+pub(super) fn many_users(of: usize) -> RegistryChange {
+    let users = (0..USERS).map(|number| {
+        let mut user = user(&format!("user-{of}-{number}"));
+        user.organization = Some("o".repeat(8192));
+        user
+    });
+    put(vec![], users.collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_at_any_time_loses_nothing_acknowledged_and_needs_no_repair() {
+    let mut devices = [Device::default(), Device::default()];
+    // Opened once without a crash: before, there is nothing to lose.
+    drop(open_on(&devices));
+    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    for crash in 0..8_usize {
+        let store = open_on(&devices);
+        let claims = (0..4_usize).map(|worker| {
+            let (store, acknowledged) = (Arc::clone(&store), Arc::clone(&acknowledged));
+            tokio::spawn(async move {
+                for number in 0.. {
+                    let jti = format!("{crash}-{worker}-{number}");
+                    match store.claim_jti(id(&jti), at(60), at(0)).await {
+                        Ok(claim) => assert_eq!(claim, Claim::Claimed),
+                        Err(_) => break,
+                    }
+                    acknowledged.lock().unwrap().push(jti);
+                }
+            })
+        });
+        let claims: Vec<_> = claims.collect();
+        let (change, changed) = (many_users(crash), Arc::clone(&store));
+        let changing = tokio::spawn(async move {
+            let changed = changed.change_registry(change, at(0)).await;
+            assert!(changed.is_ok());
+        });
+        // Before, during, or after the checkpoint.
+        let before = acknowledged.lock().unwrap().len();
+        while acknowledged.lock().unwrap().len() < before + 20 * crash {
+            tokio::task::yield_now().await;
+        }
+        let whole = acknowledged.lock().unwrap().clone();
+        let after = {
+            let [file, journal] = &devices;
+            // Both at the same time.
+            let (file, journal) = (file.0.lock().unwrap(), journal.0.lock().unwrap());
+            [&*file, &*journal].map(|content| Device::of(content.after_crash()))
+        };
+        store.close().await;
+        futures_util::future::join_all(claims).await;
+        changing.await.unwrap();
+        devices = after;
+        let [file, _] = &devices;
+        let file = file.0.lock().unwrap().after_crash();
+        assert_eq!(repairs(Device::of(file)), 0, "crash {crash}");
+        let store = open_on(&devices);
+        for jti in &whole {
+            let again = store.claim_jti(id(jti), at(60), at(0));
+            assert_eq!(
+                again.await,
+                Ok(Claim::AlreadyClaimed),
+                "{jti} of crash {crash}"
+            );
+        }
+        // The rows of one transaction are there together.
+        let users = store.counts().await.unwrap().users;
+        assert_eq!(users % USERS, 0, "crash {crash}");
+        *acknowledged.lock().unwrap() = whole;
+    }
+}
+
+/// A file at whose process a kill strikes: the files of the folder, copied while the store is open.
+fn killed(file: &File) -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.redb");
+    std::fs::copy(file.path(), &path).unwrap();
+    std::fs::copy(journal_path(&file.path()), journal_path(&path)).unwrap();
+    (folder, path)
+}
+
+fn bytes_on_disk(path: &Path) -> InMemoryBackend {
+    let bytes = std::fs::read(path).unwrap();
+    let backend = InMemoryBackend::new();
+    backend.set_len(bytes.len() as u64).unwrap();
+    backend.write(0, &bytes).unwrap();
+    backend
+}
+
+/// Otherwise a start would read the whole file, which takes long if the file is large.
+#[tokio::test]
+async fn the_file_of_a_killed_process_needs_no_repair() {
+    let file = File::new(false);
+    let store = file.store();
+    for number in 0..3 {
+        apply(&*store, many_users(number), number as u64).await;
+        let grant = grant_of(&*store, code()).await;
+        let (_folder, path) = killed(&file);
+        assert_eq!(repairs(bytes_on_disk(&path)), 0);
+        let reopened = RedbStore::open(&path, ACCESS).unwrap();
+        let found = reopened.grant(grant.grant_id).await.unwrap();
+        assert_eq!(found.map(|found| found.current), Some(grant.current));
+    }
+}
+
+#[tokio::test]
+async fn a_closed_file_has_no_journal() {
+    let mut file = File::new(false);
+    let journal = journal_path(&file.path());
+    grant_of(&*file.store(), code()).await;
+    assert!(journal.exists());
+    file.store().close().await;
+    assert!(!journal.exists());
+    file.store = None;
+    file.open();
+    assert_eq!(file.store().counts().await.unwrap().grants, 1);
+}
+
+/// Without the journal, a used code could be used again.
+#[tokio::test]
+async fn a_file_without_its_journal_is_refused() {
+    let (file, other) = (File::new(false), File::new(false));
+    grant_of(&*file.store(), code()).await;
+    let (_folder, path) = killed(&file);
+    let journal = journal_path(&path);
+    let whole = std::fs::read(&journal).unwrap();
+    std::fs::remove_file(&journal).unwrap();
+    for _ in 0..2 {
+        let error = RedbStore::open(&path, ACCESS).unwrap_err();
+        let text = error.to_string();
+        let text = text.replace(&path.display().to_string(), "FILE");
+        assert_eq!(
+            text,
+            "the store FILE was not closed, and FILE-journal is not its journal: put the journal of this store there, \
+             or restore a backup"
+        );
+        let of_other = std::fs::copy(journal_path(&other.path()), &journal);
+        of_other.unwrap();
+    }
+    std::fs::write(&journal, whole).unwrap();
+    let store = RedbStore::open(&path, ACCESS).unwrap();
+    assert_eq!(store.counts().await.unwrap().grants, 1);
+}
+
+#[test]
+fn a_journal_returns_whole_records_since_the_checkpoint() {
+    let device = Device::default();
+    let mut log = journal::Journal::start(Box::new(device.clone()), 7).unwrap();
+    let read = |checkpoint| journal::read(&device, 7, checkpoint).unwrap().unwrap();
+    assert!(log.append(b"first").unwrap() && log.append(b"second").unwrap());
+    assert_eq!(read(0), [&b"first"[..], b"second"]);
+    assert_eq!(journal::read(&device, 8, 0).unwrap(), None);
+    assert_eq!(log.next_checkpoint(), 1);
+    log.checkpoint_done();
+    assert!(read(1).is_empty());
+    assert!(log.append(b"third").unwrap());
+    assert_eq!(read(1), [b"third"]);
+    // Every byte of a record counts.
+    let record = 4096..4096 + 64 + b"third".len();
+    for at in record {
+        let mut bytes = device.0.lock().unwrap().now.clone();
+        bytes[at] ^= 1;
+        let torn = journal::read(&Device::of(bytes), 7, 1).unwrap().unwrap();
+        assert!(torn.is_empty(), "byte {at}");
+    }
+    let most = vec![1; journal::CAPACITY as usize];
+    assert!(!log.append(&most).unwrap(), "no room");
+    assert_eq!(read(1), [b"third"]);
+}
