@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Confirmation;
+
 /// `typ` of an access token (RFC 9068 §2.1). The filter accepts no other `typ` from the token service.
 pub const ACCESS_TOKEN_TYPE: &str = "at+jwt";
 /// `typ` of a refresh token. Only the token endpoint accepts it.
@@ -42,6 +44,9 @@ pub struct AccessTokenClaims<Text = String> {
     pub jti: Text,
     /// The authorization from which the token was issued. Revoking the authorization revokes all its tokens.
     pub grant_id: Text,
+    /// What the client must prove when it uses the token; absent for a bearer token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cnf: Option<Confirmation>,
 }
 
 /// The claims of a refresh token. The store holds its state under `grant_id`; the signature proves that the

@@ -53,6 +53,7 @@ mod tests {
             sub: Some("Zo\u{eb}".to_owned()),
             user_id: None,
             user_site: None,
+            jkt: None,
             iat: 0,
             exp: 0,
         };

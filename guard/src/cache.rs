@@ -259,6 +259,7 @@ mod tests {
                 sub: None,
                 user_id: None,
                 user_site: None,
+                jkt: None,
                 iat: 0,
                 exp: 0,
             }),

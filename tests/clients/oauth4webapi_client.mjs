@@ -108,4 +108,16 @@ tokens = await codeFlow(...web, 'https://app.example.com/callback', true)
 await ask('TOKEN', 'pushed', tokens.access_token)
 tokens = await codeFlow(...installed, 'http://127.0.0.1:8765/callback', true)
 await ask('TOKEN', 'pushed_public', tokens.access_token)
+
+// Tokens that are bound to a key. The first request of a client without the service's nonce is accepted by its time.
+for (const algorithm of ['ES256', 'Ed25519', 'RS256']) {
+  const keyPair = await oauth.generateKeyPair(algorithm)
+  const bound = { ...options, DPoP: oauth.DPoP(userBound[0], keyPair) }
+  for (let time = 0; time < 2; time++) {
+    const response = await oauth.clientCredentialsGrantRequest(server, ...userBound, account, bound)
+    tokens = await oauth.processClientCredentialsResponse(server, userBound[0], response)
+    if (tokens.token_type !== 'dpop') throw new Error(tokens.token_type)
+  }
+  await ask('BOUND', algorithm, tokens.access_token)
+}
 process.exit(0)

@@ -15,7 +15,7 @@ const confidential = (id) => {
   return discover(id, client.ClientSecretBasic(secret))
 }
 
-async function codeFlow(config, redirectUri, isPushed = false) {
+async function codeFlow(config, redirectUri, { isPushed = false, parameters: more = {}, options = {} } = {}) {
   const verifier = client.randomPKCECodeVerifier()
   const state = client.randomState()
   const parameters = {
@@ -24,14 +24,13 @@ async function codeFlow(config, redirectUri, isPushed = false) {
     code_challenge_method: 'S256',
     state,
     scope: 'projects',
+    ...more,
   }
   const url = isPushed
     ? await client.buildAuthorizationUrlWithPAR(config, parameters)
     : client.buildAuthorizationUrl(config, parameters)
-  return client.authorizationCodeGrant(config, await visit(url), {
-    pkceCodeVerifier: verifier,
-    expectedState: state,
-  })
+  const checks = { pkceCodeVerifier: verifier, expectedState: state }
+  return client.authorizationCodeGrant(config, await visit(url), checks, {}, options)
 }
 
 // Web Server Application, here with PKCE and its secret.
@@ -74,8 +73,22 @@ await ask('TOKEN', 'private_key_jwt', tokens.access_token)
 await client.tokenRevocation(keyed, tokens.access_token)
 
 // Pushed authorization requests.
-tokens = await codeFlow(web, 'https://app.example.com/callback', true)
+tokens = await codeFlow(web, 'https://app.example.com/callback', { isPushed: true })
 await ask('TOKEN', 'pushed', tokens.access_token)
-tokens = await codeFlow(installed, 'http://127.0.0.1:8765/callback', true)
+tokens = await codeFlow(installed, 'http://127.0.0.1:8765/callback', { isPushed: true })
 await ask('TOKEN', 'pushed_public', tokens.access_token)
+
+// Tokens that are bound to a key.
+const DPoP = client.getDPoPHandle(installed, await client.randomDPoPKeyPair('ES256'))
+const dpop_jkt = await DPoP.calculateThumbprint()
+tokens = await codeFlow(installed, 'http://127.0.0.1:8765/callback', {
+  parameters: { dpop_jkt },
+  options: { DPoP },
+})
+await ask('BOUND', 'pkce', tokens.access_token)
+tokens = await client.refreshTokenGrant(installed, tokens.refresh_token, {}, { DPoP })
+await ask('BOUND', 'refresh_token_public', tokens.access_token)
+let refused
+await client.refreshTokenGrant(installed, tokens.refresh_token).catch((error) => (refused = error.error))
+if (refused !== 'invalid_grant') throw new Error(`refreshed without a proof: ${refused}`)
 process.exit(0)

@@ -1,4 +1,4 @@
-"""A client with a key in place of a secret, and pushed authorization requests, with requests-oauth2client. Works with the
+"""A client with a key in place of a secret, pushed authorization requests, and bound tokens, with requests-oauth2client. Works with the
 program that runs this one as `authlib_client.py` does."""
 
 import pathlib
@@ -6,7 +6,7 @@ import sys
 
 import requests
 from jwskate import Jwk
-from requests_oauth2client import ClientSecretBasic, OAuth2Client, PrivateKeyJwt
+from requests_oauth2client import ClientSecretBasic, DPoPToken, OAuth2Client, PrivateKeyJwt, PublicApp
 
 lobby, key_file = sys.argv[1:]
 metadata = requests.get(f"{lobby}/.well-known/oauth-authorization-server", timeout=60).json()
@@ -17,7 +17,7 @@ def ask(*words):
     return sys.stdin.readline().strip()
 
 
-def client_of(client_id, authentication, redirect_uri=None):
+def client_of(client_id, authentication, redirect_uri=None, **options):
     return OAuth2Client.from_discovery_document(
         metadata,
         issuer=lobby,
@@ -26,6 +26,7 @@ def client_of(client_id, authentication, redirect_uri=None):
         redirect_uri=redirect_uri,
         # For plain http, as in this test.
         testing=True,
+        **options,
     )
 
 
@@ -47,3 +48,29 @@ pushed = web.push_authorization_request(request)
 response = request.validate_callback(ask("OPEN", pushed.uri))
 token = web.authorization_code(response)
 ask("TOKEN", "pushed", token.access_token)
+
+# Tokens that are bound to a key.
+user_bound = client_of(
+    "user-bound-demo",
+    ClientSecretBasic("user-bound-demo", "demo-secret-of-user-bound-demo-not-for-real-use"),
+    dpop_bound_access_tokens=True,
+)
+token = user_bound.client_credentials(user_id="1879048403", user_site="https://us1.example.com")
+assert isinstance(token, DPoPToken), token
+ask("BOUND", "client_credentials", token.access_token)
+
+# The code is bound too (dpop_jkt).
+installed = client_of(
+    "installed-demo",
+    PublicApp("installed-demo"),
+    "http://127.0.0.1:8765/callback",
+    dpop_bound_access_tokens=True,
+)
+request = installed.authorization_request(scope="projects")
+assert "dpop_jkt" in request.uri, request.uri
+response = request.validate_callback(ask("OPEN", request.uri))
+token = installed.authorization_code(response)
+assert isinstance(token, DPoPToken), token
+ask("BOUND", "pkce", token.access_token)
+token = installed.refresh_token(token)
+ask("BOUND", "refresh_token_public", token.access_token)

@@ -13,6 +13,7 @@ use ureq::http::Request;
 
 use crate::api::call;
 use crate::support::{Browser, INSTALLED, OwnPair, USER_BOUND, WEB, agent, get, lobby, pair};
+use crate::token::claims;
 
 /// Of clients that know keys and pushed requests too.
 const MORE: [&str; 3] = ["private_key_jwt", "pushed", "pushed_public"];
@@ -25,6 +26,9 @@ const EVERY_GRANT: [&str; 6] = [
     "jwt_bearer",
     "client_credentials",
 ];
+
+/// The algorithms of proofs, as WebCrypto names them.
+const ALGORITHMS: [&str; 3] = ["ES256", "Ed25519", "RS256"];
 
 /// Opens an authorization URL as Ada. Returns the last address of her browser.
 fn visit(lobby: &str, url: &str) -> String {
@@ -62,6 +66,14 @@ fn drive(pair: &Pair, mut program: Command, expected: &[&str]) {
                 // The program revokes some tokens afterwards.
                 writeln!(answers, "called").unwrap();
             }
+            ["BOUND", grant, token] => {
+                let bound = claims(token);
+                assert!(bound["cnf"]["jkt"].is_string(), "{grant}: {bound}");
+                // Whoever has the token alone cannot use it.
+                assert_eq!(call(&pair.api_url(), token).status, 401, "{grant}");
+                grants.push((*grant).to_owned());
+                writeln!(answers, "refused").unwrap();
+            }
             _ => panic!("{line}"),
         }
     }
@@ -84,11 +96,16 @@ fn authlib_drives_every_grant() {
 }
 
 #[test]
-fn requests_oauth2client_drives_keys_and_pushed_requests() {
+fn requests_oauth2client_drives_keys_pushed_requests_and_bound_tokens() {
     let repository = &pair().artifacts().repository;
     let mut python = Command::new(repository.join(".cache/venv/bin/python"));
     python.arg(repository.join("tests/clients/requests_oauth2client_client.py"));
-    drive(pair(), python, &["private_key_jwt", "pushed"]);
+    let bound = ["client_credentials", "pkce", "refresh_token_public"];
+    drive(
+        pair(),
+        python,
+        &[&["private_key_jwt", "pushed"][..], &bound].concat(),
+    );
 }
 
 /// A program in JavaScript of `tests/clients`.
@@ -101,20 +118,20 @@ fn node(program: &str) -> Command {
 
 #[test]
 fn openid_client_drives_every_grant() {
-    drive(
-        pair(),
-        node("openid_client.mjs"),
-        &[&EVERY_GRANT[..], &MORE].concat(),
-    );
+    let bound = ["pkce", "refresh_token_public"];
+    let expected = [&EVERY_GRANT[..], &MORE, &bound].concat();
+    drive(pair(), node("openid_client.mjs"), &expected);
 }
 
 #[test]
 fn oauth4webapi_drives_every_grant() {
-    drive(
-        pair(),
-        node("oauth4webapi_client.mjs"),
-        &[&EVERY_GRANT[..], &MORE].concat(),
-    );
+    let expected = [&EVERY_GRANT[..], &MORE, &ALGORITHMS].concat();
+    drive(pair(), node("oauth4webapi_client.mjs"), &expected);
+}
+
+#[test]
+fn dpop_binds_tokens() {
+    drive(pair(), node("dpop_client.mjs"), &ALGORITHMS);
 }
 
 #[test]
@@ -137,7 +154,7 @@ fn the_programs_have_the_lines_of_the_page() {
     let mut tested = 0;
     for row in page.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = row.split(" | ").collect();
-        let [_, secret, public, program] = cells[..] else {
+        let [_, lines @ .., program] = &cells[..] else {
             panic!("{row}");
         };
         let Some(program) = program.split('`').nth(1) else {
@@ -148,7 +165,7 @@ fn the_programs_have_the_lines_of_the_page() {
             false => "tests/clients",
         };
         let text = read(&format!("{folder}/{program}"));
-        for code in [secret, public]
+        for code in lines
             .iter()
             .flat_map(|cell| cell.split('`').skip(1).step_by(2))
         {

@@ -29,6 +29,10 @@ fn rfc8414_s3_3_metadata_names_the_issuer_it_was_fetched_from() {
         json!(["S256"])
     );
     assert_eq!(
+        metadata["dpop_signing_alg_values_supported"],
+        json!(["EdDSA", "ES256", "RS256"])
+    );
+    assert_eq!(
         metadata["authorization_response_iss_parameter_supported"],
         true
     );

@@ -15,6 +15,7 @@ mod chart;
 mod client_assertion;
 mod client_libraries;
 mod discovery;
+mod dpop;
 mod early_access;
 mod edge;
 mod faults;

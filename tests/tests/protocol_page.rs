@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
+use tests::proofs::ProofKey;
 
 use crate::support::{Assertion, Browser, Client, INSTALLED, Instance, LEGACY, OwnPair, Pkce, WEB};
 
@@ -31,6 +32,8 @@ fn the_curl_lines_of_the_protocol_work() {
         .collect();
     assert!(lines.len() > 15, "{} lines", lines.len());
 
+    let proof = ProofKey::new("ES256").unwrap();
+    let token_url = format!("{}/auth/token", pair.lobby_url());
     let mut variables = HashMap::from([
         ("VERIFIER", VERIFIER.to_owned()),
         ("ASSERTION", Assertion::of("ada@example.com").sign()),
@@ -38,6 +41,7 @@ fn the_curl_lines_of_the_protocol_work() {
             "CLIENT_ASSERTION",
             Assertion::of_key_demo(&pair.lobby_url()),
         ),
+        ("PROOF", proof.prove("POST", &token_url, None).unwrap()),
     ]);
     let legacy = Client {
         redirect_uri: "http://localhost:8090/callback",

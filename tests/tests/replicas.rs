@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::json;
+use tests::proofs::ProofKey;
 use tests::{Artifacts, Postgres};
 
 use crate::api::until;
@@ -45,6 +47,30 @@ impl Replicated {
         let path = format!("/clients/{}", WEB.id);
         self.pair.change("PATCH", &path, &body);
     }
+}
+
+/// With `dpop.single_use = "store"`. Nonces of one replica are good at the other.
+#[test]
+fn a_proof_works_once_at_all_replicas() {
+    let set = Replicated::start();
+    let url = format!("{}/auth/token", set.pair.lobby());
+    let key = ProofKey::new("ES256").unwrap();
+    let [one, other] = set.services();
+    let wrong_clock = |nonce: &str| {
+        let proof = key.proof("POST", &url, None).unwrap().later(-3600);
+        vec![key.sign(&proof.claim("nonce", json!(nonce))).unwrap()]
+    };
+    let proof = vec![key.prove("POST", &url, None).unwrap()];
+    let first = USER_BOUND.proven(&one, &FORM, &proof);
+    assert_eq!(first.status, 200, "{}", first.body);
+    for service in [&one, &other] {
+        USER_BOUND
+            .proven(service, &FORM, &proof)
+            .assert_error(400, "invalid_dpop_proof");
+    }
+    let nonce = first.header("dpop-nonce").unwrap();
+    let second = USER_BOUND.proven(&other, &FORM, &wrong_clock(nonce));
+    assert_eq!(second.status, 200, "{}", second.body);
 }
 
 /// Each token service continues from the responses of the other.

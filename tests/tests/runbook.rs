@@ -4,10 +4,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use tests::proofs::ProofKey;
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Form, NON_INTERACTIVE, OwnPair, Reply, WEB, lasting_code,
+    Assertion, Browser, Form, INSTALLED, NON_INTERACTIVE, OwnPair, Pkce, Reply, WEB, lasting_code,
 };
 
 /// The commands of a chapter.
@@ -158,6 +159,34 @@ fn a_stolen_laptop_has_nothing_left() {
     assert_eq!(laptop.submit(&form, &old).status, 403);
     let new = [("username", "joan@example.com"), ("password", password)];
     assert_eq!(laptop.submit(&form, &new).status, 303);
+}
+
+#[test]
+fn a_lost_device_ends_and_the_others_go_on() {
+    let pair = OwnPair::start(&[]);
+    let (lobby, page) = (pair.pair.lobby_url(), page(&pair));
+    let url = format!("{lobby}/auth/token");
+    let pkce = Pkce::of(&"p".repeat(43));
+    let [lost, kept] = [(); 2].map(|()| ProofKey::new("ES256").unwrap());
+    let proof = |key: &ProofKey| vec![key.prove("POST", &url, None).unwrap()];
+    let [on_lost, on_kept] = [&lost, &kept].map(|key| {
+        let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce));
+        INSTALLED.exchange_with(&lobby, &code, Some(&pkce), &proof(key))
+    });
+    let chapter = "A device was lost, and the others of the person shall go on";
+    let commands = commands(&page, chapter);
+    let [list, revoke] = &commands[..] else {
+        panic!("{commands:?}");
+    };
+    let thumbprint = lost.thumbprint();
+    assert!(run(&pair, list, &[]).contains(&thumbprint));
+    run(&pair, revoke, &[("THUMBPRINT", &thumbprint)]);
+    let refresh = |tokens: &Reply, key: &ProofKey| {
+        let token = tokens.text("refresh_token");
+        INSTALLED.refresh_with(&lobby, &token, &proof(key)).status
+    };
+    assert_eq!(refresh(&on_lost, &lost), 400);
+    assert_eq!(refresh(&on_kept, &kept), 200);
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! - `ONLY_SIZES=1`: only this part.
 //! - `ONLY_COSTS=1`: only the CPU per response.
 //! - `ONLY_DISTANCE=1`: only revocations and refreshes with PostgreSQL 70 ms away.
-//! - `GRANTS=refresh_token,jwt-bearer`: only these grants; `code` for the code.
+//! - `GRANTS=refresh_token,jwt-bearer`: only these grants; `code` for the code, `proof` for client credentials with DPoP.
 //! - `POSTGRES=`: without PostgreSQL.
 //! - `SHORT=1`: for a moment each, to see that it works.
 //! - `TOKEN_SERVICE=path`: measures another build of the service.
@@ -31,7 +31,9 @@ use actix_web::{App, HttpResponse, HttpServer, web};
 use aws_lc_rs::signature::Ed25519KeyPair;
 use claims::revocation::Page;
 use support::client::{Connection, Load, Script, Scripts, block, form, get, post};
-use support::scripts::{Assertor, Codes, Constant, Refreshes, Web, browsers, demo_client, grant};
+use support::scripts::{
+    Assertor, Codes, Constant, Proven, Refreshes, Web, browsers, demo_client, grant,
+};
 use support::seed::{Size, seed, signed_in};
 use support::server::{Demo, Postgres, Server, free_port};
 use support::{Bound, Spread, cpu, microseconds, percentile, ratios, resident, row, short, spread};
@@ -92,14 +94,17 @@ fn floor(port: u16) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grant {
     ClientCredentials,
+    /// With a proof by ES256.
+    Bound,
     JwtBearer,
     Refresh,
     Code,
 }
 
 impl Grant {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::ClientCredentials,
+        Self::Bound,
         Self::JwtBearer,
         Self::Refresh,
         Self::Code,
@@ -108,6 +113,7 @@ impl Grant {
     const fn name(self) -> &'static str {
         match self {
             Self::ClientCredentials => "client_credentials",
+            Self::Bound => "client_credentials with a DPoP proof",
             Self::JwtBearer => "jwt-bearer",
             Self::Refresh => "refresh_token",
             Self::Code => "authorize in a session, and exchange the code",
@@ -116,8 +122,9 @@ impl Grant {
 
     /// The grants that `GRANTS` names, or all.
     fn measured() -> Vec<Self> {
-        let wanted = std::env::var("GRANTS")
-            .unwrap_or_else(|_| "client_credentials,jwt-bearer,refresh_token,code".to_owned());
+        let wanted = std::env::var("GRANTS").unwrap_or_else(|_| {
+            "client_credentials,proof,jwt-bearer,refresh_token,code".to_owned()
+        });
         let is_wanted = |grant: &Self| wanted.split(',').any(|name| grant.name().ends_with(name));
         Self::ALL.into_iter().filter(is_wanted).collect()
     }
@@ -172,6 +179,7 @@ impl<'a> Fixture<'a> {
             let person = number * (PERSONS / connections.max(1));
             let script: Box<dyn Script> = match grant_type {
                 Grant::ClientCredentials => Box::new(Constant::client_credentials()),
+                Grant::Bound => Box::new(Proven::client_credentials()),
                 Grant::JwtBearer => Box::new(assertions.clone()),
                 Grant::Refresh => {
                     let token = grant(Web::DEMO, &mut browser, &self.browsers, person).await;
@@ -362,6 +370,14 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
             row(&format!("{store}: {name}: CPU"), own, "us", None);
             let what = format!("{store}: {name}: CPU, ratio to the floor");
             row(&what, &ratios(own, &floors), "", bound);
+            let plain = Grant::measured()
+                .into_iter()
+                .position(|grant_type| grant_type == Grant::ClientCredentials);
+            if let Some(plain) = plain.filter(|_| grant_type == Grant::Bound) {
+                let what = format!("{store}: {name}: CPU, ratio to that without a proof");
+                let bound = Some(Bound::AtMost(2.0));
+                row(&what, &ratios(own, &costs[index][plain]), "", bound);
+            }
             if let Some(earlier) = earlier.as_ref().filter(|_| store == "redb") {
                 let what = format!("{store}: {name}: CPU, ratio to before");
                 row(&what, &ratios(own, &earlier[position]), "", None);

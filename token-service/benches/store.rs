@@ -143,6 +143,7 @@ async fn grant(store: &dyn Store, number: usize) -> Grant {
         redirect_uri: record.redirect_uri.clone(),
         verifier_digest: None,
         client_authenticated: true,
+        key: None,
     };
     let grant_id = GrantId::generate(&OsRandom, now()).unwrap();
     let code = SelfContainedCode {
@@ -186,6 +187,7 @@ async fn rotate(store: &dyn Store, grant: &mut Grant) {
         grant_id: grant.grant_id,
         refresh_id: grant.current.refresh_id,
         client_id: grant.client_id.clone(),
+        key: None,
         scope: None,
         next_refresh_id: TokenId::generate(&OsRandom).unwrap(),
         next_access_id: TokenId::generate(&OsRandom).unwrap(),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use document::{Place, Problem};
 use domain::remembered::ObjectKind;
-use domain::{Client, ClientId, Excerpt, FileChange, ObjectName, User, Username};
+use domain::{Client, ClientId, Excerpt, FileChange, Layout, ObjectName, User, Username};
 use protocol::flow::TokenName;
 use protocol::flows;
 use protocol::settings::Settings;
@@ -52,6 +52,23 @@ pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<Str
     let clients = registrations.clients.iter().map(|client| &client.object);
     let users = registrations.users.iter().map(|user| &user.object);
     misfits(clients, users, &registrations.client_places, settings)
+}
+
+/// One line for each client of the change with a field that earlier versions, which may use the store too, would lose. If
+/// there are any, the change must be refused.
+pub fn premature<'a>(
+    clients: impl IntoIterator<Item = &'a Client>,
+    layout: Layout,
+) -> impl Iterator<Item = String> {
+    let clients = clients
+        .into_iter()
+        .filter(move |client| client.dpop_bound_access_tokens && layout < Layout::KEY_BINDINGS);
+    clients.map(|client| {
+        format!(
+            "client {}: dpop_bound_access_tokens: finish the upgrade first: token-service migrate --finish",
+            client.client_id
+        )
+    })
 }
 
 /// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them. Users to whom

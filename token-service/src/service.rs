@@ -23,6 +23,7 @@ use protocol::sealing::EncryptionKey;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
+use protocol::used_proofs::UsedProofs;
 use store::{Directory, Store, StoreError};
 
 /// The running service, shared by all requests.
@@ -40,6 +41,7 @@ pub struct Service {
     pub feed: RevocationFeed,
     pub secret_uses: SecretUses,
     pub readiness: Readiness,
+    used_proofs: UsedProofs,
     admin_tokens: AdminTokens,
     directory: Directory,
     registry_turn: Mutex<()>,
@@ -84,6 +86,7 @@ impl Service {
             metrics,
             secret_uses: SecretUses::default(),
             readiness: Readiness::default(),
+            used_proofs: UsedProofs::default(),
             admin_tokens,
             registry_turn: Mutex::default(),
             draining: OnceLock::new(),
@@ -246,6 +249,7 @@ impl Service {
             identity_tokens: &self.identity_tokens,
             encryption_key: &self.encryption_key,
             secret_uses: &self.secret_uses,
+            used_proofs: &self.used_proofs,
             random: &*self.random,
             now: moment.now,
         }

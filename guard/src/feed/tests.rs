@@ -102,6 +102,7 @@ fn is_revoked(feed: &Feed, jti: &str) -> bool {
         sub: Some("u".into()),
         user_id: None,
         user_site: None,
+        jkt: None,
         iat: NOW,
         exp: NOW + 3600,
     };

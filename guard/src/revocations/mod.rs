@@ -31,7 +31,7 @@ pub struct Revocations {
     skew: u64,
     grants: Table<()>,
     tokens: Table<()>,
-    /// Entries for clients, users, accounts and issuers, with the `iat` up to which tokens are revoked.
+    /// Entries for clients, users, accounts, issuers and keys, with the `iat` up to which tokens are revoked.
     many: Table<u32>,
     /// Number of entries by `exp`.
     ends: BTreeMap<u32, usize>,
@@ -276,13 +276,14 @@ impl Revocations {
         }
     }
 
-    /// True if the token's client, user (at all clients or at this client), account or issuer is revoked.
+    /// True if the token's client, user (at all clients or at this client), account, issuer or key is revoked.
     fn names_among_many(&self, token: &TokenReference, iss: &str) -> bool {
         let iat = seconds(token.iat);
         let issued_before = |key| self.many.get(&key).is_some_and(|row| iat <= row.value);
         let client_id = token.client_id.as_deref();
         client_id.map(page::client).is_some_and(issued_before)
             || issued_before(page::issuer(iss))
+            || (token.jkt).is_some_and(|jkt| issued_before(page::key(&jkt.to_string())))
             || token.sub.as_deref().is_some_and(|sub| {
                 issued_before(page::user(iss, sub))
                     || client_id.is_some_and(|id| issued_before(page::user_at_client(iss, sub, id)))

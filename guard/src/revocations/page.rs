@@ -17,7 +17,7 @@ pub(super) enum Names {
     Grant = 0,
     /// A `jti`.
     Token = 1,
-    /// A client, user, account or issuer, whose tokens are revoked up to a time.
+    /// A client, user, account, issuer or key, whose tokens are revoked up to a time.
     Many = 2,
 }
 
@@ -169,7 +169,11 @@ impl Page {
 
 impl RawEntry<'_> {
     fn read(&self, issuers: &[String]) -> Result<Read, String> {
-        if !["grant", "token", "client", "user", "account", "issuer"].contains(&&*self.kind) {
+        if ![
+            "grant", "token", "client", "key", "user", "account", "issuer",
+        ]
+        .contains(&&*self.kind)
+        {
             return Ok(Read::Unknown);
         }
         let (Some(id), Some(at), Some(exp)) = (&self.id, self.at, self.exp) else {
@@ -183,6 +187,7 @@ impl RawEntry<'_> {
             "grant" => (Names::Grant, grant(id)),
             "token" => (Names::Token, token(id)),
             "client" => (Names::Many, client(id)),
+            "key" => (Names::Many, key(id)),
             "user" => match &self.client_id {
                 Some(client_id) => (Names::Many, user_at_client(iss()?, id, client_id)),
                 None => (Names::Many, user(iss()?, id)),
@@ -230,6 +235,10 @@ pub(super) fn token(jti: &str) -> Key {
 
 pub(super) fn client(client_id: &str) -> Key {
     hashed(b'c', &[client_id])
+}
+
+pub(super) fn key(jkt: &str) -> Key {
+    hashed(b'k', &[jkt])
 }
 
 pub(super) fn user(iss: &str, sub: &str) -> Key {

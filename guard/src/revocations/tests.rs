@@ -14,6 +14,7 @@ fn token() -> TokenReference {
         sub: Some("u".into()),
         user_id: Some("1879048401".into()),
         user_site: Some("https://us1.example.com".into()),
+        jkt: None,
         iat: NOW,
         exp: NOW + 3600,
     }

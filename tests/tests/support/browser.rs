@@ -143,7 +143,17 @@ impl Browser {
 
     /// Signs in as Ada, who has one account, and returns the parameters of the response.
     pub(crate) fn code_for(&self, client: &Client, pkce: Option<&Pkce>) -> String {
-        let mut parameters = client.request(&[]);
+        self.code_with(client, pkce, &[])
+    }
+
+    /// Like [`Self::code_for`], with these parameters too.
+    pub(crate) fn code_with(
+        &self,
+        client: &Client,
+        pkce: Option<&Pkce>,
+        more: &[(&str, &str)],
+    ) -> String {
+        let mut parameters = client.request(more);
         if let Some(pkce) = pkce {
             parameters.push(("code_challenge", pkce.challenge.as_str()));
             parameters.push(("code_challenge_method", "S256"));

@@ -70,8 +70,23 @@ impl Client {
 
     /// Posts a form to `path` with this client's authentication: Basic, or `client_id` in the form.
     pub(crate) fn post(&self, lobby: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
+        self.post_with(lobby, path, fields, &[])
+    }
+
+    /// A token request with these values of `DPoP`.
+    pub(crate) fn proven(&self, lobby: &str, fields: &[(&str, &str)], proofs: &[String]) -> Reply {
+        self.post_with(lobby, "/auth/token", fields, proofs)
+    }
+
+    fn post_with(
+        &self,
+        lobby: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        proofs: &[String],
+    ) -> Reply {
         let mut fields = fields.to_vec();
-        let mut headers = vec![];
+        let mut headers: Vec<_> = proofs.iter().map(|proof| ("dpop", proof.clone())).collect();
         if self.secret.is_some() {
             headers.push(("authorization", self.basic()));
         } else {
@@ -87,6 +102,17 @@ impl Client {
 
     /// Exchanges a code.
     pub(crate) fn exchange(&self, lobby: &str, code: &str, pkce: Option<&Pkce>) -> Reply {
+        self.exchange_with(lobby, code, pkce, &[])
+    }
+
+    /// Exchanges a code, with these values of `DPoP`.
+    pub(crate) fn exchange_with(
+        &self,
+        lobby: &str,
+        code: &str,
+        pkce: Option<&Pkce>,
+        proofs: &[String],
+    ) -> Reply {
         let mut fields = vec![
             ("grant_type", "authorization_code"),
             ("code", code),
@@ -95,7 +121,7 @@ impl Client {
         if let Some(pkce) = pkce {
             fields.push(("code_verifier", &pkce.verifier));
         }
-        self.token(lobby, &fields)
+        self.proven(lobby, &fields, proofs)
     }
 
     /// Exchanges a user assertion, with these fields too.
@@ -106,12 +132,23 @@ impl Client {
 
     /// Uses a refresh token.
     pub(crate) fn refresh(&self, lobby: &str, refresh_token: &str) -> Reply {
-        self.token(
+        self.refresh_with(lobby, refresh_token, &[])
+    }
+
+    /// Uses a refresh token, with these values of `DPoP`.
+    pub(crate) fn refresh_with(
+        &self,
+        lobby: &str,
+        refresh_token: &str,
+        proofs: &[String],
+    ) -> Reply {
+        self.proven(
             lobby,
             &[
                 ("grant_type", "refresh_token"),
                 ("refresh_token", refresh_token),
             ],
+            proofs,
         )
     }
 }

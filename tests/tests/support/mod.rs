@@ -102,6 +102,7 @@ impl OwnPair {
             ("TOKEN_SERVICE__STORE__URL", store_url),
             // A client may repeat a request after a replica has died, at any later time. That must not count as theft.
             ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
+            ("TOKEN_SERVICE__DPOP__SINGLE_USE", "store"),
         ];
         Self::start_setup(&changes, |setup, _| setup.replica = true)
     }

@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use claims::Algorithm;
 use domain::clock::Clock as _;
 use protocol::token::SigningKey;
 use serde_json::{Value, json};
 use system::SystemClock;
 
 use super::client::{Connection, Reply, Script, basic, form, get, post};
+
+/// The issuer of the demo.
+const ISSUER: &str = "http://127.0.0.1:8081";
 
 const REDIRECT: &str = "https://app.example.com/callback";
 
@@ -71,12 +75,8 @@ pub(crate) struct Constant(pub(crate) Vec<u8>);
 
 impl Constant {
     pub(crate) fn client_credentials() -> Self {
-        let body = form(&[
-            ("grant_type", "client_credentials"),
-            ("user_id", "1879048402"),
-            ("user_site", "https://us1.example.com"),
-        ]);
-        Self(post("/auth/token", &demo_client("user-bound-demo"), &body))
+        let credentials = demo_client("user-bound-demo");
+        Self(post("/auth/token", &credentials, &client_credentials()))
     }
 }
 
@@ -185,6 +185,55 @@ fn assert_ok(reply: &Reply) -> bool {
     true
 }
 
+/// Requests with a proof each, by several keys in turn: the service remembers only so many proofs of one key.
+pub(crate) struct Proven {
+    keys: Vec<SigningKey>,
+    number: usize,
+}
+
+impl Proven {
+    pub(crate) fn client_credentials() -> Self {
+        let key = |_| {
+            let key = SigningKey::generate_pkcs8(Algorithm::Es256).unwrap();
+            SigningKey::from_pkcs8(Algorithm::Es256, &key).unwrap()
+        };
+        Self {
+            keys: (0..8).map(key).collect(),
+            number: 0,
+        }
+    }
+}
+
+impl Script for Proven {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        self.number += 1;
+        let key = &self.keys[self.number % self.keys.len()];
+        let header = json!({"typ": "dpop+jwt", "alg": "ES256", "jwk": key.jwk().key});
+        let claims = json!({
+            "jti": format!("bench-{}", self.number), "htm": "POST", "htu": format!("{ISSUER}/auth/token"),
+            "iat": SystemClock.now().seconds(),
+        });
+        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let input = format!("{}.{}", part(header), part(claims));
+        let signature = URL_SAFE_NO_PAD.encode(key.sign(input.as_bytes()).unwrap());
+        let proof = format!("dpop: {input}.{signature}\r\n");
+        let headers = demo_client("user-bound-demo") + &proof;
+        Some(post("/auth/token", &headers, &client_credentials()))
+    }
+
+    fn answered(&mut self, reply: &Reply) -> bool {
+        assert_ok(reply)
+    }
+}
+
+fn client_credentials() -> String {
+    form(&[
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048402"),
+        ("user_site", "https://us1.example.com"),
+    ])
+}
+
 /// Assertions that were signed in advance. Each is valid for one request.
 #[derive(Clone)]
 pub(crate) struct Assertions(pub(crate) Arc<Mutex<Vec<Vec<u8>>>>);
@@ -211,7 +260,7 @@ impl Assertor {
         let base64: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
         let der = STANDARD.decode(base64).unwrap();
         Self {
-            key: SigningKey::from_pkcs8(claims::Algorithm::Rs256, &der).unwrap(),
+            key: SigningKey::from_pkcs8(Algorithm::Rs256, &der).unwrap(),
             signed: 0,
         }
     }

@@ -243,6 +243,7 @@ async fn grant(store: &dyn Store, user: usize) -> Grant {
         redirect_uri: record.redirect_uri.clone(),
         verifier_digest: None,
         client_authenticated: true,
+        key: None,
     };
     let grant_id = GrantId::generate(&OsRandom, now).unwrap();
     let code = SelfContainedCode {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use claims::Thumbprint;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
@@ -11,8 +12,7 @@ use crate::grant_id::GrantId;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::{
-    Client, ClientId, ClientVersion, CredentialsVersion, KeyThumbprint, LinkedAccount, Scope, User,
-    Username,
+    Client, ClientId, ClientVersion, CredentialsVersion, LinkedAccount, Scope, User, Username,
 };
 
 /// How long after its expiry a second use of a code revokes the grant.
@@ -49,6 +49,8 @@ pub struct PresentedCode {
     pub verifier_digest: Option<Digest>,
     /// Whether the client proved its secret. Without this proof, only a code with a challenge is redeemed (D-25).
     pub client_authenticated: bool,
+    /// The key of the request's DPoP proof.
+    pub key: Option<Thumbprint>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
@@ -68,6 +70,9 @@ pub enum CodeMismatch {
     VerifierUnexpected,
     /// The verifier does not match the challenge (RFC 7636 §4.6).
     VerifierWrong,
+    /// The authorization request named another key (`dpop_jkt`), or the request has no DPoP proof (RFC 9449 §10).
+    #[strum(serialize = "code_of_another_key")]
+    Key,
     /// The client proved its identity neither by a secret nor by a verifier (D-25).
     ClientUnproven,
     /// The client requests this scope beyond what the user authorized (D-9).
@@ -90,7 +95,8 @@ impl CodeMismatch {
 impl CodeRecord {
     /// The grant that redeeming the code creates, at its first step. `client` and `user` are those of the code, as of
     /// now. The code is already expired at `expires_at`. If `first` has no scope, the step gets the scope of the grant:
-    /// that of the code, without what was taken from the client since (D-42).
+    /// that of the code, without what was taken from the client since (D-42). The grant of a public client is bound to
+    /// `key`, the key of the request's DPoP proof.
     ///
     /// # Errors
     /// The [`Redemption`] without a grant.
@@ -98,6 +104,7 @@ impl CodeRecord {
         mut self,
         grant_id: GrantId,
         first: RefreshStep,
+        key: Option<Thumbprint>,
         client: Option<&Client>,
         user: Option<&User>,
         now: Timestamp,
@@ -114,7 +121,11 @@ impl CodeRecord {
         if let Some(wait) = wait_for_tokens(client, user, now) {
             return Err(Redemption::TooEarly(wait));
         }
-        Ok(self.into_grant(grant_id, first))
+        let binding = key.filter(|_| client.is_public());
+        Ok(Grant {
+            binding,
+            ..self.into_grant(grant_id, first)
+        })
     }
 
     /// The grant of a valid code.
@@ -159,7 +170,9 @@ impl CodeRecord {
         now: Timestamp,
     ) -> Result<(Grant, UsedCode), Redemption> {
         self.belongs_to(presented).map_err(Redemption::Mismatch)?;
-        let grant = self.clone().redeem(grant_id, first, client, user, now)?;
+        let grant = self
+            .clone()
+            .redeem(grant_id, first, None, client, user, now)?;
         Ok((grant, UsedCode::of(self, grant_id)))
     }
 
@@ -232,19 +245,22 @@ impl PresentedCode {
 pub struct SelfContainedCode {
     pub grant_id: GrantId,
     pub record: CodeRecord,
-    /// The key to which the authorization request bound the code (RFC 9449 §10). Needs
+    /// The key that the authorization request named (RFC 9449 §10). Needs
     /// [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
-    pub dpop_jkt: Option<KeyThumbprint>,
+    pub dpop_jkt: Option<Thumbprint>,
 }
 
 impl SelfContainedCode {
-    /// Checks that the code belongs to the client of the request, and is not so old that even its second use has no
-    /// effect.
+    /// Checks that the code belongs to the client and the key of the request, and is not so old that even its second use
+    /// has no effect.
     ///
     /// # Errors
     /// The first [`CodeMismatch`]. Change nothing then.
     pub fn concerns(&self, presented: &PresentedCode, now: Timestamp) -> Result<(), CodeMismatch> {
         self.record.belongs_to(presented)?;
+        if self.dpop_jkt.is_some() && self.dpop_jkt != presented.key {
+            return Err(CodeMismatch::Key);
+        }
         if now > self.record.expires_at + USED_CODE_RETENTION {
             return Err(CodeMismatch::Expired);
         }

@@ -67,6 +67,9 @@ pub struct Client {
     pub scopes: Scope,
     /// A disabled client is treated like an unknown client.
     pub enabled: bool,
+    /// The client gets only access tokens that are bound to a key (RFC 9449 §5.2).
+    #[serde(default)]
+    pub dpop_bound_access_tokens: bool,
     /// Only the store sets this; registry changes ignore it.
     pub version: ClientVersion,
     /// The first `iat` that no revocation of the whole client covers. Only the store sets this; registry changes ignore it.
@@ -229,6 +232,7 @@ impl Client {
             require_pushed_authorization_requests: false,
             scopes: Scope::default(),
             enabled: true,
+            dpop_bound_access_tokens: false,
             version: ClientVersion::default(),
             tokens_from: Timestamp::default(),
         }
@@ -248,6 +252,17 @@ impl Client {
         }
         let mut patterns = self.redirect_uris().iter();
         patterns.find_map(|pattern| pattern.matches(sent))
+    }
+
+    /// True if the client has nothing with which it could authenticate (RFC 6749 §2.1).
+    pub const fn is_public(&self) -> bool {
+        match &self.integration {
+            IntegrationType::Installed { .. } => true,
+            IntegrationType::Legacy { secrets, .. } => secrets.is_empty(),
+            IntegrationType::WebServer { .. }
+            | IntegrationType::NonInteractive { .. }
+            | IntegrationType::UserBound { .. } => false,
+        }
     }
 
     /// True if a code from this version of the client is still valid.

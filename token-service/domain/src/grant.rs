@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use claims::Thumbprint;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
-use crate::{ClientId, CredentialsVersion, KeyThumbprint, LinkedAccount, Scope, User, Username};
+use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
 
 /// The longest lifetime that the code of a grant may have (RFC 6749 §4.1.2).
 pub const MAX_CODE_LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -65,8 +66,9 @@ pub struct Grant {
     pub credentials_version: CredentialsVersion,
     /// The code of the grant is refused from this second on.
     pub code_expires_at: Timestamp,
-    /// The key to which the refresh tokens are bound (RFC 9449 §5). Needs [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
-    pub binding: Option<KeyThumbprint>,
+    /// The key to which the refresh tokens are bound (RFC 9449 §5). `None` for confidential clients, and for public clients
+    /// without proofs. Needs [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
+    pub binding: Option<Thumbprint>,
 }
 
 impl Grant {

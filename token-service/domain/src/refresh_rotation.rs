@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use claims::Thumbprint;
 use strum::IntoStaticStr;
 
 use crate::clock::Timestamp;
@@ -20,6 +21,8 @@ pub struct RefreshRotation {
     pub refresh_id: TokenId,
     /// The authenticated client of the request.
     pub client_id: ClientId,
+    /// The key of the request's DPoP proof.
+    pub key: Option<Thumbprint>,
     /// The requested scope; `None` requests the whole granted scope.
     pub scope: Option<Scope>,
     /// `jti` of the next refresh token, if the current token rotates.
@@ -64,6 +67,9 @@ pub enum RotationRefusal {
     Unknown,
     #[strum(serialize = "refresh_token_of_another_client")]
     OtherClient,
+    /// The refresh token is bound to another key, or the request has no DPoP proof (RFC 9449 §5).
+    #[strum(serialize = "refresh_token_of_another_key")]
+    OtherKey,
     /// The requested scope exceeds the granted scope by this scope.
     ScopeExceeded(Scope),
     /// A repeated use requests another scope than the first use (D-42).
@@ -104,6 +110,10 @@ impl Grant {
     /// signed token of this grant was used before and may be stolen, so the grant is revoked. The current token is
     /// already expired at `refresh_expires_at`. The grace period includes its last second.
     ///
+    /// A bound refresh token needs a proof of its key. The first proof of a public client binds the grant to its key (RFC
+    /// 9449 §5). A repetition does not bind: it gets the refresh token of the first use, so its proof must be of the same
+    /// key, or there must be none (D-39).
+    ///
     /// `client` and `user` are those of the grant, as of now. The grant ends with them, and loses the scopes that the client
     /// no longer has (D-42).
     pub fn rotate(
@@ -124,6 +134,11 @@ impl Grant {
             self.revoke(now);
             return RotationDecision::Revoke(Rotation::Refused(RotationRefusal::Revoked));
         };
+        // Before everything that a leaked refresh token alone could cause.
+        if self.binding.is_some() && self.binding != rotation.key {
+            return RotationDecision::Refuse(RotationRefusal::OtherKey);
+        }
+        let may_bind = self.binding.is_none() && client.is_public();
         let left = self.scope.intersection(&client.scopes);
         if self.current.refresh_id != rotation.refresh_id {
             let spent = self
@@ -132,6 +147,9 @@ impl Grant {
                 .find(|step| step.refresh_id == rotation.refresh_id);
             return match spent {
                 Some(step) if now.since(step.first_used_at) <= rotation.grace => {
+                    if may_bind && rotation.key.is_some() {
+                        return RotationDecision::Refuse(RotationRefusal::OtherKey);
+                    }
                     step.repeat(rotation.scope.as_ref(), &left)
                 }
                 _ => {
@@ -152,6 +170,9 @@ impl Grant {
             }
         };
         self.scope = left;
+        if may_bind {
+            self.binding = rotation.key;
+        }
         let next = RefreshStep {
             refresh_id: rotation.next_refresh_id,
             access_id: rotation.next_access_id,
@@ -246,6 +267,7 @@ mod tests {
             grant_id: GrantId::from_bytes([7; 16]),
             refresh_id: id(token),
             client_id: ClientId::parse("web").unwrap(),
+            key: None,
             scope: None,
             next_refresh_id: id(next),
             next_access_id: id(100 + next),
@@ -431,5 +453,70 @@ mod tests {
             assert_eq!(decision, RotationDecision::Revoke(revoked));
             assert_eq!(grant.revoked_at, Some(at(5)));
         }
+    }
+
+    fn public() -> Client {
+        testing::installed("web", &[]).with_scopes("a b")
+    }
+
+    /// Uses a token with a proof of this key.
+    fn with(
+        grant: &mut Grant,
+        client: &Client,
+        key: Option<&[u8]>,
+        (token, next): (u8, u8),
+    ) -> RotationDecision {
+        let rotation = RefreshRotation {
+            key: key.map(Thumbprint::of),
+            ..use_of(token, next, at(5))
+        };
+        grant.rotate(&rotation, Some(client), Some(&user()))
+    }
+
+    const OTHER_KEY: RotationDecision = RotationDecision::Refuse(RotationRefusal::OtherKey);
+
+    #[test]
+    fn rfc9449_s5_the_first_proof_of_a_public_client_binds_its_refresh_tokens() {
+        let (mut grant, app) = (grant(), public());
+        assert_eq!(with(&mut grant, &app, None, (1, 2)), rotates("a b"));
+        assert_eq!(grant.binding, None);
+        assert_eq!(with(&mut grant, &app, Some(b"key"), (2, 3)), rotates("a b"));
+        assert_eq!(grant.binding, Some(Thumbprint::of(b"key")));
+        let before = grant.clone();
+        for wrong in [None, Some(b"other".as_slice())] {
+            for token in [1, 2, 3, 9] {
+                let refused = with(&mut grant, &app, wrong, (token, 4));
+                assert_eq!(refused, OTHER_KEY, "{token} {wrong:?}");
+            }
+        }
+        assert_eq!(grant, before, "a leaked token alone changes nothing");
+        assert_eq!(with(&mut grant, &app, Some(b"key"), (3, 4)), rotates("a b"));
+    }
+
+    #[test]
+    fn rfc9449_s5_refresh_tokens_of_confidential_clients_are_not_bound() {
+        let (mut grant, web) = (grant(), client());
+        for (key, step) in [
+            (Some(b"key".as_slice()), (1, 2)),
+            (Some(b"other"), (2, 3)),
+            (None, (3, 4)),
+        ] {
+            assert_eq!(with(&mut grant, &web, key, step), rotates("a b"));
+            assert_eq!(grant.binding, None);
+        }
+    }
+
+    /// D-39.
+    #[test]
+    fn rfc9449_s5_a_repetition_does_not_bind() {
+        let (mut grant, app) = (grant(), public());
+        assert_eq!(with(&mut grant, &app, None, (1, 2)), rotates("a b"));
+        let answered = grant.current.clone();
+        let refused = with(&mut grant, &app, Some(b"key"), (1, 3));
+        assert_eq!(refused, OTHER_KEY);
+        assert_eq!(with(&mut grant, &app, None, (1, 3)), repeats(&answered));
+        let repeated = with(&mut grant, &client(), Some(b"key"), (1, 3));
+        assert_eq!(repeated, repeats(&answered), "a confidential client");
+        assert_eq!(grant.binding, None);
     }
 }

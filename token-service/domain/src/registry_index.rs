@@ -169,6 +169,7 @@ impl IndexDifference {
             enabled,
             key_authentication: _,
             require_pushed_authorization_requests: _,
+            dpop_bound_access_tokens: _,
             name: _,
             version: _,
             tokens_from: _,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::Thumbprint;
 use serde::{Deserialize, Serialize};
 
 use super::{GrantId, TokenId};
@@ -75,6 +76,8 @@ pub enum Revoked {
         username: Username,
         client_id: ClientId,
     },
+    /// All tokens that are bound to this key and have an `iat` up to the entry's time.
+    Key(Thumbprint),
 }
 
 /// Whose grants and tokens an administrator revokes.
@@ -86,6 +89,8 @@ pub enum Owner {
         username: Username,
         client_id: ClientId,
     },
+    /// Whoever has this key: all that is bound to it.
+    Key(Thumbprint),
 }
 
 impl Owner {
@@ -114,6 +119,7 @@ impl Owner {
                 username,
                 client_id,
             },
+            Self::Key(key) => Revoked::Key(key),
         }
     }
 }
@@ -142,7 +148,8 @@ impl Revoked {
             | Self::User(_)
             | Self::Account { .. }
             | Self::Issuer(_)
-            | Self::UserAtClient { .. } => true,
+            | Self::UserAtClient { .. }
+            | Self::Key(_) => true,
         }
     }
 
@@ -155,6 +162,7 @@ impl Revoked {
             Self::Client(id) => (b'c', id.as_str().as_bytes()),
             Self::User(name) => (b'u', name.as_str().as_bytes()),
             Self::Issuer(issuer) => (b'i', issuer.as_bytes()),
+            Self::Key(key) => (b'k', key.as_bytes().as_slice()),
             Self::Account {
                 username,
                 user_id,
@@ -223,6 +231,8 @@ pub struct TokenReference {
     pub client_id: ClientId,
     /// The user or account of the token.
     pub subject: TokenSubject,
+    /// The key to which the token is bound.
+    pub key: Option<Thumbprint>,
     pub issued_at: Timestamp,
 }
 
@@ -259,6 +269,7 @@ impl TokenReference {
             Revoked::Client(self.client_id.clone()),
             Revoked::Issuer(self.issuer.clone()),
         ];
+        all.extend(self.key.map(Revoked::Key));
         if let TokenSubject::User { username, account } = &self.subject {
             all.push(Revoked::User(username.clone()));
             all.push(Revoked::UserAtClient {

@@ -1,12 +1,13 @@
-use domain::RegistrySummary;
 use domain::clock::Timestamp;
 use domain::random::Random;
+use domain::{Layout, RegistrySummary};
 use store::{Directory, Store};
 
 use crate::sealing::EncryptionKey;
 use crate::secret_uses::SecretUses;
 use crate::settings::Settings;
 use crate::token::{IdentityTokens, KeyRing, Mint};
+use crate::used_proofs::UsedProofs;
 
 /// Everything that decides about a request. `now` is read once, at the start of the request.
 #[derive(Debug, Clone, Copy)]
@@ -22,11 +23,18 @@ pub struct Context<'a> {
     /// Seals secrets, and makes tags for values that the service issues and must recognise later.
     pub encryption_key: &'a EncryptionKey,
     pub secret_uses: &'a SecretUses,
+    pub used_proofs: &'a UsedProofs,
     pub random: &'a dyn Random,
     pub now: Timestamp,
 }
 
 impl Context<'_> {
+    /// True if the store can contain grants that are bound to a key. During an upgrade, earlier versions could not read
+    /// them.
+    pub fn offers_dpop(&self) -> bool {
+        self.store.layout() >= Layout::KEY_BINDINGS
+    }
+
     pub const fn mint(&self) -> Mint<'_> {
         Mint::new(self.settings, self.keys)
     }

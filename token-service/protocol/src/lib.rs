@@ -15,6 +15,7 @@ pub mod secret_uses;
 pub mod settings;
 pub mod sign_in;
 pub mod token;
+pub mod used_proofs;
 
 pub use context::Context;
 pub use settings::Settings;

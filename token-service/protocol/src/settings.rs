@@ -22,6 +22,7 @@ pub struct Settings {
     /// Longest host name of a legacy instance, in bytes, likewise.
     pub legacy_hostname_max: u8,
     pub signing: Signing,
+    pub dpop: Dpop,
     pub lifetimes: Lifetimes,
 }
 
@@ -42,9 +43,37 @@ impl Default for Settings {
                 rotate_every: 30 * DAY,
                 announce_for: 10 * MINUTE,
             },
+            dpop: Dpop {
+                nonce: NoncePolicy::Optional,
+                single_use: SingleUse::Process,
+            },
             lifetimes: Lifetimes::default(),
         }
     }
+}
+
+/// `[dpop]`: DPoP proofs (RFC 9449).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dpop {
+    pub nonce: NoncePolicy,
+    pub single_use: SingleUse,
+}
+
+/// Whether proofs must contain a nonce of the service (RFC 9449 §8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoncePolicy {
+    /// A proof without a nonce is accepted by its `iat`.
+    Optional,
+    Required,
+}
+
+/// Where a used proof is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SingleUse {
+    /// In each process: a proof is accepted once by each replica.
+    Process,
+    /// In the store too: a proof is accepted once by all replicas together. One write for each proof.
+    Store,
 }
 
 /// `[signing]`.

@@ -7,6 +7,7 @@ mod copy;
 mod health;
 mod migrate;
 mod output;
+mod proof;
 mod serve;
 mod telemetry;
 mod variables;
@@ -53,6 +54,8 @@ enum Command {
     Health(health::Arguments),
     /// Sign a user assertion for the JWT bearer grant, as an integrator would (protocol.md §2.3).
     Assertion(assertion::Arguments),
+    /// Make a DPoP proof for one request, as a client would (protocol.md §5.13).
+    Proof(proof::Arguments),
     /// Copy everything from one store to another: from redb to PostgreSQL, back, or to a store of the same kind.
     Copy(copy::Arguments),
     /// Show how far an upgrade is, or finish the upgrade.
@@ -102,6 +105,7 @@ pub fn run() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Assertion(arguments) => assertion::run(&arguments),
+        Command::Proof(arguments) => proof::run(&arguments),
         Command::Copy(arguments) => copy::run(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Administration(command) => admin::run(&command),
@@ -156,6 +160,7 @@ mod tests {
             "key remove -mzNIbRgrX5gZ_6z",
             "key remove --zNIbRgrX5gZ_6z --url http://127.0.0.1:9081",
             "grant revoke -mzNIbRgrX5gZ_6z",
+            "grant revoke --key -zbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs",
             "grant show -mzNIbRgrX5gZ_6z",
             "explain -mzNIbRgrX5gZ_6z",
             "explain -",

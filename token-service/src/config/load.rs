@@ -15,7 +15,7 @@ use url::Url;
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, issuer, lifetimes, limits, listen, signing, site_labels, store,
+    Config, LogFormat, audit, dpop, issuer, lifetimes, limits, listen, signing, site_labels, store,
     trusted_proxies,
 };
 
@@ -120,6 +120,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
                 .number("legacy_hostname_max", 1..=255)
                 .map_or(defaults.protocol.legacy_hostname_max, bound),
             signing: signing::read(root.section("signing"), defaults.protocol.signing),
+            dpop: dpop::read(root.section("dpop"), defaults.protocol.dpop),
             lifetimes: lifetimes::read(root.section("lifetimes"), defaults.protocol.lifetimes),
         },
         service_documentation: root

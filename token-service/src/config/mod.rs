@@ -2,6 +2,7 @@
 //! in `load.rs`.
 
 mod audit;
+mod dpop;
 mod duration;
 mod issuer;
 mod lifetimes;

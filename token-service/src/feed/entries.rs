@@ -34,6 +34,7 @@ pub(super) fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
             client_id = Some(id.to_string());
             (EntryKind::User, username.to_string())
         }
+        Revoked::Key(key) => (EntryKind::Key, key.to_string()),
         Revoked::Issuer(of) => {
             iss = Some(of.clone());
             (EntryKind::Issuer, of.clone())

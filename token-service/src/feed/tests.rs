@@ -4,6 +4,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
+use claims::Thumbprint;
 use claims::revocation::EntryKind;
 use domain::clock::Timestamp;
 use domain::{ClientId, Extent, FeedId, GrantId, Revoked, TokenId, Username};
@@ -286,6 +287,10 @@ async fn the_page_of_the_vectors_is_written() {
         }))),
         "token" => Revoked::Token(TokenId::from_bytes(std::array::from_fn(|byte| byte as u8))),
         "client" => Revoked::Client(client_id.clone()),
+        "key" => {
+            let key = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs";
+            Revoked::Key(Thumbprint::parse(key).unwrap())
+        }
         "user" => Revoked::User(username.clone()),
         "user at client" => Revoked::UserAtClient {
             username: username.clone(),

@@ -3,9 +3,10 @@
 use std::ops::AsyncFnOnce;
 
 use actix_web::dev;
-use actix_web::http::header;
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{Error, FromRequest, HttpRequest};
+use claims::dpop;
 use futures_util::future::LocalBoxFuture;
 
 use super::{body, origin};
@@ -14,6 +15,7 @@ use crate::service::{Moment, Service};
 use protocol::Context;
 use protocol::oauth::endpoint_request::EndpointRequest;
 use protocol::oauth::error::TokenError;
+use protocol::oauth::proof;
 use protocol::oauth::refusal::EndpointError;
 use protocol::oauth::secret_guesses;
 
@@ -52,12 +54,29 @@ impl ClientCall {
                 .get_all(header::AUTHORIZATION)
                 .map(|value| value.as_bytes())
                 .collect(),
+            dpop: headers
+                .get_all(dpop::HEADER)
+                .map(|value| value.as_bytes())
+                .collect(),
             content_type: headers
                 .get(header::CONTENT_TYPE)
                 .map(|value| value.as_bytes()),
             query: self.http.query_string(),
             body: &self.body,
         }
+    }
+
+    /// True if the request has a DPoP proof, good or bad.
+    pub(super) fn has_proof(&self) -> bool {
+        self.http.headers().contains_key(dpop::HEADER)
+    }
+
+    /// The nonce for the client's next DPoP proof; `None` if the service does not offer DPoP.
+    pub(super) fn next_nonce(&self) -> Option<HeaderValue> {
+        let moment = self.service.moment();
+        let context = self.service.context(&moment);
+        let nonce = context.offers_dpop().then(|| proof::next_nonce(&context));
+        HeaderValue::try_from(nonce?).ok()
     }
 
     pub(super) fn origin(&self) -> Origin {

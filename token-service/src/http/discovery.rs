@@ -5,13 +5,16 @@ use actix_web::http::header::{self, EntityTag, IfNoneMatch};
 use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
+use claims::Algorithm;
 use serde::Serialize;
 
 use super::{cors, error, pages, paths};
 use crate::service::Service;
+use domain::Layout;
 use domain::client_key;
 use domain::digest::Digest;
 use protocol::oauth::grants::GrantType;
+use protocol::oauth::proof;
 
 /// Caches may keep keys and metadata for 300 seconds. A new key is announced for longer than that before its use.
 const MAX_AGE: &str = "public, max-age=300";
@@ -97,6 +100,9 @@ struct Metadata<'a> {
     introspection_endpoint_auth_methods_supported: [&'static str; 2],
     introspection_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
     code_challenge_methods_supported: [&'static str; 1],
+    /// RFC 9449 §5.1.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    dpop_signing_alg_values_supported: Vec<&'static str>,
     authorization_response_iss_parameter_supported: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     scopes_supported: Vec<&'a str>,
@@ -135,6 +141,10 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         introspection_endpoint_auth_methods_supported: [CLIENT_SECRET_BASIC, PRIVATE_KEY_JWT],
         introspection_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
         code_challenge_methods_supported: ["S256"],
+        dpop_signing_alg_values_supported: match service.store.layout() >= Layout::KEY_BINDINGS {
+            true => proof::ALGORITHMS.map(Algorithm::name).to_vec(),
+            false => Vec::new(),
+        },
         authorization_response_iss_parameter_supported: true,
         scopes_supported: summary.scopes.iter().map(String::as_str).collect(),
         ui_locales_supported: pages::LANGUAGES,

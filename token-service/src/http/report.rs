@@ -39,7 +39,9 @@ pub(super) fn token_request(
             | ErrorCode::InvalidRequest
             | ErrorCode::UnauthorizedClient
             | ErrorCode::UnsupportedResponseType
-            | ErrorCode::InvalidScope => {
+            | ErrorCode::InvalidScope
+            | ErrorCode::InvalidDpopProof
+            | ErrorCode::UseDpopNonce => {
                 let revoked_grant = refusal.revoked_grant.map(|grant_id| grant_id.to_string());
                 tracing::info!(
                     client_id,
@@ -73,9 +75,13 @@ pub(super) fn token_request(
                 .by_client(Some(authorization.client_id.as_str()))
                 .user(authorization.username.as_str())
                 .grant(authorization.grant_id);
-            match request.detail {
-                Some(detail) => entry.detail(detail),
-                None => entry,
+            let key = authorization.binding.key();
+            let key = key.map(|key| format!("bound to the key {key}"));
+            let details: Vec<String> = request.detail.into_iter().chain(key).collect();
+            if details.is_empty() {
+                entry
+            } else {
+                entry.detail(details.join(", "))
             }
         }
         Err(refusal) => {

@@ -31,6 +31,7 @@ use tokio::task::JoinSet;
 
 use super::testing::memory;
 use super::*;
+use claims::Thumbprint;
 use domain::authorization_code::USED_CODE_RETENTION;
 use domain::cap;
 use domain::client::ClientSecret;
@@ -136,6 +137,9 @@ macro_rules! conformance {
             a_reused_refresh_token_revokes_its_grant_alone,
             a_refresh_leaves_the_scopes_that_the_client_lost,
             refresh_expires_at_the_second,
+            a_bound_refresh_token_needs_its_key,
+            a_bound_code_needs_its_key,
+            a_key_ends_with_all_that_is_bound_to_it,
             parallel_refreshes_have_one_successor,
             revoking_a_grant,
             grants_are_listed_by_client_and_user_and_paged,
@@ -312,6 +316,7 @@ pub(crate) fn fitting() -> PresentedCode {
         redirect_uri: REDIRECT_URI.into(),
         verifier_digest: Some(Digest::of(b"verifier")),
         client_authenticated: false,
+        key: None,
     }
 }
 
@@ -371,6 +376,7 @@ pub(crate) fn use_of(grant: &Grant, refresh_id: TokenId, now: Timestamp) -> Refr
         grant_id: grant.grant_id,
         refresh_id,
         client_id: grant.client_id.clone(),
+        key: None,
         scope: None,
         next_refresh_id: TokenId::generate(&OsRandom).unwrap(),
         next_access_id: TokenId::generate(&OsRandom).unwrap(),

@@ -129,6 +129,12 @@ impl AssertionId {
         ))
     }
 
+    /// The id of a DPoP proof, which already names key and `jti` (protocol.md §5.13).
+    pub fn of_proof(id: &[u8; 32]) -> Self {
+        // No Client ID contains the space of the prefix.
+        Self(Digest::of(&[b"DPoP proof \0".as_slice(), id].concat()))
+    }
+
     const fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
     }

@@ -304,7 +304,7 @@ pub trait RevocationStore: Send + Sync {
 
 #[async_trait]
 pub trait OnceStore: Send + Sync {
-    /// Claims the `jti` of an assertion until `expires_at` (D-10, D-46).
+    /// Claims the `jti` of an assertion, or a DPoP proof, until `expires_at` (D-10, D-46).
     async fn claim_jti(
         &self,
         id: AssertionId,

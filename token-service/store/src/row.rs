@@ -180,7 +180,7 @@ pub(crate) fn before<T: DeserializeOwned>(what: &'static str, row: Option<&[u8]>
 mod tests {
     use super::*;
     use crate::conformance::{at, code, session};
-    use domain::KeyThumbprint;
+    use claims::Thumbprint;
 
     /// A row with a later layout is refused, with its version in the message.
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         73312e6578616d706c652e636f6d0870726f6a656374730080a4a7da06010101010101010101010101010101\
         01656565656565656565656565656565650870726f6a6563747380a4a7da06e4a4a7da06000000bca4a7da06";
 
-    const KEY: KeyThumbprint = KeyThumbprint::from_bytes([0; 32]);
+    const KEY: Thumbprint = Thumbprint::from_bytes([0; 32]);
 
     #[test]
     fn codes_have_the_version_of_their_binding() {

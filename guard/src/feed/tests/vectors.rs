@@ -1,5 +1,6 @@
 //! The test vectors of docs/revocation-feed.md.
 
+use claims::Confirmation;
 use serde_json::Value;
 
 use super::*;
@@ -33,6 +34,7 @@ fn refuses(feed: &Feed, claims: &Value) -> bool {
         sub: text("sub"),
         user_id: text("user_id"),
         user_site: text("user_site"),
+        jkt: Confirmation::read(&claims["cnf"]).and_then(|cnf| cnf.jkt),
         iat: claims["iat"].as_u64().unwrap(),
         exp: claims["exp"].as_u64().unwrap(),
     };
@@ -76,7 +78,7 @@ fn valid_pages_are_read_and_others_refused_whole() {
         let read = feed.answered(text.as_bytes(), &NoSharedData, at(0));
         (read.is_ok(), feed.revocations().len())
     };
-    assert_eq!(read(&page.to_string()), (true, 7));
+    assert_eq!(read(&page.to_string()), (true, 8));
     for changes in list(&vectors, "valid") {
         let (is_read, _) = read(&changed(page, changes).to_string());
         assert!(is_read, "{changes}");

@@ -2,6 +2,7 @@
 //!
 //! Parameters: `token`. `token_type_hint` is ignored, because the token itself shows its type.
 
+use claims::Confirmation;
 use serde::Serialize;
 
 use super::{OpaqueRefresh, read, read_opaque};
@@ -10,7 +11,7 @@ use crate::oauth::client_authentication::Served;
 use crate::oauth::endpoint_request::EndpointRequest;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
-use crate::token::{IssuedToken, TokenUse};
+use crate::token::{Binding, IssuedToken, TokenUse};
 use domain::{TokenSubject, Username};
 
 /// The response. For an inactive token, only `active`: RFC 7662 §2.2, "SHOULD NOT include any additional information
@@ -26,7 +27,7 @@ pub struct Introspection {
 /// An active token (RFC 7662 §2.2). Times are in seconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ActiveToken {
-    /// `Bearer` for access tokens.
+    /// `Bearer` or `DPoP`, for access tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_type: Option<&'static str>,
     /// For access tokens.
@@ -47,6 +48,9 @@ pub struct ActiveToken {
     pub jti: Option<String>,
     pub iat: u64,
     pub exp: u64,
+    /// What the client must prove when it uses the token (RFC 9449 §6.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cnf: Option<Confirmation>,
 }
 
 /// Returns the state of the token in the request. A client learns nothing about other clients' tokens.
@@ -141,9 +145,10 @@ async fn active_opaque_refresh(
 
 fn describe(token: IssuedToken, user: &Username) -> ActiveToken {
     let reference = token.reference;
+    let binding = token.confirmation.map_or(Binding::Bearer, Binding::To);
     ActiveToken {
         token_type: match token.token_use {
-            TokenUse::Access => Some("Bearer"),
+            TokenUse::Access => Some(binding.token_type()),
             TokenUse::Refresh => None,
         },
         scope: token.scope,
@@ -155,5 +160,6 @@ fn describe(token: IssuedToken, user: &Username) -> ActiveToken {
         jti: Some(token.jti),
         iat: reference.issued_at.seconds(),
         exp: token.expires_at.seconds(),
+        cnf: binding.confirmation(),
     }
 }

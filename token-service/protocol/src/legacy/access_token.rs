@@ -178,6 +178,7 @@ pub(super) fn read(claims: Value) -> Option<IssuedToken> {
             subject: TokenSubject::Account {
                 user_id: claims.sub.clone(),
             },
+            key: None,
             issued_at: Timestamp::from_seconds(claims.iat),
             issuer: claims.iss,
         },
@@ -185,6 +186,7 @@ pub(super) fn read(claims: Value) -> Option<IssuedToken> {
         subject: claims.sub,
         scope: None,
         jti: claims.jti,
+        confirmation: None,
         expires_at: Timestamp::from_seconds(claims.exp),
     })
 }

@@ -17,6 +17,7 @@ use crate::oauth::grants::{GrantType, IssuedStep, redeemed, rotate};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::{Merged, Parameters};
 use crate::oauth::token_response::Authorization;
+use crate::token::Binding;
 use domain::{
     Client, ClientId, GrantId, LegacyInstance, PresentedCode, Redemption, RefreshRotation,
     RefreshStep, Scope, TokenId,
@@ -133,6 +134,7 @@ impl Endpoint<'_> {
             redirect_uri: String::new(),
             verifier_digest: None,
             client_authenticated: false,
+            key: None,
         };
         let code = code_digest(code, &self.instance.hostname);
         let grant_id = GrantId::generate(context.random, context.now)?;
@@ -206,6 +208,7 @@ impl Endpoint<'_> {
             redirect_uri: redirect_uri.to_owned(),
             verifier_digest: None,
             client_authenticated: true,
+            key: None,
         };
         let grant_id = GrantId::generate(context.random, context.now)?;
         let token = LegacyRefreshToken::first(grant_id);
@@ -234,6 +237,7 @@ impl Endpoint<'_> {
             grant_id: token.grant_id,
             refresh_id: id(token),
             client_id: client.client_id.clone(),
+            key: None,
             scope: None,
             next_refresh_id: id(next),
             next_access_id: TokenId::generate(context.random)?,
@@ -276,7 +280,7 @@ impl Endpoint<'_> {
                 step.issued_at,
                 step.issued_at + lifetime,
             )?,
-            authorization: Authorization::of(grant, *issuance),
+            authorization: Authorization::of(grant, *issuance, Binding::Bearer),
             hostname: self.instance.hostname.clone(),
         })
     }

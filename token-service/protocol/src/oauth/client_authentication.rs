@@ -14,9 +14,9 @@ use super::parameter::Parameter;
 use super::parameters::{Parameters, form_decode};
 use crate::Context;
 use crate::settings::Settings;
+use domain::Client;
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
-use domain::{Client, IntegrationType};
 use store::{AssertionId, Claim as StoreClaim};
 
 /// Padding is optional because some clients omit it.
@@ -68,7 +68,7 @@ impl PresentedClient {
     /// authenticate.
     pub fn fully_authenticated(&self) -> Result<&Arc<Client>, TokenError> {
         match self {
-            Self::Named(client) if is_public(client) => Ok(client),
+            Self::Named(client) if client.is_public() => Ok(client),
             _ => self.authenticated(),
         }
     }
@@ -87,14 +87,6 @@ impl PresentedClient {
             }
             Self::Named(_) => Err(TokenError::SecretRequired),
         }
-    }
-}
-
-fn is_public(client: &Client) -> bool {
-    match &client.integration {
-        IntegrationType::Installed { .. } => true,
-        IntegrationType::Legacy { secrets, .. } => secrets.is_empty(),
-        _ => false,
     }
 }
 
@@ -257,7 +249,7 @@ impl<'a> Claim<'a> {
                 ));
             }
         };
-        if is_public(&client) {
+        if client.is_public() {
             return Err(TokenError::PublicClientInHeader);
         }
         let proved = readings(secret).find_map(|presented| {

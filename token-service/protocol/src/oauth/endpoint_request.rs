@@ -11,6 +11,8 @@ use crate::Context;
 pub struct EndpointRequest<'a> {
     /// All `Authorization` headers, as sent.
     pub authorization: Vec<&'a [u8]>,
+    /// All `DPoP` headers, as sent.
+    pub dpop: Vec<&'a [u8]>,
     /// The `Content-Type` header, as sent.
     pub content_type: Option<&'a [u8]>,
     /// The query string of the URL, without `?`.

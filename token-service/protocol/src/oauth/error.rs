@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use claims::dpop::ProofRefusal;
 use strum::IntoStaticStr;
 
 use super::account_selection::AccountError;
@@ -89,6 +90,8 @@ pub enum TokenError {
     /// The request does not name exactly one linked account.
     #[strum(serialize = "account_refused")]
     Account(AccountError),
+    /// The DPoP proof is refused, or missing (RFC 9449 §5).
+    Proof(ProofRefusal),
     /// The user of the user-bound client was deleted or disabled.
     BoundUserGone,
     /// The client exceeds its limit of revocations.
@@ -146,6 +149,8 @@ impl TokenError {
             | Self::Assertion(_)
             | Self::BoundUserGone => ErrorCode::InvalidGrant,
             Self::Account(error) => error.code(),
+            Self::Proof(refusal) if refusal.wants_nonce() => ErrorCode::UseDpopNonce,
+            Self::Proof(_) => ErrorCode::InvalidDpopProof,
             Self::TooManyRevocations { .. } | Self::TooManyGuesses(_) => ErrorCode::TooManyRequests,
             Self::TooEarly(_) | Self::Store(_) => ErrorCode::TemporarilyUnavailable,
             Self::Random | Self::Signing => ErrorCode::ServerError,
@@ -168,12 +173,13 @@ impl TokenError {
         }
     }
 
-    pub(super) const fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Code(mismatch) => mismatch.reason(),
             Self::Refresh(refusal) => refusal.reason(),
             Self::ClientAssertion(AssertionError::Replayed) => "client_assertion_replayed",
             Self::ClientAssertion(AssertionError::Signature) => "wrong_client_assertion",
+            Self::Proof(refusal) => refusal.name(),
             _ => self.into_str(),
         }
     }
@@ -293,6 +299,9 @@ impl TokenError {
             Self::Code(CodeMismatch::VerifierWrong) => {
                 "code_verifier does not match the code_challenge"
             }
+            Self::Code(CodeMismatch::Key) => {
+                "The code is bound to a key (dpop_jkt): send a DPoP proof of this key"
+            }
             Self::Code(CodeMismatch::ClientUnproven) => {
                 "This code was requested without PKCE: authenticate with the Client Secret"
             }
@@ -310,6 +319,9 @@ impl TokenError {
             Self::Refresh(RotationRefusal::Unknown) => {
                 "The refresh token has expired, or its authorization was revoked"
             }
+            Self::Refresh(RotationRefusal::OtherKey) => {
+                "The refresh token is bound to a key: send a DPoP proof of this key"
+            }
             Self::Refresh(RotationRefusal::Expired) => "The refresh token has expired",
             Self::Refresh(RotationRefusal::Revoked) => "The authorization has been revoked",
             Self::Refresh(RotationRefusal::ScopeDiffers) => {
@@ -320,6 +332,7 @@ impl TokenError {
             }
             Self::TokenOfOtherClient => "The token was issued to another client",
             Self::Account(error) => error.description(),
+            Self::Proof(refusal) => refusal.description(),
             Self::BoundUserGone => "The bound user of this client is not available",
             Self::TooManyRevocations { .. } => {
                 "This client revokes too many tokens at once; try again after the time of Retry-After"
@@ -353,6 +366,12 @@ impl From<ParameterError> for TokenError {
 impl From<AssertionError> for TokenError {
     fn from(error: AssertionError) -> Self {
         Self::Assertion(error)
+    }
+}
+
+impl From<ProofRefusal> for TokenError {
+    fn from(refusal: ProofRefusal) -> Self {
+        Self::Proof(refusal)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use strum::IntoStaticStr;
 
-/// The error codes of protocol.md §7.1, and codes for failures of the service and for rate limits.
+/// The error codes of protocol.md §7.1, and codes for DPoP, for failures of the service and for rate limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ErrorCode {
@@ -18,6 +18,10 @@ pub enum ErrorCode {
     UnsupportedResponseType,
     /// The client is not registered for the scope: HTTP 400. Only for pushed requests.
     InvalidScope,
+    /// The DPoP proof is not valid, or missing (RFC 9449 §5): HTTP 400.
+    InvalidDpopProof,
+    /// The DPoP proof needs the nonce of the response (RFC 9449 §8): HTTP 400.
+    UseDpopNonce,
     /// The service is temporarily unavailable: HTTP 503.
     TemporarilyUnavailable,
     /// The client sends too many requests: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that invites a
@@ -42,7 +46,9 @@ impl ErrorCode {
             | Self::InvalidRequest
             | Self::UnauthorizedClient
             | Self::UnsupportedResponseType
-            | Self::InvalidScope => 400,
+            | Self::InvalidScope
+            | Self::InvalidDpopProof
+            | Self::UseDpopNonce => 400,
             Self::TemporarilyUnavailable => 503,
             Self::TooManyRequests => 429,
             Self::ServerError => 500,

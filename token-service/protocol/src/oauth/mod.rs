@@ -13,6 +13,7 @@ pub mod message;
 pub mod parameter;
 pub mod parameters;
 pub mod pkce;
+pub mod proof;
 pub mod pushed;
 pub mod refusal;
 mod sealed_code;

@@ -6,6 +6,7 @@ use super::error::{TokenError, required};
 use super::grants::{GrantType, authorization_code, client_credentials, jwt_bearer, refresh_token};
 use super::parameter::Parameter;
 use super::parameters::Parameters;
+use super::proof::PresentedProof;
 use super::token_response::TokenResponse;
 use crate::Context;
 
@@ -36,7 +37,8 @@ pub async fn answer(
     trace.client_id = Some(client.client().client_id.to_string());
     let grant_type = read_grant_type(&form)?;
     trace.grant_type = Some(grant_type);
-    issue(context, grant_type, &client, &form).await
+    let proof = PresentedProof::check(context, &request.dpop, client.client())?;
+    issue(context, grant_type, &client, &form, proof).await
 }
 
 async fn issue(
@@ -44,12 +46,17 @@ async fn issue(
     grant_type: GrantType,
     client: &PresentedClient,
     form: &Parameters<'_>,
+    proof: PresentedProof,
 ) -> Result<TokenResponse, TokenError> {
     match grant_type {
-        GrantType::AuthorizationCode => authorization_code::exchange(context, client, form).await,
-        GrantType::RefreshToken => refresh_token::refresh(context, client, form).await,
-        GrantType::JwtBearer => jwt_bearer::exchange(context, client, form).await,
-        GrantType::ClientCredentials => client_credentials::issue(context, client, form).await,
+        GrantType::AuthorizationCode => {
+            authorization_code::exchange(context, client, form, proof).await
+        }
+        GrantType::RefreshToken => refresh_token::refresh(context, client, form, proof).await,
+        GrantType::JwtBearer => jwt_bearer::exchange(context, client, form, proof).await,
+        GrantType::ClientCredentials => {
+            client_credentials::issue(context, client, form, proof).await
+        }
     }
 }
 

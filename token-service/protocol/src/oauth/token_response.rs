@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::token::Binding;
 use domain::{AuditAction, ClientId, Grant, GrantId, Scope, Username};
 
 /// A successful response, with exactly the members of protocol.md §2.1.
@@ -12,7 +13,7 @@ use domain::{AuditAction, ClientId, Grant, GrantId, Scope, Username};
 pub struct TokenResponse {
     /// The access token, a signed JWT.
     pub access_token: String,
-    /// Always `Bearer`.
+    /// `Bearer`, or `DPoP` for an access token that is bound to a key (RFC 9449 §5).
     pub token_type: &'static str,
     /// Lifetime of the access token from its issue, in seconds.
     pub expires_in: u64,
@@ -35,6 +36,8 @@ pub struct Authorization {
     /// The claim `grant_id` of the tokens.
     pub grant_id: GrantId,
     pub issuance: Issuance,
+    /// The binding of the access token.
+    pub binding: Binding,
 }
 
 /// Reason why tokens were issued.
@@ -60,19 +63,20 @@ impl Issuance {
 }
 
 impl Authorization {
-    pub fn of(grant: &Grant, issuance: Issuance) -> Self {
+    pub fn of(grant: &Grant, issuance: Issuance, binding: Binding) -> Self {
         Self {
             client_id: grant.client_id.clone(),
             username: grant.username.clone(),
             grant_id: grant.grant_id,
             issuance,
+            binding,
         }
     }
 }
 
 impl TokenResponse {
     /// A response with these tokens; `lifetime` is the lifetime of the access token.
-    pub const fn new(
+    pub fn new(
         access_token: String,
         lifetime: Duration,
         refresh_token: Option<String>,
@@ -81,7 +85,7 @@ impl TokenResponse {
     ) -> Self {
         Self {
             access_token,
-            token_type: "Bearer",
+            token_type: authorization.binding.token_type(),
             expires_in: lifetime.as_secs(),
             refresh_token,
             scope,

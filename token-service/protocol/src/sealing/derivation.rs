@@ -33,6 +33,12 @@ pub(super) fn derived<const N: usize>(
     Ok(bytes)
 }
 
+/// `N` bytes that are derived from the root of the store for the purpose `info`.
+pub(super) fn from_root<const N: usize>(root: &Root, info: &[u8]) -> Result<[u8; N], SealingError> {
+    let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, b"token-service root").extract(&**root);
+    derived(&secret, info)
+}
+
 /// Copies the bytes of a value whose length the library's type does not tell.
 pub(super) fn copy(from: &[u8], to: &mut [u8]) {
     for (to, from) in to.iter_mut().zip(from) {

@@ -4,18 +4,23 @@ use std::fmt;
 
 use aws_lc_rs::aead::NONCE_LEN;
 use aws_lc_rs::hmac;
+use claims::dpop::NonceKey;
 use zeroize::Zeroizing;
 
 use super::at_rest::SealingKeys;
-use super::derivation::{LENGTH, Root, copy};
+use super::derivation::{LENGTH, Root, copy, from_root};
 use super::error::SealingError;
 use super::issued::IssuingKeys;
+
+/// Separates the key of the nonces from other keys that are derived from the root (RFC 5869 §3.2).
+const NONCES_INFO: &[u8] = b"token-service dpop nonces v1";
 
 /// Seals signing keys and TOTP secrets, and seals or tags values that the service issues.
 pub struct EncryptionKey {
     sealing: SealingKeys,
     tagging: hmac::Key,
     issuing: IssuingKeys,
+    nonce_key: NonceKey,
 }
 
 impl fmt::Debug for EncryptionKey {
@@ -34,6 +39,7 @@ impl EncryptionKey {
     pub fn with_root(sealing: SealingKeys, root: &Root) -> Result<Self, SealingError> {
         Ok(Self {
             issuing: sealing.issuing(root)?,
+            nonce_key: NonceKey::new(from_root(root, NONCES_INFO)?),
             sealing,
             tagging: hmac::Key::new(hmac::HMAC_SHA256, &**root),
         })
@@ -41,6 +47,11 @@ impl EncryptionKey {
 
     pub const fn sealing(&self) -> &SealingKeys {
         &self.sealing
+    }
+
+    /// The key of the nonces for DPoP proofs (RFC 9449 §8), the same for all replicas.
+    pub const fn nonce_key(&self) -> &NonceKey {
+        &self.nonce_key
     }
 
     /// A tag for `parts` (HMAC-SHA-256, 32 bytes), which nobody can forge without the root. The input includes the

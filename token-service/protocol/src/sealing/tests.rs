@@ -22,6 +22,18 @@ fn tags_depend_on_the_key_and_on_every_part() {
     assert_ne!(tag, key.tag(&[b"abc"]));
 }
 
+/// Replicas accept each other's nonces, also while they have different encryption keys.
+#[test]
+fn rfc9449_s8_nonces_depend_on_the_root_alone() {
+    let nonce = |key: u8, root: u8| {
+        let sealing = SealingKeys::new(&[key; LENGTH], []).unwrap();
+        let key = EncryptionKey::with_root(sealing, &Zeroizing::new([root; LENGTH])).unwrap();
+        key.nonce_key().nonce(1_800_000_000)
+    };
+    assert_eq!(nonce(1, 1), nonce(2, 1));
+    assert_ne!(nonce(1, 1), nonce(1, 2));
+}
+
 #[test]
 fn opens_only_with_the_same_key_and_context() {
     let key = EncryptionKey::new(&[1; 32]).unwrap();

@@ -1,6 +1,6 @@
 //! An issued token, as revocation, introspection and `explain` read it.
 
-use claims::{AccessTokenClaims, RefreshTokenClaims};
+use claims::{AccessTokenClaims, Confirmation, RefreshTokenClaims};
 
 use domain::clock::Timestamp;
 use domain::{ClientId, GrantId, TokenId, TokenReference, TokenSubject, Username};
@@ -23,6 +23,8 @@ pub struct IssuedToken {
     pub subject: String,
     pub scope: Option<String>,
     pub jti: String,
+    /// The claim `cnf`.
+    pub confirmation: Option<Confirmation>,
     pub expires_at: Timestamp,
 }
 
@@ -39,6 +41,7 @@ impl IssuedToken {
                     username: Username::parse(&claims.sub)?,
                     account: Some((claims.user_id, claims.user_site)),
                 },
+                key: claims.cnf.and_then(|confirmation| confirmation.jkt),
                 issued_at: Timestamp::from_seconds(claims.iat),
                 issuer: claims.iss,
             },
@@ -46,6 +49,7 @@ impl IssuedToken {
             subject: claims.sub,
             scope: Some(claims.scope),
             jti: claims.jti,
+            confirmation: claims.cnf,
             expires_at: Timestamp::from_seconds(claims.exp),
         })
     }
@@ -62,6 +66,7 @@ impl IssuedToken {
                     username: Username::parse(&claims.sub)?,
                     account: None,
                 },
+                key: None,
                 issued_at: Timestamp::from_seconds(claims.iat),
                 issuer: claims.iss,
             },
@@ -69,6 +74,7 @@ impl IssuedToken {
             subject: claims.sub,
             scope: None,
             jti: claims.jti,
+            confirmation: None,
             expires_at: Timestamp::from_seconds(claims.exp),
         })
     }

@@ -3,6 +3,7 @@
 use claims::token::{ACCESS_TOKEN_TYPE, AccessTokenClaims, REFRESH_TOKEN_TYPE, RefreshTokenClaims};
 use serde::Serialize;
 
+use super::binding::Binding;
 use super::identity::identity_token;
 use super::jwt::sign;
 use super::key::KeyError;
@@ -39,14 +40,17 @@ pub struct AccessToken<'a> {
     pub id: TokenId,
     pub scope: &'a Scope,
     pub issued_at: Timestamp,
+    pub binding: Binding,
 }
 
-impl<'a> From<&'a RefreshStep> for AccessToken<'a> {
-    fn from(step: &'a RefreshStep) -> Self {
+impl<'a> AccessToken<'a> {
+    /// The access token of a step of a grant.
+    pub const fn of(step: &'a RefreshStep, binding: Binding) -> Self {
         Self {
             id: step.access_id,
             scope: &step.scope,
             issued_at: step.issued_at,
+            binding,
         }
     }
 }
@@ -104,6 +108,7 @@ impl<'a> Mint<'a> {
             exp: expires_at,
             jti: &token.id.to_string(),
             grant_id: &subject.grant_id.to_string(),
+            cnf: token.binding.confirmation(),
         };
         self.sign(ACCESS_TOKEN_TYPE, &claims)
     }

@@ -1,5 +1,6 @@
 //! Signed tokens, and the keys that sign them.
 
+mod binding;
 mod identity;
 mod issued;
 mod jwt;
@@ -8,6 +9,7 @@ mod key_ring;
 mod mint;
 pub mod rotation;
 
+pub use binding::Binding;
 pub use identity::IdentityTokens;
 pub use issued::{IssuedToken, TokenUse};
 pub use jwt::{header, sign};

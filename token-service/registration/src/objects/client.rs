@@ -75,6 +75,23 @@ const DESCRIPTION: Description = Description {
             ..Field::new("enabled", "Enabled", "Whether the client may be used.")
         },
         Field {
+            given: "`false` if absent. Not for `legacy`.",
+            flag: Some(Flag::Switch {
+                on: (
+                    "dpop-bound",
+                    "The client gets only access tokens that are bound to a key (DPoP).",
+                ),
+                off: ("dpop-optional", "The client also gets bearer tokens."),
+                default: false,
+            }),
+            shape: Shape::Flag,
+            ..Field::new(
+                "dpop_bound_access_tokens",
+                "Only bound tokens",
+                "Whether the client gets only access tokens that are bound to a key (RFC 9449 §5.2).",
+            )
+        },
+        Field {
             flag: Some(Flag::Value("scope", "SCOPE")),
             shape: Shape::Texts,
             rule: Rule::List,
@@ -245,6 +262,7 @@ impl Registered for Client {
         });
         let name = entry.text("name", display_name);
         let enabled = entry.enabled();
+        let dpop_bound_access_tokens = dpop_bound(entry);
         let scopes = scopes(entry);
         let pushed_only = match entry.integration {
             Some(WebServer | Installed) => entry.section.flag(PUSHED_ONLY),
@@ -290,6 +308,7 @@ impl Registered for Client {
             require_pushed_authorization_requests: pushed_only.is_some_and(|flag| flag.value),
             scopes,
             enabled,
+            dpop_bound_access_tokens,
             version: ClientVersion::default(),
             tokens_from: Timestamp::default(),
         }))
@@ -343,6 +362,18 @@ fn client_id(entry: &mut Entry<'_, '_>) -> Option<ClientId> {
         entry.section.report(&text.place, message);
     }
     client_id
+}
+
+/// Tokens of the legacy flow have no room for the claim `cnf`.
+fn dpop_bound(entry: &mut Entry<'_, '_>) -> bool {
+    let Some(flag) = entry.section.flag("dpop_bound_access_tokens") else {
+        return false;
+    };
+    if flag.value && entry.integration == Some(Legacy) {
+        let message = "dpop_bound_access_tokens: legacy access tokens cannot be bound";
+        entry.section.report(&flag.place, message);
+    }
+    flag.value
 }
 
 fn scopes(entry: &mut Entry<'_, '_>) -> Scope {

@@ -11,7 +11,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service grant list --user ada@example.com
   token-service grant revoke GRANT_ID    # the claim grant_id of its tokens
   token-service grant revoke --user ada@example.com
-  token-service grant revoke --client shop --user ada@example.com";
+  token-service grant revoke --client shop --user ada@example.com
+  token-service grant revoke --key THUMBPRINT    # a lost device: jkt in the claim cnf of its tokens";
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
@@ -19,7 +20,7 @@ pub(in crate::command) enum Command {
     List(Connected<List>),
     /// Show a grant.
     Show(Connected<Named>),
-    /// Revoke a grant, or everything that was issued to a user or client: refresh tokens are dead, and gateways refuse
+    /// Revoke a grant, or everything that was issued to a user or client or is bound to a key: refresh tokens are dead, and gateways refuse
     /// the access tokens. An id that list does not show belongs to tokens without a refresh token, which end too.
     Revoke(Connected<Revoke>),
 }
@@ -34,7 +35,7 @@ pub(in crate::command) struct Named {
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Revoke {
     /// The grant's id: the claim `grant_id` of its tokens.
-    #[arg(allow_hyphen_values = true, required_unless_present_any = ["client", "user"], conflicts_with_all = ["client", "user"])]
+    #[arg(allow_hyphen_values = true, required_unless_present_any = ["client", "user", "key"], conflicts_with_all = ["client", "user", "key"])]
     grant_id: Option<String>,
     /// All grants and access tokens of this client.
     #[arg(long, value_name = "CLIENT_ID")]
@@ -42,6 +43,10 @@ pub(in crate::command) struct Revoke {
     /// All grants and access tokens of this user. With --client: only those at this client.
     #[arg(long, value_name = "USERNAME")]
     user: Option<String>,
+    /// All grants and access tokens that are bound to the key with this thumbprint, which list and audit show: the device
+    /// is lost.
+    #[arg(long, value_name = "THUMBPRINT", allow_hyphen_values = true, conflicts_with_all = ["client", "user"])]
+    key: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -73,6 +78,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let query = query(&[
                 ("client_id", own.client.clone()),
                 ("username", own.user.clone()),
+                ("jkt", own.key.clone()),
             ]);
             administration
                 .act::<RevokedGrants>(Method::DELETE, &format!("/grants{query}"))?
@@ -80,6 +86,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
                     let of = own.client.iter().map(|client| format!(" to {client}"));
                     let whom: String = of
                         .chain(own.user.iter().map(|user| format!(" for {user}")))
+                        .chain(own.key.iter().map(|key| format!(" for the key {key}")))
                         .collect();
                     format!(
                         "{} grants revoked, and every access token that was issued{whom} up to {}.",
@@ -102,7 +109,7 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
     ]);
     let page: Answer<Page<GrantView>> = administration.get(&format!("/grants{query}"))?;
     let heads = [
-        "GRANT", "CLIENT", "USER", "ACCOUNT", "ISSUED", "EXPIRES", "REVOKED",
+        "GRANT", "CLIENT", "USER", "ACCOUNT", "ISSUED", "EXPIRES", "KEY", "REVOKED",
     ];
     page.print(|page| {
         table::page(page, heads, |grant| {
@@ -113,6 +120,7 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
                 grant.account.0.user_id.clone(),
                 grant.last_issued_at.clone(),
                 grant.expires_at.clone(),
+                grant.jkt.clone().unwrap_or_default(),
                 grant.revoked_at.clone().unwrap_or_default(),
             ]
         })
@@ -136,6 +144,7 @@ fn card(grant: &GrantView) -> String {
         ("Signed in", Some(grant.authenticated_at.clone())),
         ("Issued", Some(grant.last_issued_at.clone())),
         ("Expires", Some(grant.expires_at.clone())),
+        ("Key", grant.jkt.clone()),
         ("Revoked", grant.revoked_at.clone()),
     ])
 }

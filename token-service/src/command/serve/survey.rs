@@ -223,6 +223,8 @@ impl Survey {
             match draft.check_part(&stored, is_listed) {
                 Ok(registrations) => {
                     misfits.extend(planning::misfits_of(&registrations, &config.protocol));
+                    let clients = registrations.clients.iter().map(|client| &client.object);
+                    misfits.extend(planning::premature(clients, store.layout()));
                     let instances = &config.legacy_instances;
                     let is_known = |host: &str| is_instance(host, instances, &stored);
                     let unknown = registrations.without_instance(is_known);

@@ -140,6 +140,7 @@ async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
         let body = format!("grant_type={grant_type}&assertion={assertion}");
         let request = EndpointRequest {
             authorization: vec![authorization.as_bytes()],
+            dpop: Vec::new(),
             content_type: Some(b"application/x-www-form-urlencoded"),
             query: "",
             body: body.as_bytes(),

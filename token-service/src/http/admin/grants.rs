@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::web::{self, Path};
+use claims::Thumbprint;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,8 +18,8 @@ use crate::audit_log::Entry;
 use domain::clock::Timestamp;
 use domain::grant::MAX_CODE_LIFETIME;
 use domain::{
-    AuditAction, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, Revoked, User,
-    Username,
+    AuditAction, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Layout, Owner, Revoked,
+    User, Username,
 };
 use registration::describe::Registered;
 
@@ -41,6 +42,9 @@ pub struct GrantView {
     pub last_issued_at: String,
     /// When its live refresh token expires, RFC 3339.
     pub expires_at: String,
+    /// SHA-256 thumbprint of the key to which its refresh token is bound, base64url.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jkt: Option<String>,
     /// When it was revoked, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<String>,
@@ -57,6 +61,7 @@ impl From<&Grant> for GrantView {
             authenticated_at: grant.authenticated_at.rfc3339(),
             last_issued_at: grant.current.issued_at.rfc3339(),
             expires_at: grant.current.refresh_expires_at.rfc3339(),
+            jkt: grant.binding.map(|key| key.to_string()),
             revoked_at: grant.revoked_at.map(Timestamp::rfc3339),
         }
     }
@@ -151,10 +156,12 @@ pub struct OwnerQuery {
     pub client_id: Option<String>,
     /// Grants of this user.
     pub username: Option<String>,
+    /// Grants that are bound to the key with this SHA-256 thumbprint (base64url), of all clients and users.
+    pub jkt: Option<String>,
 }
 
-/// Revokes all live grants of a client, of a user, or of a user at a client, and every access token issued to them until
-/// now, also without a grant in the list. One of the two must be named.
+/// Revokes all live grants of a client, of a user, of a user at a client, or of a key, and every access token issued to them
+/// until now, also without a grant in the list. `jkt` stands alone; without it, client or user must be named.
 #[utoipa::path(delete, path = "/admin/grants", tag = "grants", params(OwnerQuery),
     responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn revoke_all(administrator: Administrator, http: HttpRequest) -> Answer {
@@ -213,18 +220,32 @@ async fn revoke(administrator: Administrator, grant_id: Path<String>) -> Answer 
     answer::done()
 }
 
+fn read_key(jkt: &str) -> Result<Thumbprint, AdminError> {
+    Thumbprint::parse(jkt).ok_or_else(|| {
+        let message = "jkt is not a SHA-256 thumbprint: 43 characters of base64url";
+        AdminError::Malformed(message.to_owned())
+    })
+}
+
 impl Administration {
     /// # Errors
-    /// [`AdminError::Malformed`] if neither is named; [`AdminError::NotFound`] if a name is unknown.
+    /// [`AdminError::Malformed`] if nobody is named, or a key beside others; [`AdminError::NotFound`] if a name is unknown.
     pub async fn revoke_grants(&self, owner: &OwnerQuery) -> Result<RevokedGrants, AdminError> {
         let client = self.named::<Client>(owner.client_id.as_deref()).await?;
         let user = self.named::<User>(owner.username.as_deref()).await?;
         let client_id = client.map(|client| client.client_id);
         let username = user.map(|user| user.username);
+        let key = owner.jkt.as_deref().map(read_key).transpose()?;
+        if key.is_some() && self.service.store.layout() < Layout::KEY_BINDINGS {
+            let message = "no token is bound to a key before `token-service migrate --finish`";
+            return Err(AdminError::Malformed(message.to_owned()));
+        }
         let now = self.service.clock.now();
         let issued_up_to = now.rfc3339();
+        let of_key = key.map(|key| format!(" bound to the key {key}"));
+        let of_key = of_key.unwrap_or_default();
         let mut entry = Entry::new(AuditAction::GrantRevoked).detail(format!(
-            "all, and access tokens issued up to {issued_up_to}"
+            "all{of_key}, and access tokens issued up to {issued_up_to}"
         ));
         if let Some(client_id) = &client_id {
             entry = entry.client(client_id.as_str());
@@ -232,10 +253,14 @@ impl Administration {
         if let Some(username) = &username {
             entry = entry.user(username.as_str());
         }
-        let owner = Owner::of(client_id, username).ok_or_else(|| {
-            let message = "name client_id, username, or both".to_owned();
-            AdminError::Malformed(message)
-        })?;
+        let owner = match (key, Owner::of(client_id, username)) {
+            (Some(key), None) => Owner::Key(key),
+            (None, Some(owner)) => owner,
+            (None, None) | (Some(_), Some(_)) => {
+                let message = "name client_id, username, or both, or jkt alone".to_owned();
+                return Err(AdminError::Malformed(message));
+            }
+        };
         let events = self.events(entry);
         let store = &self.service.store;
         let revoked = store.revoke_all(owner, Arc::clone(&events), now).await?;

@@ -207,6 +207,8 @@ impl Administration {
         misfits.extend(
             instances.filter_map(|one| flows::misfit(TokenName::Hostname(&one.hostname), settings)),
         );
+        let layout = self.service.store.layout();
+        misfits.extend(planning::premature(&change.put_clients, layout));
         if misfits.is_empty() {
             return Ok(());
         }

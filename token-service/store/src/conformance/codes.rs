@@ -330,3 +330,31 @@ pub(crate) async fn assert_one_winner(outcomes: &[Redemption], store: &dyn Store
     assert_eq!(losers.count(), outcomes.len() - 1);
     assert!(is_revoked(store, winner).await);
 }
+
+/// RFC 9449 §10.
+pub(crate) async fn a_bound_code_needs_its_key(subject: &mut impl Subject) {
+    let (key, other) = (Thumbprint::of(b"key"), Thumbprint::of(b"other"));
+    let code = SelfContainedCode {
+        dpop_jkt: Some(key),
+        ..self_contained(&*subject.store(), code()).await
+    };
+    let with = |key| PresentedCode { key, ..fitting() };
+    let mismatch = Redemption::Mismatch(CodeMismatch::Key);
+    for wrong in [None, Some(other)] {
+        let refused = redeem(&*subject.store(), &code, with(wrong), at(1)).await;
+        assert_eq!(refused, mismatch);
+    }
+    let redeemed = redeem(&*subject.store(), &code, with(Some(key)), at(2)).await;
+    let Redemption::Redeemed(grant) = redeemed else {
+        panic!("{redeemed:?}");
+    };
+    assert_eq!(grant.binding, Some(key));
+    subject.restart().await;
+    let store = subject.store();
+    // Whoever has the code without the key does not end the grant.
+    let stolen = redeem(&*store, &code, with(Some(other)), at(3)).await;
+    assert_eq!(stolen, mismatch);
+    assert!(!is_revoked(&*store, &grant).await);
+    let again = redeem(&*store, &code, with(Some(key)), at(4)).await;
+    assert_eq!(again, Redemption::Replayed(grant.grant_id));
+}

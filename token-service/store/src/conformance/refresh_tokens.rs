@@ -177,3 +177,40 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     let stored = subject.store().grant(grant.grant_id).await.unwrap();
     assert_eq!(stored.unwrap().scope, scope("projects"));
 }
+
+/// RFC 9449 §5, D-39.
+pub(crate) async fn a_bound_refresh_token_needs_its_key(subject: &mut impl Subject) {
+    let (key, other) = (Thumbprint::of(b"key"), Thumbprint::of(b"other"));
+    let grant = grant_of(&*subject.store(), code()).await;
+    let first = grant.current.refresh_id;
+    let with = |key, refresh_id, now| RefreshRotation {
+        key,
+        ..use_of(&grant, refresh_id, now)
+    };
+    // The first proof of a public client binds its grant.
+    let rotation = with(Some(key), first, at(1));
+    let second = rotation.next_refresh_id;
+    let rotated = subject.store().rotate_refresh(rotation).await.unwrap();
+    assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
+    subject.restart().await;
+    let stored = subject.store().grant(grant.grant_id).await.unwrap();
+    assert_eq!(stored.unwrap().binding, Some(key));
+    let refused = Rotation::Refused(RotationRefusal::OtherKey);
+    for wrong in [None, Some(other)] {
+        // Not even a token whose reuse would revoke the grant.
+        for (token, now) in [(first, at(2)), (second, at(2)), (first, at(100))] {
+            let rotation = with(wrong, token, now);
+            let outcome = subject.store().rotate_refresh(rotation).await.unwrap();
+            assert_eq!(outcome, refused);
+        }
+    }
+    let repeated = with(Some(key), first, at(3));
+    let repeated = subject.store().rotate_refresh(repeated).await.unwrap();
+    assert!(
+        matches!(repeated, Rotation::Repeated { .. }),
+        "{repeated:?}"
+    );
+    let rotation = with(Some(key), second, at(100));
+    let rotated = subject.store().rotate_refresh(rotation).await.unwrap();
+    assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
+}

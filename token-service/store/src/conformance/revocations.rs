@@ -60,6 +60,7 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
             username: grant.username.clone(),
             account: Some((grant.account.user_id.clone(), grant.account.site.clone())),
         },
+        key: None,
         issued_at,
     };
     let another = |token: &TokenReference| TokenReference {
@@ -126,6 +127,7 @@ pub(crate) fn token(issued_at: Timestamp) -> TokenReference {
             username: username("1"),
             account: Some(("1".into(), "https://us1.example.com".into())),
         },
+        key: None,
         issued_at,
     }
 }
@@ -359,4 +361,64 @@ pub(crate) async fn the_feed_keeps_its_identity_until_it_is_renewed<S: Subject>(
     subject.restart().await;
     let after = subject.store().feed_state().await.unwrap();
     assert_eq!(after.feed == fresh, S::KEEPS_FEED);
+}
+
+/// A lost device: what is bound to its key ends, whoever's it is, and nothing else.
+pub(crate) async fn a_key_ends_with_all_that_is_bound_to_it(subject: &mut impl Subject) {
+    let (key, other) = (Thumbprint::of(b"key"), Thumbprint::of(b"other"));
+    let store = subject.store();
+    let mut grants = Vec::new();
+    // The last one is bound by its first refresh.
+    for (name, bound) in [
+        ("ada", Some(key)),
+        ("grace", Some(key)),
+        ("ada", Some(other)),
+        ("ada", None),
+        ("grace", None),
+    ] {
+        let record = CodeRecord {
+            username: username(name),
+            ..code()
+        };
+        let code = self_contained(&*store, record).await;
+        let presented = PresentedCode {
+            key: bound,
+            ..fitting()
+        };
+        match redeem(&*store, &code, presented, at(0)).await {
+            Redemption::Redeemed(grant) => grants.push(*grant),
+            refused => panic!("{refused:?}"),
+        }
+    }
+    let late = RefreshRotation {
+        key: Some(key),
+        ..use_of(&grants[4], grants[4].current.refresh_id, at(1))
+    };
+    store.rotate_refresh(late).await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let entry = audit_event(5);
+    let revoked = store.revoke_all(Owner::Key(key), [entry].into(), at(5));
+    assert_eq!(revoked.await, Ok(3));
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    assert_eq!(feed(&*store).await, [Revoked::Key(key)]);
+    for (grant, ended) in grants.iter().zip([true, true, false, false, true]) {
+        let stored = store.grant(grant.grant_id).await.unwrap().unwrap();
+        assert_eq!(stored.revoked_at.is_some(), ended, "{grant:?}");
+    }
+    for (key, issued_at, ended) in [
+        (Some(key), at(5), true),
+        (Some(key), at(6), false),
+        (Some(other), at(5), false),
+        (None, at(5), false),
+    ] {
+        let token = TokenReference {
+            key,
+            ..token(issued_at)
+        };
+        assert_eq!(store.is_revoked(token).await, Ok(ended), "{key:?}");
+    }
 }

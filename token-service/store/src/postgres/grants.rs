@@ -28,6 +28,12 @@ use domain::{
     RefreshRotation, Revoked, Rotation, RotationRefusal, User,
 };
 
+/// The key to which a grant is bound, for the search by key.
+pub(super) const BINDINGS: &str = "
+    ALTER TABLE grants ADD COLUMN IF NOT EXISTS binding BYTEA;
+    CREATE INDEX IF NOT EXISTS grants_by_key ON grants (binding) WHERE binding IS NOT NULL;
+";
+
 /// Maximum attempts of a rotation whose grant changes in the meantime. The loser of a race finds a spent token at its
 /// second attempt, so more than two attempts are rare.
 const LOOKS: u32 = 10;
@@ -182,12 +188,13 @@ impl PostgresStore {
         let (refresh_over_at, access_over_at) = over_at(after, self.longest_token());
         let (id, body) = (after.grant_id, encode(after).map_err(Fault::from)?);
         self.statement(async move |client| {
-            let sql = "UPDATE grants SET body = $3, refresh_over_at = $4, access_over_at = $5
+            let sql = "UPDATE grants SET body = $3, refresh_over_at = $4, access_over_at = $5, binding = $6
                 WHERE grant_id = $1 AND body = $2 AND revoked_at IS NULL";
             let id = id.as_bytes().as_slice();
+            let key = key_of(after);
             let times = (refresh_over_at, access_over_at);
             let replaced = client
-                .execute(sql, &[&id, &before, &body, &times.0, &times.1])
+                .execute(sql, &[&id, &before, &body, &times.0, &times.1, &key])
                 .await?;
             Ok(replaced > 0)
         })
@@ -232,8 +239,8 @@ fn grant(row: &Row) -> Result<Grant, Fault> {
 fn new_grant(before: &str) -> String {
     format!(
         "WITH {before} new AS (
-            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body)
-            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (grant_id) DO NOTHING RETURNING grant_id
+            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body, binding)
+            VALUES ($1, $2, $3, $4, $5, $6, $8) ON CONFLICT (grant_id) DO NOTHING RETURNING grant_id
         )
         SELECT NULL::BIGINT, grant_id FROM new
         UNION ALL
@@ -244,7 +251,7 @@ fn new_grant(before: &str) -> String {
 
 /// A used code keeps its row.
 const CODE_IS_USED: &str = "used AS (
-    UPDATE codes SET grant_id = $1, expires_at = $9, body = $10 WHERE code = $8
+    UPDATE codes SET grant_id = $1, expires_at = $10, body = $11 WHERE code = $9
 ),";
 
 /// What the row of a used legacy code becomes.
@@ -269,7 +276,8 @@ pub(super) async fn insert(
     let (refresh_over_at, access_over_at) = over_at(grant, access_token_lifetime);
     let body = encode(grant)?;
     let most = rows(cap::GRANTS.looked_at());
-    let values: [&(dyn ToSql + Sync); 7] = [
+    let key = key_of(grant);
+    let values: [&(dyn ToSql + Sync); 8] = [
         &id,
         &of,
         &user,
@@ -277,6 +285,7 @@ pub(super) async fn insert(
         &access_over_at,
         &body,
         &most,
+        &key,
     ];
     let found = match &used {
         None => client.query(&new_grant(""), &values).await?,
@@ -313,6 +322,11 @@ pub(super) async fn insert(
         announce(client, &Revoked::Grant(id), extent).await?;
     }
     Ok(true)
+}
+
+fn key_of(grant: &Grant) -> Option<&[u8]> {
+    let key = grant.binding.as_ref();
+    key.map(|key| key.as_bytes().as_slice())
 }
 
 /// The two times in [`Grant::is_over`].
@@ -398,6 +412,13 @@ pub(super) async fn end_all(
             let sql =
                 "UPDATE grants SET revoked_at = $2 WHERE client_id = $1 AND revoked_at IS NULL";
             let values: [&(dyn ToSql + Sync); 2] = [&client_id.as_str(), &seconds(now)];
+            let ended = client.execute(sql, &values).await?;
+            return Ok((ended, vec![owner.revoked()]));
+        }
+        // Tokens of the legacy flow are never bound.
+        Owner::Key(key) => {
+            let sql = "UPDATE grants SET revoked_at = $2 WHERE binding = $1 AND revoked_at IS NULL";
+            let values: [&(dyn ToSql + Sync); 2] = [&key.as_bytes().as_slice(), &seconds(now)];
             let ended = client.execute(sql, &values).await?;
             return Ok((ended, vec![owner.revoked()]));
         }

@@ -7,6 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use super::connection::Client;
 use super::fault::Fault;
+use super::grants;
 use super::operation::Connection;
 use super::replicas::{self, Replica};
 use super::revocations::counter;
@@ -17,7 +18,7 @@ const FIRST: &str = include_str!("schema.sql");
 
 /// Statements that add tables, indexes or nullable columns to those of [`FIRST`]. A start makes the additions that the
 /// database lacks. Services of earlier versions that use the same database must not notice an addition.
-const ADDITIONS: &[&str] = &[replicas::TABLE];
+const ADDITIONS: &[&str] = &[replicas::TABLE, grants::BINDINGS];
 
 /// The tables of every version. `schema_version` is the layout in use, and `additions` the number of additions.
 const FOUNDATION: &str = "

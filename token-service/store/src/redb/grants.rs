@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use claims::Thumbprint;
 use redb::{ReadTransaction, ReadableTable};
 
 use super::RedbStore;
@@ -31,9 +32,13 @@ impl GrantStore for RedbStore {
             };
             let client = credentials::client(tables, &grant.client_id)?;
             let user = credentials::user(tables, &grant.username)?;
+            let was_bound = grant.binding.is_some();
             match grant.rotate(&rotation, client.as_ref(), user.as_ref()) {
                 RotationDecision::Rotate { asked } => {
                     put(tables, &grant)?;
+                    if !was_bound {
+                        note_key(tables, &grant)?;
+                    }
                     let grant = Box::new(grant);
                     Ok(Rotation::Rotated { grant, asked })
                 }
@@ -193,6 +198,15 @@ pub(super) fn add(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     tables.grants_of_users.open()?.insert(key, ())?;
     let key = (grant.client_id.as_str(), grant.grant_id.as_bytes());
     tables.grants_by_client.open()?.insert(key, ())?;
+    note_key(tables, grant)
+}
+
+/// Writes the row of the key to which the grant is bound, if it is.
+fn note_key(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    if let Some(key) = &grant.binding {
+        let row = (key.as_bytes(), grant.grant_id.as_bytes());
+        tables.grants_by_key.open()?.insert(row, ())?;
+    }
     Ok(())
 }
 
@@ -238,6 +252,9 @@ pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault
     tables.grants_of_users.open()?.remove(key)?;
     let by_client = tables.grants_by_client.open()?;
     by_client.remove((grant.client_id.as_str(), id))?;
+    if let Some(key) = &grant.binding {
+        tables.grants_by_key.open()?.remove((key.as_bytes(), id))?;
+    }
     Ok(())
 }
 
@@ -307,8 +324,10 @@ pub(super) fn end_all(
             username,
             client_id,
         } => of_user_at(tables, username.as_str(), client_id.as_str(), usize::MAX)?,
+        Owner::Key(key) => of_key(tables, key)?,
     };
-    let legacy_tokens_name_the_owner = matches!(owner, Owner::Client(_));
+    // Tokens of the legacy flow are never bound.
+    let legacy_tokens_name_the_owner = matches!(owner, Owner::Client(_) | Owner::Key(_));
     let (mut ended, mut revoked) = (0, Vec::new());
     for id in ids {
         if end(tables, id, now)? {
@@ -351,6 +370,15 @@ fn is_legacy(tables: &mut Tables<'_>, grant_id: GrantId) -> Result<bool, Fault> 
 fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, Fault> {
     let found = tables.grants_by_client.open()?;
     let found = found.range((client_id, &FIRST)..=(client_id, &LAST))?;
+    found
+        .map(|entry| Ok(GrantId::from_bytes(*entry?.0.value().1)))
+        .collect()
+}
+
+fn of_key(tables: &mut Tables<'_>, key: &Thumbprint) -> Result<Vec<GrantId>, Fault> {
+    let key = key.as_bytes();
+    let found = tables.grants_by_key.open()?;
+    let found = found.range((key, &FIRST)..=(key, &LAST))?;
     found
         .map(|entry| Ok(GrantId::from_bytes(*entry?.0.value().1)))
         .collect()

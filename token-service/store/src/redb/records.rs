@@ -216,6 +216,7 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
                     grant.username.as_str(),
                     grant.current.refresh_expires_at,
                     grant.access_over_at(lifetime),
+                    grant.binding.as_ref().map(|key| key.as_bytes().as_slice()),
                     grant.revoked_at,
                     body
                 ])
@@ -372,7 +373,7 @@ fn write_row(tables: &mut Tables<'_>, table: Table, row: &Record) -> Result<(), 
                 tables.expire(Expiring::UsedCode, code, row.time(3)?)?;
             }
         }
-        Table::Grants => grants::add(tables, &decode(row.bytes(6)?)?)?,
+        Table::Grants => grants::add(tables, &decode(row.bytes(7)?)?)?,
         Table::Revocations => {
             let entry = Revocation {
                 sequence: row.some_number(0)?,
@@ -471,6 +472,7 @@ mod tests {
             "unused_codes",
             "grants_by_client",
             "grants_of_users",
+            "grants_by_key",
             "revoked",
             "sessions_by_user",
             "expiry",

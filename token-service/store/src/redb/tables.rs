@@ -118,6 +118,10 @@ pub(super) const GRANTS_BY_CLIENT: TableDefinition<(&str, &[u8; 16]), ()> =
 pub(super) const GRANTS_OF_USERS: TableDefinition<(&str, &str, bool, &[u8; 16]), ()> =
     TableDefinition::new("grants_of_users");
 
+/// Grants that are bound to a key: thumbprint and grant id.
+pub(super) const GRANTS_BY_KEY: TableDefinition<(&[u8; 32], &[u8; 16]), ()> =
+    TableDefinition::new("grants_by_key");
+
 /// Sequence to revocation.
 pub(super) const REVOCATIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revocations");
 
@@ -311,6 +315,7 @@ tables! {
     grants: GRANTS<&'static [u8; 16], &'static [u8]>,
     grants_by_client: GRANTS_BY_CLIENT<(&'static str, &'static [u8; 16]), ()>,
     grants_of_users: GRANTS_OF_USERS<(&'static str, &'static str, bool, &'static [u8; 16]), ()>,
+    grants_by_key: GRANTS_BY_KEY<(&'static [u8; 32], &'static [u8; 16]), ()>,
     revocations: REVOCATIONS<u64, &'static [u8]>,
     revoked: REVOKED<&'static [u8], (u64, u64)>,
     assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,

@@ -313,6 +313,7 @@ async fn an_unreadable_row_fails_its_own_operation() {
         redirect_uri: code().redirect_uri,
         verifier_digest: code().code_challenge,
         client_authenticated: false,
+        key: None,
     };
     let first = grant.current.clone();
     let redeemed = store

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use claims::Thumbprint;
+
 use super::Prompt;
 use super::error::UnsafeRequest;
 use super::redirect_error::RedirectError;
@@ -73,6 +75,13 @@ pub(super) fn response_type(parameters: &Parameters<'_>) -> Result<(), RedirectE
         Some(_) => Err(RedirectError::ResponseTypeUnsupported),
         None => Err(RedirectError::ResponseTypeMissing),
     }
+}
+
+/// `dpop_jkt` is the thumbprint of the key of the token request's proof (RFC 9449 §10).
+pub(super) fn dpop_jkt(parameters: &Parameters<'_>) -> Result<Option<Thumbprint>, RedirectError> {
+    let sent = parameters.get("dpop_jkt");
+    let parsed = sent.map(|sent| Thumbprint::parse(sent).ok_or(RedirectError::DpopKeyMalformed));
+    parsed.transpose()
 }
 
 /// `scope` is a subset of the client's registered scopes; if absent, all of them (D-9).

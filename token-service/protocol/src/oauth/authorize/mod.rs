@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use claims::Thumbprint;
 use url::form_urlencoded;
 
 use super::parameters::{Parameters, Repeated};
@@ -55,6 +56,7 @@ pub struct AuthorizationRequest {
     client: Arc<Client>,
     destination: Destination,
     code_challenge: Option<Digest>,
+    dpop_jkt: Option<Thumbprint>,
     scope: Scope,
     prompt: Prompt,
     max_age: Option<u64>,
@@ -171,6 +173,7 @@ impl<'a> UnidentifiedRequest<'a> {
         checks::response_type(&parameters).map_err(refuse)?;
         let code_challenge = pkce::challenge(&parameters, &client)
             .map_err(|error| refuse(RedirectError::Challenge(error)))?;
+        let dpop_jkt = checks::dpop_jkt(&parameters).map_err(refuse)?;
         let scope = checks::scope(&parameters, &client).map_err(refuse)?;
         let prompt = checks::prompt(&parameters).map_err(refuse)?;
         let max_age = checks::max_age(&parameters).map_err(refuse)?;
@@ -179,6 +182,7 @@ impl<'a> UnidentifiedRequest<'a> {
             client,
             destination,
             code_challenge,
+            dpop_jkt,
             scope,
             prompt,
             max_age,
@@ -286,7 +290,7 @@ impl CodeRequest for AuthorizationRequest {
         let code = SelfContainedCode {
             grant_id,
             record,
-            dpop_jkt: None,
+            dpop_jkt: self.dpop_jkt.filter(|_| context.offers_dpop()),
         };
         let nonce = random::bytes(context.random)?;
         let (issuer, key) = (&context.settings.issuer, context.encryption_key);
@@ -326,6 +330,7 @@ fn canonical_query(parameters: &Parameters<'_>, step: Carried) -> String {
         "state",
         "code_challenge",
         "code_challenge_method",
+        "dpop_jkt",
         "max_age",
         "login_hint",
         "ui_locales",

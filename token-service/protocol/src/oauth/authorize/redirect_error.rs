@@ -16,6 +16,8 @@ pub enum RedirectError {
     ResponseTypeUnsupported,
     /// The challenge is missing or wrong.
     Challenge(ChallengeError),
+    /// `dpop_jkt` is not a thumbprint (RFC 9449 §10).
+    DpopKeyMalformed,
     /// `scope` is not a list of scope tokens (RFC 6749 §3.3).
     ScopeMalformed,
     /// `scope` exceeds the registration by this scope (D-9).
@@ -48,6 +50,7 @@ impl RedirectError {
             Self::ParameterRepeated(_)
             | Self::ResponseTypeMissing
             | Self::Challenge(_)
+            | Self::DpopKeyMalformed
             | Self::PromptUnsupported
             | Self::MaxAgeMalformed
             | Self::NotPushed => "invalid_request",
@@ -71,6 +74,9 @@ impl RedirectError {
             Self::ResponseTypeMissing => "response_type is missing; it must be code",
             Self::ResponseTypeUnsupported => "response_type must be code",
             Self::Challenge(error) => error.description(),
+            Self::DpopKeyMalformed => {
+                "dpop_jkt must be the SHA-256 thumbprint of a key in base64url without padding: 43 characters"
+            }
             Self::ScopeMalformed => {
                 "scope is not a list of scope tokens separated by single spaces"
             }

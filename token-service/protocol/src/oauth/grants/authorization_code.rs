@@ -9,6 +9,7 @@ use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce;
+use crate::oauth::proof::PresentedProof;
 use crate::oauth::sealed_code;
 use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, PresentedCode, RefreshStep, TokenId};
@@ -21,6 +22,7 @@ pub async fn exchange(
     context: &Context<'_>,
     presented: &PresentedClient,
     form: &Parameters<'_>,
+    proof: PresentedProof,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.client();
     let verifier = form.get(Parameter::CodeVerifier);
@@ -40,11 +42,12 @@ pub async fn exchange(
     let redirect_uri = required(form, Parameter::RedirectUri)?;
     let challenge_of = |verifier| pkce::challenge_of(verifier).ok_or(TokenError::MalformedVerifier);
     let verifier_digest = verifier.map(challenge_of).transpose()?;
-    let presented = PresentedCode {
+    let code_presented = PresentedCode {
         client_id: client.client_id.clone(),
         redirect_uri: redirect_uri.to_owned(),
         verifier_digest,
         client_authenticated: presented.is_authenticated(),
+        key: proof.key(),
     };
     let (issuer, key) = (&context.settings.issuer, context.encryption_key);
     let code = sealed_code::open(code, issuer, key).ok_or(TokenError::UnknownCode)?;
@@ -58,8 +61,9 @@ pub async fn exchange(
     };
     // Without a requested scope, the client requests what the user authorized.
     let asked = requested.unwrap_or_else(|| code.record.scope.clone());
+    let binding = proof.claim(context).await?;
     let store = context.store;
-    let redemption = store.redeem_code(code, presented, first, context.now);
+    let redemption = store.redeem_code(code, code_presented, first, context.now);
     let issued = redeemed(redemption.await?, asked)?;
-    answer_step(context, &issued)
+    answer_step(context, &issued, binding)
 }

@@ -11,6 +11,7 @@ use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
+use crate::oauth::proof::PresentedProof;
 use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, User};
 use store::{AssertionId, Claim};
@@ -22,6 +23,7 @@ pub async fn exchange(
     context: &Context<'_>,
     presented: &PresentedClient,
     form: &Parameters<'_>,
+    proof: PresentedProof,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.fully_authenticated()?;
     let IntegrationType::NonInteractive {
@@ -52,11 +54,13 @@ pub async fn exchange(
         .ok_or(AssertionError::Subject)?;
     let account = select(&user.accounts, named)?;
     ensure_not_too_early(context, client, &user)?;
+    let binding = proof.claim(context).await?;
     let id = AssertionId::of_user_assertion(&client.client_id, &assertion.jti);
     let until = assertion.remembered_until;
     match context.store.claim_jti(id, until, context.now).await? {
         Claim::Claimed => {
-            answer_without_refresh(context, client, &user, account, amr::USER_ASSERTION, &scope)
+            let amr = amr::USER_ASSERTION;
+            answer_without_refresh(context, client, &user, account, amr, &scope, binding)
         }
         Claim::AlreadyClaimed => Err(AssertionError::Replayed.into()),
     }

@@ -14,7 +14,7 @@ use super::parameter::Parameter;
 use super::parameters::Parameters;
 use super::token_response::{Authorization, Issuance, TokenResponse};
 use crate::Context;
-use crate::token::{AccessToken, GrantedTo};
+use crate::token::{AccessToken, Binding, GrantedTo};
 use domain::{
     Client, Grant, GrantId, LinkedAccount, Redemption, RefreshRotation, RefreshStep, Rotation,
     Scope, TokenId, User, wait_for_tokens,
@@ -110,7 +110,11 @@ pub(crate) async fn rotate(
 }
 
 /// The response with access and refresh token for one step of a grant.
-fn answer_step(context: &Context<'_>, issued: &IssuedStep) -> Result<TokenResponse, TokenError> {
+fn answer_step(
+    context: &Context<'_>,
+    issued: &IssuedStep,
+    binding: Binding,
+) -> Result<TokenResponse, TokenError> {
     let IssuedStep {
         grant,
         step,
@@ -119,11 +123,11 @@ fn answer_step(context: &Context<'_>, issued: &IssuedStep) -> Result<TokenRespon
     } = issued;
     let mint = context.mint();
     Ok(TokenResponse::new(
-        mint.access_token(GrantedTo::from(grant), AccessToken::from(step))?,
+        mint.access_token(GrantedTo::from(grant), AccessToken::of(step, binding))?,
         context.settings.lifetimes.access_token,
         Some(mint.refresh_token(grant, step)?),
         (step.scope != *asked).then(|| step.scope.clone()),
-        Authorization::of(grant, *issuance),
+        Authorization::of(grant, *issuance, binding),
     ))
 }
 
@@ -145,6 +149,7 @@ fn answer_without_refresh(
     account: &LinkedAccount,
     amr: &str,
     scope: &Scope,
+    binding: Binding,
 ) -> Result<TokenResponse, TokenError> {
     let grant_id = GrantId::generate(context.random, context.now)?;
     let subject = GrantedTo {
@@ -158,6 +163,7 @@ fn answer_without_refresh(
         id: TokenId::generate(context.random)?,
         scope,
         issued_at: context.now,
+        binding,
     };
     let identity = context.identity_tokens.token(
         context.settings,
@@ -179,6 +185,7 @@ fn answer_without_refresh(
             username: user.username.clone(),
             grant_id,
             issuance: Issuance::First,
+            binding,
         },
     ))
 }

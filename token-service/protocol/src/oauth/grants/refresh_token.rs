@@ -11,6 +11,7 @@ use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
+use crate::oauth::proof::PresentedProof;
 use crate::oauth::token_response::TokenResponse;
 use domain::{Client, GrantId, IntegrationType, RefreshRotation, TokenId};
 
@@ -22,6 +23,7 @@ pub async fn refresh(
     context: &Context<'_>,
     presented: &PresentedClient,
     form: &Parameters<'_>,
+    proof: PresentedProof,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.fully_authenticated()?;
     if !may_refresh(client) {
@@ -37,6 +39,7 @@ pub async fn refresh(
         grant_id,
         refresh_id,
         client_id: client.client_id.clone(),
+        key: proof.key(),
         scope: requested_scope(form)?,
         next_refresh_id: TokenId::generate(context.random)?,
         next_access_id: TokenId::generate(context.random)?,
@@ -44,8 +47,9 @@ pub async fn refresh(
         lifetime: context.settings.lifetimes.refresh_token,
         grace: context.settings.lifetimes.refresh_reuse_grace,
     };
+    let binding = proof.claim(context).await?;
     let issued = rotate(context, rotation).await?;
-    answer_step(context, &issued)
+    answer_step(context, &issued, binding)
 }
 
 /// True if the client's integration type uses refresh tokens (protocol.md §4.2).

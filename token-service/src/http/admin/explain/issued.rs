@@ -232,6 +232,8 @@ async fn next_use(
         grant_id: grant.grant_id,
         refresh_id,
         client_id,
+        // The explanation is for whoever has the key.
+        key: grant.binding,
         scope: None,
         // These ids are never used, because nothing is written.
         next_refresh_id: refresh_id,
@@ -240,6 +242,10 @@ async fn next_use(
         lifetime: context.settings.lifetimes.refresh_token,
         grace,
     };
+    if let Some(key) = grant.binding {
+        let needed = format!("the token is bound to the key {key}: a use needs a DPoP proof of it");
+        checks.push(passed("key", &needed));
+    }
     match grant.rotate(&rotation, client.await?.as_deref(), Some(&user)) {
         RotationDecision::Refuse(RotationRefusal::Expired) => {
             checks.push(failed("exp", "has passed without a refresh"));

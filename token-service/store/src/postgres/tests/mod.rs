@@ -18,8 +18,9 @@ use crate::conformance::{
 };
 use crate::operations::*;
 use crate::{AssertionId, Claim};
+use claims::Thumbprint;
 use domain::digest::Digest;
-use domain::{Extent, KeyThumbprint, Revoked, Rotation, TokenId};
+use domain::{Extent, Revoked, Rotation, TokenId};
 
 struct Database {
     url: String,

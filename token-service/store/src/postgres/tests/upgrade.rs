@@ -63,7 +63,7 @@ async fn a_replica_that_notices_the_finish_later_keeps_what_it_brings() {
     set_layout(store, known_layouts().0).await;
     let late = open(&database.url).await;
     let grant = Grant {
-        binding: Some(KeyThumbprint::from_bytes([9; 32])),
+        binding: Some(Thumbprint::from_bytes([9; 32])),
         ..grant_of(&**store, code()).await
     };
     let client = store.pool.get().await.unwrap();

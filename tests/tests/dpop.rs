@@ -1,0 +1,393 @@
+//! DPoP at the token endpoint (RFC 9449 §5 to §10): what is bound to the key of a proof, and which proofs are refused.
+
+use serde_json::{Value, json};
+use tests::proofs::{Proof, ProofKey};
+
+use crate::support::{
+    Assertion, Browser, CREDENTIALS, Client, INSTALLED, Instance, JWT_BEARER, LEGACY,
+    NON_INTERACTIVE, OwnPair, Pkce, Reply, USER_BOUND, WEB, answered, form_body, get, lobby, pair,
+    post,
+};
+use crate::token::claims;
+
+fn key() -> ProofKey {
+    ProofKey::new("ES256").unwrap()
+}
+
+fn proof_at(lobby: &str, key: &ProofKey) -> Proof {
+    let url = format!("{lobby}/auth/token");
+    key.proof("POST", &url, None).unwrap()
+}
+
+/// A fresh proof for a token request.
+fn proof(key: &ProofKey) -> Vec<String> {
+    vec![key.sign(&proof_at(&lobby(), key)).unwrap()]
+}
+
+fn pkce() -> Pkce {
+    Pkce::of(&"p".repeat(43))
+}
+
+fn code(client: &Client, more: &[(&str, &str)]) -> String {
+    let pkce = client.secret.is_none().then(pkce);
+    Browser::new(&lobby()).code_with(client, pkce.as_ref(), more)
+}
+
+fn exchange(client: &Client, code: &str, proofs: &[String]) -> Reply {
+    let pkce = client.secret.is_none().then(pkce);
+    client.exchange_with(&lobby(), code, pkce.as_ref(), proofs)
+}
+
+/// Asserts tokens that are bound to `key`, and returns the reply's body.
+#[track_caller]
+fn assert_bound(reply: &Reply, key: &ProofKey) -> Value {
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let body = reply.json();
+    assert_eq!(body["token_type"], "DPoP");
+    let claims = claims(body["access_token"].as_str().unwrap());
+    assert_eq!(claims["cnf"], key.confirmation());
+    body
+}
+
+#[track_caller]
+fn assert_bearer(reply: &Reply) {
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(reply.json()["token_type"], "Bearer");
+    assert_eq!(claims(&reply.text("access_token")).get("cnf"), None);
+}
+
+/// A refused proof. The reply has a nonce for the next one.
+#[track_caller]
+fn assert_refused(reply: &Reply, error: &str) {
+    reply.assert_error(400, error);
+    assert!(reply.header("dpop-nonce").is_some());
+}
+
+#[test]
+fn rfc9449_s5_every_grant_binds_its_access_token_to_the_key_of_the_proof() {
+    let assertion = Assertion::of("ada@example.com").sign();
+    let assertion = [
+        ("grant_type", JWT_BEARER),
+        ("assertion", assertion.as_str()),
+    ];
+    for algorithm in ["ES256", "EdDSA", "RS256"] {
+        let key = ProofKey::new(algorithm).unwrap();
+        assert_bound(
+            &USER_BOUND.proven(&lobby(), &CREDENTIALS, &proof(&key)),
+            &key,
+        );
+    }
+    let key = key();
+    assert_bound(
+        &NON_INTERACTIVE.proven(&lobby(), &assertion, &proof(&key)),
+        &key,
+    );
+    for client in [WEB, INSTALLED] {
+        let tokens = exchange(&client, &code(&client, &[]), &proof(&key));
+        let tokens = assert_bound(&tokens, &key);
+        let refresh_token = tokens["refresh_token"].as_str().unwrap();
+        let refreshed = client.refresh_with(&lobby(), refresh_token, &proof(&key));
+        assert_bound(&refreshed, &key);
+    }
+    assert_bearer(&USER_BOUND.token(&lobby(), &CREDENTIALS));
+}
+
+#[test]
+fn rfc9449_s6_2_introspection_tells_the_key() {
+    let key = key();
+    let bound = USER_BOUND.proven(&lobby(), &CREDENTIALS, &proof(&key));
+    let bearer = USER_BOUND.token(&lobby(), &CREDENTIALS);
+    let told = |reply: &Reply| {
+        let token = reply.text("access_token");
+        USER_BOUND
+            .post(&lobby(), "/auth/introspect", &[("token", &token)])
+            .json()
+    };
+    let (bound, bearer) = (told(&bound), told(&bearer));
+    assert_eq!(bound["token_type"], "DPoP");
+    assert_eq!(bound["cnf"], key.confirmation());
+    assert_eq!(bearer["token_type"], "Bearer");
+    assert_eq!(bearer.get("cnf"), None);
+}
+
+/// The attacks of RFC 9449 §11 and the checks of §4.3.
+#[test]
+fn rfc9449_s4_3_a_wrong_proof_gets_no_token() {
+    let (mine, other) = (key(), key());
+    let good = || proof_at(&lobby(), &mine);
+    let elsewhere = |url: String| good().claim("htu", json!(url));
+    let with_jwk = |name: &str, value: Value| {
+        let mut jwk = mine.jwk();
+        jwk[name] = value;
+        good().header("jwk", jwk)
+    };
+    for (what, proof) in [
+        ("another key than signed", good().header("jwk", other.jwk())),
+        ("another method", good().claim("htm", json!("GET"))),
+        (
+            "another path",
+            elsewhere(format!("{}/auth/revoke", lobby())),
+        ),
+        (
+            "a final slash",
+            elsewhere(format!("{}/auth/token/", lobby())),
+        ),
+        (
+            "another host",
+            elsewhere("https://evil.example/auth/token".to_owned()),
+        ),
+        ("no id", good().without("jti")),
+        ("another type", good().header("typ", json!("JWT"))),
+        ("HS256", good().header("alg", json!("HS256"))),
+        ("no algorithm", good().header("alg", json!("none"))),
+        ("another algorithm", good().header("alg", json!("RS256"))),
+        ("a private key", with_jwk("d", json!("AAAA"))),
+        ("a symmetric key", with_jwk("k", json!("AAAA"))),
+        ("crit", good().header("crit", json!(["exp"]))),
+    ] {
+        let signed = mine.sign(&proof).unwrap();
+        let reply = USER_BOUND.proven(&lobby(), &CREDENTIALS, &[signed]);
+        assert_eq!(reply.status, 400, "{what}");
+        assert_refused(&reply, "invalid_dpop_proof");
+    }
+    let signed = |proof: &Proof| mine.sign(proof).unwrap();
+    let unsigned = signed(&good());
+    let unsigned = format!("{}.", &unsigned[..unsigned.rfind('.').unwrap()]);
+    for proofs in [
+        vec![unsigned],
+        vec![signed(&good()), signed(&good())],
+        vec![format!("{}, {}", signed(&good()), signed(&good()))],
+        vec!["x".repeat(5000)],
+        vec![String::new()],
+    ] {
+        let reply = USER_BOUND.proven(&lobby(), &CREDENTIALS, &proofs);
+        assert_refused(&reply, "invalid_dpop_proof");
+    }
+    // Query and fragment do not count, and neither does the spelling of the host.
+    let spelled = lobby().to_uppercase().replace("HTTP", "http");
+    for url in [
+        format!("{}/auth/token?x=y#z", lobby()),
+        format!("{spelled}/auth/token"),
+    ] {
+        let reply = USER_BOUND.proven(&lobby(), &CREDENTIALS, &[signed(&elsewhere(url))]);
+        assert_bound(&reply, &mine);
+    }
+}
+
+#[test]
+fn rfc9449_s8_a_nonce_mends_a_clock_that_is_wrong() {
+    let key = key();
+    for seconds in [-70, 20] {
+        let wrong = proof_at(&lobby(), &key).later(seconds);
+        let signed = key.sign(&wrong).unwrap();
+        let refused = USER_BOUND.proven(&lobby(), &CREDENTIALS, &[signed]);
+        assert_refused(&refused, "use_dpop_nonce");
+        let nonce = json!(refused.header("dpop-nonce").unwrap());
+        let again = proof_at(&lobby(), &key)
+            .later(seconds)
+            .claim("nonce", nonce);
+        let again = key.sign(&again).unwrap();
+        let reply = USER_BOUND.proven(&lobby(), &CREDENTIALS, &[again]);
+        assert_bound(&reply, &key);
+        // RFC 9449 §8.2: every answer may have the next nonce.
+        assert!(reply.header("dpop-nonce").is_some());
+    }
+    let foreign = proof_at(&lobby(), &key).claim("nonce", json!("A".repeat(43)));
+    let foreign = key.sign(&foreign).unwrap();
+    let refused = USER_BOUND.proven(&lobby(), &CREDENTIALS, &[foreign]);
+    assert_refused(&refused, "use_dpop_nonce");
+    let without = USER_BOUND.token(&lobby(), &CREDENTIALS);
+    assert_eq!(without.header("dpop-nonce"), None);
+}
+
+#[test]
+fn rfc9449_s11_1_a_proof_works_once_also_in_parallel() {
+    let key = key();
+    let proof = proof(&key);
+    let replies: Vec<Reply> = std::thread::scope(|scope| {
+        let posts: Vec<_> = (0..20)
+            .map(|_| scope.spawn(|| USER_BOUND.proven(&lobby(), &CREDENTIALS, &proof)))
+            .collect();
+        posts.into_iter().map(|post| post.join().unwrap()).collect()
+    });
+    let refused = replies.iter().filter(|reply| reply.status == 400);
+    assert_eq!(refused.count(), 19);
+    let replayed = USER_BOUND.proven(&lobby(), &CREDENTIALS, &proof);
+    assert_refused(&replayed, "invalid_dpop_proof");
+    // A refused request does not use up its proof.
+    let mine = self::proof(&key);
+    let scope = [CREDENTIALS.as_slice(), &[("scope", "everything")]].concat();
+    USER_BOUND
+        .proven(&lobby(), &scope, &mine)
+        .assert_error(400, "invalid_request");
+    assert_bound(&USER_BOUND.proven(&lobby(), &CREDENTIALS, &mine), &key);
+}
+
+/// D-39.
+#[test]
+fn rfc9449_s5_refresh_tokens_of_public_clients_are_bound() {
+    let (mine, other) = (key(), key());
+    let tokens = exchange(&INSTALLED, &code(&INSTALLED, &[]), &proof(&mine));
+    let first = tokens.text("refresh_token");
+    let refresh = |token: &str, proofs: &[String]| INSTALLED.refresh_with(&lobby(), token, proofs);
+    for stolen in [vec![], proof(&other)] {
+        refresh(&first, &stolen).assert_error(400, "invalid_grant");
+    }
+    let second = assert_bound(&refresh(&first, &proof(&mine)), &mine);
+    // A lost response is repeated to whoever has the key.
+    for stolen in [vec![], proof(&other)] {
+        refresh(&first, &stolen).assert_error(400, "invalid_grant");
+    }
+    let repeated = assert_bound(&refresh(&first, &proof(&mine)), &mine);
+    assert_eq!(repeated["refresh_token"], second["refresh_token"]);
+    let next = second["refresh_token"].as_str().unwrap();
+    assert_bound(&refresh(next, &proof(&mine)), &mine);
+}
+
+/// D-39.
+#[test]
+fn rfc9449_s5_refresh_tokens_of_confidential_clients_are_not_bound() {
+    let (one, other) = (key(), key());
+    let tokens = exchange(&WEB, &code(&WEB, &[]), &proof(&one));
+    let first = tokens.text("refresh_token");
+    let refresh = |proofs: &[String]| WEB.refresh_with(&lobby(), &first, proofs);
+    let second = assert_bound(&refresh(&proof(&other)), &other);
+    let repeated = assert_bound(&refresh(&proof(&one)), &one);
+    assert_eq!(repeated["refresh_token"], second["refresh_token"]);
+    assert_bearer(&refresh(&[]));
+}
+
+#[test]
+fn rfc9449_s10_a_code_is_bound_to_the_key_of_its_request() {
+    let (mine, other) = (key(), key());
+    for client in [WEB, INSTALLED] {
+        let thumbprint = mine.thumbprint();
+        let code = code(&client, &[("dpop_jkt", &thumbprint)]);
+        for wrong in [vec![], proof(&other)] {
+            exchange(&client, &code, &wrong).assert_error(400, "invalid_grant");
+        }
+        assert_bound(&exchange(&client, &code, &proof(&mine)), &mine);
+    }
+    let malformed = WEB.request(&[("dpop_jkt", "short")]);
+    let reply = Browser::new(&lobby()).authorize(&malformed);
+    let error = answered(&reply, WEB.redirect_uri, "error");
+    assert_eq!(error.as_deref(), Some("invalid_request"));
+}
+
+#[test]
+fn rfc9449_s5_2_a_client_may_be_restricted_to_bound_tokens() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.lobby();
+    let codes: Vec<(Client, String)> = [WEB, INSTALLED]
+        .into_iter()
+        .map(|client| {
+            let pkce = client.secret.is_none().then(pkce);
+            let code = Browser::new(&lobby).code_for(&client, pkce.as_ref());
+            (client, code)
+        })
+        .collect();
+    let old = WEB
+        .exchange(&lobby, &codes[0].1, None)
+        .text("refresh_token");
+    for client in [WEB, INSTALLED, NON_INTERACTIVE, USER_BOUND] {
+        pair.done(&format!("client update {} --dpop-bound", client.id));
+    }
+    let code = Browser::new(&lobby).code_for(&WEB, None);
+    let pkce = pkce();
+    let assertion = Assertion::of("ada@example.com").sign();
+    let refused = [
+        WEB.exchange(&lobby, &code, None),
+        WEB.refresh(&lobby, &old),
+        INSTALLED.exchange(&lobby, &codes[1].1, Some(&pkce)),
+        NON_INTERACTIVE.assert(&lobby, &assertion, &[]),
+        USER_BOUND.token(&lobby, &CREDENTIALS),
+    ];
+    for reply in refused {
+        assert_refused(&reply, "invalid_dpop_proof");
+    }
+    let key = key();
+    let proof = vec![key.sign(&proof_at(&lobby, &key)).unwrap()];
+    assert_bound(&USER_BOUND.proven(&lobby, &CREDENTIALS, &proof), &key);
+    pair.failed(&format!("client update {} --dpop-bound", LEGACY.id));
+    pair.done(&format!("client update {} --dpop-optional", WEB.id));
+    assert_bearer(&WEB.exchange(&lobby, &code, None));
+}
+
+#[test]
+fn rfc9449_s8_a_nonce_may_be_required() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__DPOP__NONCE", "required")]);
+    let (lobby, key) = (pair.lobby(), key());
+    let ask = |nonce: Option<&str>| {
+        let mut proof = proof_at(&lobby, &key);
+        if let Some(nonce) = nonce {
+            proof = proof.claim("nonce", json!(nonce));
+        }
+        let proof = key.sign(&proof).unwrap();
+        USER_BOUND.proven(&lobby, &CREDENTIALS, &[proof])
+    };
+    let refused = ask(None);
+    assert_refused(&refused, "use_dpop_nonce");
+    let reply = ask(refused.header("dpop-nonce"));
+    assert_bound(&reply, &key);
+    assert_bound(&ask(reply.header("dpop-nonce")), &key);
+    assert_bearer(&USER_BOUND.token(&lobby, &CREDENTIALS));
+}
+
+/// What is bound to the key of a lost device ends, and nothing else.
+#[test]
+fn a_lost_device_ends_with_its_key() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.lobby();
+    let (lost, kept) = (key(), key());
+    let pkce = pkce();
+    let tokens = |key: &ProofKey| {
+        let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce));
+        let proof = key.sign(&proof_at(&lobby, key)).unwrap();
+        INSTALLED.exchange_with(&lobby, &code, Some(&pkce), &[proof])
+    };
+    let credentials = |key: &ProofKey| {
+        let proof = key.sign(&proof_at(&lobby, key)).unwrap();
+        USER_BOUND.proven(&lobby, &CREDENTIALS, &[proof])
+    };
+    let (device, laptop) = (tokens(&lost), tokens(&kept));
+    let (without_grant, other) = (credentials(&lost), credentials(&kept));
+    let listed = pair.done(&format!("grant list --client {}", INSTALLED.id));
+    assert!(listed.contains(&lost.thumbprint()), "{listed}");
+    let done = pair.done(&format!("grant revoke --key {}", lost.thumbprint()));
+    assert!(done.starts_with("1 grants revoked"), "{done}");
+    let refresh = |tokens: &Reply, key: &ProofKey| {
+        let proof = key.sign(&proof_at(&lobby, key)).unwrap();
+        INSTALLED.refresh_with(&lobby, &tokens.text("refresh_token"), &[proof])
+    };
+    refresh(&device, &lost).assert_error(400, "invalid_grant");
+    assert_bound(&refresh(&laptop, &kept), &kept);
+    let is_active = |tokens: &Reply| {
+        let token = tokens.text("access_token");
+        let told = USER_BOUND.post(&lobby, "/auth/introspect", &[("token", &token)]);
+        told.json()["active"].clone()
+    };
+    assert_eq!(is_active(&without_grant), false);
+    assert_eq!(is_active(&other), true);
+    let feed = get(&format!("{}/revocations", pair.pair.internal_url()), &[]).json();
+    let entry = &feed["revocations"][0];
+    assert_eq!(entry["kind"], "key");
+    assert_eq!(entry["id"], lost.thumbprint());
+    let audit = pair.done("audit --action grant_revoked");
+    assert!(audit.contains(&lost.thumbprint()), "{audit}");
+    pair.failed("grant revoke --key short");
+}
+
+/// Tokens of the legacy flow have no room for the claim `cnf`.
+#[test]
+fn protocol_s4_6_a_proof_at_the_legacy_endpoint_is_ignored() {
+    let instance = Instance::of(pair());
+    let code = instance.code(&LEGACY);
+    let url = format!("{}/as/token.oauth2", pair().legacy_url());
+    let proof = key().prove("POST", &url, None).unwrap();
+    let headers = [("host", instance.server.clone()), ("dpop", proof)];
+    let fields = crate::support::exchange(&LEGACY, &code);
+    let reply = post(&url, &headers, &form_body(&fields));
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(reply.json()["token_type"], "Bearer");
+    assert_eq!(reply.header("dpop-nonce"), None);
+}

@@ -1,0 +1,134 @@
+//! The DPoP proof of a token request (RFC 9449 §5).
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
+    UnparsedPublicKey,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, ProofUse, PublicOrigin, Window};
+use claims::jwk::PublicKey;
+use claims::{Algorithm, Thumbprint};
+
+use super::error::TokenError;
+use crate::Context;
+use crate::paths::TOKEN;
+use crate::settings::{NoncePolicy, SingleUse};
+use crate::token::Binding;
+use domain::Client;
+use domain::clock::Timestamp;
+use store::{AssertionId, Claim, StoreError};
+
+/// The accepted algorithms: `dpop_signing_alg_values_supported` (RFC 9449 §5.1).
+pub const ALGORITHMS: [Algorithm; 3] = Algorithm::ALL;
+
+/// For how long a proof without a nonce is accepted (RFC 9449 §11.1).
+const WINDOW: Window = Window {
+    max_age: 60,
+    skew: 10,
+};
+
+/// The proof of a token request, or that it has none. The signature is verified, but the proof may have been used before:
+/// see [`Self::claim`].
+#[derive(Debug)]
+#[must_use]
+pub struct PresentedProof(Option<ProofUse>);
+
+impl PresentedProof {
+    /// Checks the proof of a request from `client`. `fields` are the values of all its `DPoP` headers, as sent. During an
+    /// upgrade, proofs are ignored: see [`Context::offers_dpop`].
+    ///
+    /// # Errors
+    /// [`TokenError::Proof`], also if the client must send a proof and sent none (RFC 9449 §5.2).
+    pub fn check(
+        context: &Context<'_>,
+        fields: &[&[u8]],
+        client: &Client,
+    ) -> Result<Self, TokenError> {
+        if !context.offers_dpop() {
+            return if client.dpop_bound_access_tokens {
+                let reason = "tokens can be bound when `token-service migrate --finish` has run";
+                Err(StoreError::Failed(reason.to_owned()).into())
+            } else {
+                Ok(Self(None))
+            };
+        }
+        if fields.is_empty() && !client.dpop_bound_access_tokens {
+            return Ok(Self(None));
+        }
+        let proof = Proof::parse(fields, &ALGORITHMS)?;
+        let origin = PublicOrigin::parse(&context.settings.issuer);
+        let key = context.encryption_key.nonce_key();
+        let checked = proof.check(&Expected {
+            // Bindings are compared in the transaction that redeems the code or the refresh token.
+            bound_to: None,
+            access_token: None,
+            method: b"POST",
+            target: TOKEN.as_bytes(),
+            origins: origin.as_slice(),
+            now: context.now.seconds(),
+            window: WINDOW,
+            nonces: match context.settings.dpop.nonce {
+                NoncePolicy::Optional => Nonces::Optional(key),
+                NoncePolicy::Required => Nonces::Required(key),
+            },
+        })?;
+        Ok(Self(Some(checked.verify(verifies)?)))
+    }
+
+    pub fn key(&self) -> Option<Thumbprint> {
+        self.0.map(|used| used.thumbprint)
+    }
+
+    /// Uses up the proof. This is the last step before something is redeemed or issued, so that nobody can fill the memory
+    /// with proofs of requests that are refused anyway. Returns the binding of the access token.
+    ///
+    /// # Errors
+    /// [`TokenError::Proof`] if the proof was used before, or the memory is full; [`TokenError::Store`].
+    pub async fn claim(self, context: &Context<'_>) -> Result<Binding, TokenError> {
+        let Some(used) = self.0 else {
+            return Ok(Binding::Bearer);
+        };
+        context.used_proofs.accept(&used, context.now)?;
+        if context.settings.dpop.single_use == SingleUse::Store {
+            let (id, until) = (
+                AssertionId::of_proof(&used.id),
+                Timestamp::from_seconds(used.until),
+            );
+            let claim = context.store.claim_jti(id, until, context.now);
+            if claim.await? == Claim::AlreadyClaimed {
+                return Err(ProofRefusal::Replayed.into());
+            }
+        }
+        Ok(Binding::of(Some(used.thumbprint), None))
+    }
+}
+
+/// The nonce for the next proof (RFC 9449 §8.2).
+pub fn next_nonce(context: &Context<'_>) -> String {
+    let key = context.encryption_key.nonce_key();
+    key.nonce(context.now.seconds())
+}
+
+/// True if `signature` is the signature of `message` by the private key of `key`.
+fn verifies(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
+    let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+    match key {
+        PublicKey::Okp { x, .. } => UnparsedPublicKey::new(&ED25519, bytes(x))
+            .verify(message, signature)
+            .is_ok(),
+        PublicKey::Ec { x, y, .. } => {
+            // SEC 1 §2.3.3: an uncompressed point.
+            let point = [vec![4], bytes(x), bytes(y)].concat();
+            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
+                .verify(message, signature)
+                .is_ok()
+        }
+        PublicKey::Rsa { n, e } => {
+            let (n, e) = (bytes(n), bytes(e));
+            RsaPublicKeyComponents { n, e }
+                .verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
+                .is_ok()
+        }
+    }
+}
