@@ -73,6 +73,9 @@ const USER_BOUND: Client = Client {
     secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
 };
 
+/// Username and password. Her oldest sessions end at the limit of protocol.md §8: the load signs her in all the time.
+const ADA: (&str, &str) = ("ada@example.com", "demo-password-of-ada");
+
 const USER: [(&str, &str); 3] = [
     ("grant_type", "client_credentials"),
     ("user_id", "1879048402"),
@@ -240,9 +243,10 @@ impl World {
             })
     }
 
-    /// Signs Ada in and returns the code. `host` is the host name that the browser uses for `place`.
+    /// Signs a person in and returns the code. `host` is the host name that the browser uses for `place`.
     fn code_of_person(
         &self,
+        (username, password): (&str, &str),
         browser: &Visitor,
         place: &str,
         host: Option<&str>,
@@ -265,8 +269,8 @@ impl World {
         let fields = [
             ("csrf", csrf),
             ("request", request),
-            ("username", "ada@example.com"),
-            ("password", "demo-password-of-ada"),
+            ("username", username),
+            ("password", password),
         ];
         let url = format!("{place}{action}");
         let signed_in = self.ledger.expect(Operation::SignIn, &[303], || {

@@ -13,9 +13,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
 use super::{
-    BETWEEN_EXPIRED, CALLBACK, Client, IN_A_ROW, LEGACY_AUTHORITY, LEGACY_CALLBACK, LEGACY_HOST,
-    NON_INTERACTIVE, NOTICE, Operation, READMISSION, TOLERANCE, USER, USER_BOUND, WEB, World,
-    basic,
+    ADA, BETWEEN_EXPIRED, CALLBACK, Client, IN_A_ROW, LEGACY_AUTHORITY, LEGACY_CALLBACK,
+    LEGACY_HOST, NON_INTERACTIVE, NOTICE, Operation, READMISSION, TOLERANCE, USER, USER_BOUND, WEB,
+    World, basic,
 };
 use crate::visitor::Visitor;
 
@@ -38,7 +38,7 @@ impl World {
             request += &format!("&code_challenge={challenge}&code_challenge_method=S256");
             exchange.push(("code_verifier", &verifier));
         }
-        let code = self.code_of_person(&Visitor::default(), &self.lobby, None, &request)?;
+        let code = self.code_of_person(ADA, &Visitor::default(), &self.lobby, None, &request)?;
         exchange.push(("code", &code));
         let mut answer = self.token(Operation::Code, 200, &visitor, client, &exchange)?;
         let mut access = answer.member("access_token")?;
@@ -82,6 +82,7 @@ impl World {
             "/Logon?Action=StartOAuth&client_id=legacy-demo&redirect_uri={LEGACY_CALLBACK}"
         );
         let code = self.code_of_person(
+            ADA,
             &Visitor::default(),
             &self.legacy,
             Some(LEGACY_HOST),

@@ -6,10 +6,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::Result;
+use serde_json::json;
 
 use super::{CALLBACK, Load, NON_INTERACTIVE, Operation, WEB, World};
 use crate::pace;
 use crate::visitor::{Answer, Visitor};
+
+/// Username and password of a person who signs in a few times only, so that no session ends at the limit.
+const PERSON: (&str, &str) = ("once@example.com", "password-of-once");
 
 /// State that the clients share. What they find wrong is in the [`Ledger`](super::Ledger) of the world.
 #[derive(Debug)]
@@ -24,8 +28,17 @@ pub struct ExactlyOnce {
 }
 
 impl ExactlyOnce {
+    /// Registers the person for whom the clients act.
     #[must_use]
     pub fn of(world: &Arc<World>) -> Arc<Self> {
+        let (username, password) = PERSON;
+        let site = "https://us1.example.com";
+        let user = json!({
+            "username": username, "email": username, "password": password,
+            "accounts": [{"user_id": "once", "username": "once", "site": site}],
+        });
+        // The ledger notes a failure.
+        let _ = world.administrate(&Visitor::default(), "POST", "/users", &user.to_string());
         Arc::new(Self {
             world: Arc::clone(world),
             answered: AtomicUsize::default(),
@@ -118,7 +131,7 @@ impl ExactlyOnce {
         );
         if person.is_none() {
             let browser = Visitor::default();
-            world.code_of_person(&browser, &world.lobby, None, &request)?;
+            world.code_of_person(PERSON, &browser, &world.lobby, None, &request)?;
             *person = Some(browser);
         }
         let browser = person.as_ref()?;

@@ -105,15 +105,12 @@ fn main() -> Result<ExitCode> {
     });
     load.stop()?;
     let samples = watch.end()?;
-    if let Err(error) = outcome {
-        println!(
-            "{error:#}\n{}\n{}",
-            pair.end(),
-            cluster.log().until("", |text| Some(text.to_owned()))?
-        );
-        return Ok(ExitCode::FAILURE);
-    }
     let mut all_well = report(&world, &measured);
+    if let Err(error) = outcome {
+        println!("{error:#}\n{}", cluster.last_lines());
+        all_well = false;
+    }
+    all_well &= samples.know_the_runbook(&repository)?;
     all_well &= samples.judge(&repository, state.path())?;
     println!("{}", if all_well { "All is well." } else { "FAILED" });
     Ok(ExitCode::from(u8::from(!all_well)))
@@ -139,13 +136,13 @@ fn setup(repository: &Path, state: &Path, store: &str) -> Result<Setup> {
     Ok(Setup {
         ports: Ports::free()?,
         token_service: None,
-        holds_sockets: false,
         config: Some(repository.join("demo/config.toml")),
         environment: environment
             .map(|(key, value)| (format!("TOKEN_SERVICE__{key}"), value))
             .into(),
         early_access: None,
         replica: true,
+        holds_sockets: false,
         filter: None,
         feed: None,
         workers: 1,

@@ -1,11 +1,11 @@
 //! What operators see meanwhile: `/readyz`, the metrics with their alerts, and the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,13 +32,18 @@ struct Series(BTreeMap<String, Vec<Option<f64>>>);
 pub(crate) struct Watch {
     over: Arc<AtomicBool>,
     unready: Arc<AtomicUsize>,
+    /// The descriptions of `/readyz`.
+    descriptions: Arc<Mutex<BTreeSet<String>>>,
     series: Arc<Mutex<Series>>,
     thread: JoinHandle<()>,
     log: Log,
 }
 
 /// What a watch has seen.
-pub(crate) struct Samples(Series);
+pub(crate) struct Samples {
+    series: Series,
+    descriptions: BTreeSet<String>,
+}
 
 impl Watch {
     pub(crate) fn start(pair: &Pair) -> Self {
@@ -47,9 +52,10 @@ impl Watch {
             [ports.internal, ports.internal_replica].map(|port| format!("127.0.0.1:{port}"));
         let (over, unready) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let series = Arc::<Mutex<Series>>::default();
+        let descriptions = Arc::<Mutex<BTreeSet<String>>>::default();
         let thread = std::thread::spawn({
-            let (over, unready, series) =
-                (Arc::clone(&over), Arc::clone(&unready), Arc::clone(&series));
+            let (over, unready) = (Arc::clone(&over), Arc::clone(&unready));
+            let (seen, series) = (Arc::clone(&descriptions), Arc::clone(&series));
             move || {
                 let mut samples = 0;
                 let mut next = Instant::now();
@@ -61,13 +67,14 @@ impl Watch {
                     next += EVERY;
                     for service in &services {
                         if let Some((503, body)) = get(service, "/readyz")
-                            && names_the_store(&body)
+                            && let Some(description) = of_the_store(&body)
                         {
                             unready.fetch_add(1, Ordering::Relaxed);
+                            lock(&seen).insert(description);
                         }
                         let metrics = get(service, "/metrics");
-                        let mut series = series.lock().unwrap_or_else(PoisonError::into_inner);
-                        series.take(service, samples, metrics.map(|(_, body)| body).as_deref());
+                        let metrics = metrics.map(|(_, body)| body);
+                        lock(&series).take(service, samples, metrics.as_deref());
                     }
                     samples += 1;
                 }
@@ -76,6 +83,7 @@ impl Watch {
         Self {
             over,
             unready,
+            descriptions,
             series,
             thread,
             log: pair.log(),
@@ -101,9 +109,15 @@ impl Watch {
         self.thread
             .join()
             .map_err(|_| anyhow!("the watch failed"))?;
-        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Samples(std::mem::take(&mut series)))
+        Ok(Samples {
+            series: std::mem::take(&mut lock(&self.series)),
+            descriptions: std::mem::take(&mut lock(&self.descriptions)),
+        })
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn get(service: &str, path: &str) -> Option<(u16, String)> {
@@ -115,13 +129,12 @@ fn get(service: &str, path: &str) -> Option<(u16, String)> {
     Some((status, response.into_body().read_to_string().ok()?))
 }
 
-fn names_the_store(body: &str) -> bool {
-    let body: Option<Value> = serde_json::from_str(body).ok();
-    body.is_some_and(|body| {
-        let description = body.get("description").and_then(Value::as_str);
-        body.get("reason").is_some_and(|reason| reason == "store")
-            && description.is_some_and(|text| text.len() > "the store failed: ".len())
-    })
+/// The description of an answer of `/readyz` with the reason `store`.
+fn of_the_store(body: &str) -> Option<String> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let is_store = body.get("reason")? == "store";
+    let description = body.get("description")?.as_str()?;
+    is_store.then(|| description.to_owned())
 }
 
 impl Series {
@@ -165,17 +178,40 @@ impl Series {
 }
 
 impl Samples {
+    /// True if the runbook says what to do about each description of `/readyz`.
+    pub(crate) fn know_the_runbook(&self, repository: &Path) -> Result<bool> {
+        let page = std::fs::read_to_string(repository.join("docs/runbook.md"))?;
+        let (_, chapter) = page
+            .split_once(&format!("### {ALERT}\n"))
+            .context("the runbook lacks the alert")?;
+        let (chapter, _) = chapter.split_once("\n### ").unwrap_or((chapter, ""));
+        let cells = chapter.lines().filter_map(|line| line.strip_prefix("| `"));
+        let known: Vec<&str> = cells
+            .filter_map(|row| row.split(" | ").next())
+            .flat_map(|cell| cell.split('`').step_by(2))
+            .filter(|phrase| !phrase.is_empty())
+            .collect();
+        let mut all_known = true;
+        for description in &self.descriptions {
+            if !known.iter().any(|phrase| description.contains(phrase)) {
+                println!("The runbook does not know this description of /readyz: {description}");
+                all_known = false;
+            }
+        }
+        Ok(all_known)
+    }
+
     /// Runs the alert rules over the metrics of this run: the alert fires at each service, and ends.
     pub(crate) fn judge(&self, repository: &Path, state: &Path) -> Result<bool> {
         let count = self
-            .0
+            .series
             .0
             .values()
             .map(Vec::len)
             .max()
             .context("no metrics")?;
         let failed = self
-            .0
+            .series
             .0
             .iter()
             .filter(|(name, _)| name.starts_with(METRICS[0]));
@@ -200,7 +236,7 @@ impl Samples {
             "evaluation_interval": "1s",
             "tests": [{
                 "interval": "1s",
-                "input_series": self.0.for_promtool(count, 400),
+                "input_series": self.series.for_promtool(count, 400),
                 "promql_expr_test": [
                     {"expr": alert, "eval_time": format!("{fires}s"), "exp_samples": [{"labels": "{}", "value": 2}]},
                     {"expr": "ALERTS", "eval_time": format!("{over}s"), "exp_samples": []},

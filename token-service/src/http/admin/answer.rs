@@ -101,7 +101,10 @@ impl ResponseError for AdminError {
 
     fn error_response(&self) -> HttpResponse {
         let (status, code) = kind(self);
-        if status.is_server_error() {
+        // The store logs its failures once, and not for each request.
+        if matches!(self, Self::Store(_)) {
+            tracing::debug!(error = %self, "try again");
+        } else if status.is_server_error() {
             tracing::error!(error = %self, "an administrative operation failed");
         }
         let problems = match self {

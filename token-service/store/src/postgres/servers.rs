@@ -94,15 +94,11 @@ impl Servers {
         })
     }
 
-    /// Index of the server to try first.
-    fn first(&self) -> usize {
-        let spreads = self.servers.first().is_some_and(|server| {
+    /// True if connections begin with each server in turn (`load_balance_hosts=random`).
+    fn spreads(&self) -> bool {
+        self.servers.first().is_some_and(|server| {
             server.config.get_load_balance_hosts() == LoadBalanceHosts::Random
-        });
-        match spreads {
-            true => self.first.fetch_add(1, Ordering::Relaxed),
-            false => self.first.load(Ordering::Relaxed),
-        }
+        })
     }
 }
 
@@ -112,7 +108,10 @@ impl Manager for Servers {
 
     /// Takes at most [`CONNECT`], and [`HEAD_START`] for each further server.
     async fn create(&self) -> Result<ClientWrapper, NoServer> {
-        let (first, count) = (self.first(), self.servers.len());
+        let (spreads, count) = (self.spreads(), self.servers.len());
+        let first = self
+            .first
+            .fetch_add(usize::from(spreads), Ordering::Relaxed);
         let mut next = (0..count).map(|step| (first % count + step) % count);
         let mut tried = FuturesUnordered::new();
         let mut problems = Vec::new();
@@ -121,7 +120,9 @@ impl Manager for Servers {
             tokio::select! {
                 outcome = tried.next() => match outcome {
                     Some(Ok((index, client))) => {
-                        self.first.store(index, Ordering::Relaxed);
+                        if !spreads {
+                            self.first.store(index, Ordering::Relaxed);
+                        }
                         return Ok(client);
                     }
                     Some(Err(problem)) => problems.push(problem),

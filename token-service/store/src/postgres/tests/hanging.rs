@@ -47,6 +47,24 @@ async fn a_silent_server_keeps_the_service_from_no_other_one() {
 }
 
 #[tokio::test]
+async fn random_load_balancing_begins_with_each_server_in_turn() {
+    let server = fresh_database().await;
+    let (name, folder) = server.split_once("?host=").unwrap();
+    let (user, name) = name.rsplit_once('/').unwrap();
+    let listener = silent();
+    let (folder, port) = (folder.replace('/', "%2F"), port(&listener));
+    let servers = format!("{user}127.0.0.1:{port},{folder}:5432");
+    let store = open(&format!("{servers}/{name}?load_balance_hosts=random")).await;
+    let mut silent_ones = vec![connections(&listener)];
+    let mut held = vec![store.pool.get().await.unwrap()];
+    for _ in 0..3 {
+        held.push(store.pool.get().await.unwrap());
+        silent_ones.push(connections(&listener));
+    }
+    assert_eq!(silent_ones, [1, 0, 1, 0]);
+}
+
+#[tokio::test]
 async fn silent_servers_are_named_in_the_error() {
     let listeners = [silent(), silent()];
     let [one, two] = listeners.each_ref().map(port);
