@@ -72,9 +72,12 @@ pub(crate) fn with(bucket: &[u8], used: &ProofUse, now: u64) -> Result<Vec<u8>, 
     Ok(next)
 }
 
+/// The entries of one bucket.
+type Bucket = Mutex<Vec<u8>>;
+
 /// The memory in one process. Clones share it. It has no buckets before the first use.
 #[derive(Clone, Default)]
-pub struct UsedProofs(Arc<OnceLock<Box<[Mutex<Vec<u8>>]>>>);
+pub struct UsedProofs(Arc<OnceLock<Box<[Bucket]>>>);
 
 impl fmt::Debug for UsedProofs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

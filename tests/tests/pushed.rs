@@ -1,6 +1,7 @@
 //! Pushed authorization requests (protocol.md §4.13, D-47, RFC 9126).
 
 use serde_json::json;
+use tests::proofs::ProofKey;
 
 use crate::support::{
     ADA, Browser, Client, Form, INSTALLED, OwnPair, Pkce, Reply, USER_BOUND, WEB, answer,
@@ -78,6 +79,53 @@ fn rfc9126_s4_the_request_is_the_one_that_was_pushed() {
     let issued = WEB.exchange(&lobby, value(&answer, "code"), Some(&pkce));
     let access = issued.text("access_token");
     assert_eq!(crate::token::claims(&access)["scope"], "projects");
+}
+
+/// RFC 9449 §10.1: a proof with the push names the key, as `dpop_jkt` does.
+#[test]
+fn rfc9449_s10_1_a_proof_binds_the_code_to_its_key() {
+    let (lobby, browser) = (lobby(), Browser::new(&lobby()));
+    let (key, other) = (
+        ProofKey::new("ES256").unwrap(),
+        ProofKey::new("ES256").unwrap(),
+    );
+    let sign = |key: &ProofKey, path: &str| {
+        let proof = key.proof("POST", &format!("{lobby}{path}"), None).unwrap();
+        key.sign(&proof).unwrap()
+    };
+    let push = |more: &[(&str, &str)], proof: &str| {
+        let proofs = [proof.to_owned()];
+        WEB.post_with(&lobby, "/auth/par", &WEB.request(more), &proofs)
+    };
+    let used = sign(&key, "/auth/par");
+    let reply = push(&[], &used);
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    assert!(reply.header("dpop-nonce").is_some());
+    let jkt = key.confirmation()["jkt"].as_str().unwrap().to_owned();
+    for (what, refused) in [
+        ("used before", push(&[], &used)),
+        (
+            "for the token endpoint",
+            push(&[], &sign(&key, "/auth/token")),
+        ),
+        (
+            "of another key than dpop_jkt",
+            push(&[("dpop_jkt", &jkt)], &sign(&other, "/auth/par")),
+        ),
+    ] {
+        assert_eq!(refused.status, 400, "{what}: {}", refused.body);
+        assert_eq!(refused.json()["error"], "invalid_dpop_proof", "{what}");
+        assert!(refused.header("dpop-nonce").is_some(), "{what}");
+    }
+    let page = visit(&browser, &WEB, &reply.text("request_uri"), &[]);
+    let answer = ada(&browser, &page, &WEB);
+    let code = value(&answer, "code");
+    let exchange = |key: &ProofKey| {
+        let proofs = [sign(key, "/auth/token")];
+        WEB.exchange_with(&lobby, code, None, &proofs)
+    };
+    assert_eq!(exchange(&other).json()["error"], "invalid_grant");
+    assert_eq!(exchange(&key).json()["token_type"], "DPoP");
 }
 
 /// RFC 9126 §4: one code, whoever asks how often, and nothing for another client.

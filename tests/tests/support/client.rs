@@ -78,7 +78,7 @@ impl Client {
         self.post_with(lobby, "/auth/token", fields, proofs)
     }
 
-    fn post_with(
+    pub(crate) fn post_with(
         &self,
         lobby: &str,
         path: &str,

@@ -278,7 +278,7 @@ impl VerifyingKey {
 
     /// True if `signature` is a signature of `message` by this key, in the form of JWS (RFC 7518 §3).
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        let verified = match self {
+        match self {
             Self::Ed25519(key) => ParsedPublicKey::new(&ED25519, key)
                 .is_ok_and(|key| key.verify_sig(message, signature).is_ok()),
             Self::P256(point) => ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
@@ -289,8 +289,7 @@ impl VerifyingKey {
             }
             .verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
             .is_ok(),
-        };
-        verified
+        }
     }
 
     /// The key as JWK.

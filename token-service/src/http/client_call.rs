@@ -3,9 +3,9 @@
 use std::ops::AsyncFnOnce;
 
 use actix_web::dev;
-use actix_web::http::header::{self, HeaderValue};
+use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::{Bytes, Data, Payload};
-use actix_web::{Error, FromRequest, HttpRequest};
+use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 use claims::dpop;
 use futures_util::future::LocalBoxFuture;
 
@@ -14,9 +14,9 @@ use crate::audit_log::Origin;
 use crate::service::{Moment, Service};
 use protocol::Context;
 use protocol::oauth::endpoint_request::EndpointRequest;
-use protocol::oauth::error::TokenError;
+use protocol::oauth::error::{ErrorCode, TokenError};
 use protocol::oauth::proof;
-use protocol::oauth::refusal::EndpointError;
+use protocol::oauth::refusal::{EndpointError, Refusal};
 use protocol::oauth::secret_guesses;
 
 /// The request with its complete body. If the body cannot be read, the client gets an error in the format of
@@ -66,17 +66,25 @@ impl ClientCall {
         }
     }
 
-    /// True if the request has a DPoP proof, good or bad.
-    pub(super) fn has_proof(&self) -> bool {
-        self.http.headers().contains_key(dpop::HEADER)
-    }
-
-    /// The nonce for the client's next DPoP proof; `None` if the service does not offer DPoP.
-    pub(super) fn next_nonce(&self) -> Option<HeaderValue> {
+    /// Adds the nonce for the client's next DPoP proof (RFC 9449 §8), if the request has a proof or the refusal is about
+    /// proofs, and the service offers DPoP.
+    pub(super) fn offer_nonce(&self, response: &mut HttpResponse, refusal: Option<&Refusal>) {
+        let is_about_proofs = |refusal: &Refusal| {
+            matches!(
+                refusal.code,
+                ErrorCode::InvalidDpopProof | ErrorCode::UseDpopNonce
+            )
+        };
+        let has_proof = self.http.headers().contains_key(dpop::HEADER);
         let moment = self.service.moment();
         let context = self.service.context(&moment);
-        let nonce = context.offers_dpop().then(|| proof::next_nonce(&context));
-        HeaderValue::try_from(nonce?).ok()
+        if (has_proof || refusal.is_some_and(is_about_proofs))
+            && context.offers_dpop()
+            && let Ok(nonce) = HeaderValue::try_from(proof::next_nonce(&context))
+        {
+            let name = HeaderName::from_static(dpop::NONCE_HEADER);
+            response.headers_mut().insert(name, nonce);
+        }
     }
 
     pub(super) fn origin(&self) -> Origin {

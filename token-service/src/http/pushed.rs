@@ -21,15 +21,18 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn push(call: ClientCall) -> HttpResponse {
-    match call.answer(pushed::push).await {
+    let answer = call.answer(pushed::push).await;
+    let answer = answer.map_err(|error| error.refusal());
+    let mut response = match &answer {
         // RFC 9126 §2.2.
         Ok(pushed) => HttpResponse::Created()
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .json(pushed),
-        Err(error) => {
-            let refusal = error.refusal();
-            report::refused(&call, "pushed authorization request", &refusal);
-            error::refused(&refusal)
+        Err(refusal) => {
+            report::refused(&call, "pushed authorization request", refusal);
+            error::refused(refusal)
         }
-    }
+    };
+    call.offer_nonce(&mut response, answer.as_ref().err());
+    response
 }

@@ -1,17 +1,14 @@
 //! `POST /auth/token`.
 
 use actix_web::HttpResponse;
-use actix_web::http::header::HeaderName;
 use actix_web::middleware::from_fn;
 use actix_web::web;
-use claims::dpop;
 
 use super::client_call::ClientCall;
 use super::report::{self, TokenRequest};
 use super::{cors, error, paths, tokens};
-use protocol::oauth::error::ErrorCode;
 use protocol::oauth::grants::GrantType;
-use protocol::oauth::refusal::{EndpointError as _, Refusal};
+use protocol::oauth::refusal::EndpointError as _;
 use protocol::oauth::token_endpoint::{self, Trace};
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
@@ -39,18 +36,8 @@ async fn token(call: ClientCall) -> HttpResponse {
     };
     let issued = answer.as_ref().map(|response| &response.authorization);
     report::token_request(&call, request, issued);
-    let concerns_proofs = call.has_proof() || answer.as_ref().is_err_and(is_about_proofs);
+    let refusal = answer.as_ref().err().cloned();
     let mut response = tokens::answer(answer);
-    if concerns_proofs && let Some(nonce) = call.next_nonce() {
-        let headers = response.headers_mut();
-        headers.insert(HeaderName::from_static(dpop::NONCE_HEADER), nonce);
-    }
+    call.offer_nonce(&mut response, refusal.as_ref());
     response
-}
-
-const fn is_about_proofs(refusal: &Refusal) -> bool {
-    matches!(
-        refusal.code,
-        ErrorCode::InvalidDpopProof | ErrorCode::UseDpopNonce
-    )
 }

@@ -1,4 +1,4 @@
-//! The DPoP proof of a token request (RFC 9449 §5).
+//! The DPoP proof of a token request (RFC 9449 §5) or of a pushed authorization request (RFC 9449 §10.1).
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
@@ -12,10 +12,8 @@ use claims::{Algorithm, Thumbprint};
 
 use super::error::TokenError;
 use crate::Context;
-use crate::paths::TOKEN;
 use crate::settings::{NoncePolicy, SingleUse};
 use crate::token::Binding;
-use domain::Client;
 use domain::clock::Timestamp;
 use store::{AssertionId, Claim, StoreError};
 
@@ -28,43 +26,44 @@ const WINDOW: Window = Window {
     skew: 10,
 };
 
-/// The proof of a token request, or that it has none. The signature is verified, but the proof may have been used before:
+/// The proof of a request, or that it has none. The signature is verified, but the proof may have been used before:
 /// see [`Self::claim`].
 #[derive(Debug)]
 #[must_use]
 pub struct PresentedProof(Option<ProofUse>);
 
 impl PresentedProof {
-    /// Checks the proof of a request from `client`. `fields` are the values of all its `DPoP` headers, as sent. During an
-    /// upgrade, proofs are ignored: see [`Context::offers_dpop`].
+    /// Checks the proof of a request to `path`. `fields` are the values of all its `DPoP` headers, as sent; `bound_to` is the
+    /// key that the request names. During an upgrade, proofs are ignored: see [`Context::offers_dpop`].
     ///
     /// # Errors
-    /// [`TokenError::Proof`], also if the client must send a proof and sent none (RFC 9449 §5.2).
+    /// [`TokenError::Proof`], also if a proof `is_required` and the client sent none (RFC 9449 §5.2).
     pub fn check(
         context: &Context<'_>,
+        path: &str,
         fields: &[&[u8]],
-        client: &Client,
+        is_required: bool,
+        bound_to: Option<Thumbprint>,
     ) -> Result<Self, TokenError> {
         if !context.offers_dpop() {
-            return if client.dpop_bound_access_tokens {
+            return if is_required {
                 let reason = "tokens can be bound when `token-service migrate --finish` has run";
                 Err(StoreError::Failed(reason.to_owned()).into())
             } else {
                 Ok(Self(None))
             };
         }
-        if fields.is_empty() && !client.dpop_bound_access_tokens {
+        if fields.is_empty() && !is_required {
             return Ok(Self(None));
         }
         let proof = Proof::parse(fields, &ALGORITHMS)?;
         let origin = PublicOrigin::parse(&context.settings.issuer);
         let key = context.encryption_key.nonce_key();
         let checked = proof.check(&Expected {
-            // Bindings are compared in the transaction that redeems the code or the refresh token.
-            bound_to: None,
+            bound_to,
             access_token: None,
             method: b"POST",
-            target: TOKEN.as_bytes(),
+            target: path.as_bytes(),
             origins: origin.as_slice(),
             now: context.now.seconds(),
             window: WINDOW,

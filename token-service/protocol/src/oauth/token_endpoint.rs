@@ -9,6 +9,7 @@ use super::parameters::Parameters;
 use super::proof::PresentedProof;
 use super::token_response::TokenResponse;
 use crate::Context;
+use crate::paths::TOKEN;
 
 /// The parts of a request for the log, without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,7 +38,9 @@ pub async fn answer(
     trace.client_id = Some(client.client().client_id.to_string());
     let grant_type = read_grant_type(&form)?;
     trace.grant_type = Some(grant_type);
-    let proof = PresentedProof::check(context, &request.dpop, client.client())?;
+    let is_required = client.client().dpop_bound_access_tokens;
+    // Bindings are compared in the transaction that redeems the code or the refresh token.
+    let proof = PresentedProof::check(context, TOKEN, &request.dpop, is_required, None)?;
     issue(context, grant_type, &client, &form, proof).await
 }
 

@@ -10,7 +10,7 @@ use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use deadpool_postgres::ClientWrapper;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::Config;
 use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -117,18 +117,20 @@ impl Manager for Servers {
         let mut problems = Vec::new();
         loop {
             tried.extend(next.next().map(|index| self.connect(index)));
-            tokio::select! {
-                outcome = tried.next() => match outcome {
-                    Some(Ok((index, client))) => {
-                        if !spreads {
-                            self.first.store(index, Ordering::Relaxed);
-                        }
-                        return Ok(client);
-                    }
-                    Some(Err(problem)) => problems.push(problem),
-                    None => return Err(NoServer(problems.join("; "))),
+            let outcome = match next.len() {
+                0 => tried.next().await,
+                _ => match timeout(HEAD_START, tried.next()).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => continue,
                 },
-                () = sleep(HEAD_START), if next.len() > 0 => {}
+            };
+            match outcome {
+                Some(Ok((index, client))) => {
+                    self.first.store(index, Ordering::Relaxed);
+                    return Ok(client);
+                }
+                Some(Err(problem)) => problems.push(problem),
+                None => return Err(NoServer(problems.join("; "))),
             }
         }
     }

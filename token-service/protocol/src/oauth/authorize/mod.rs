@@ -197,6 +197,11 @@ impl AuthorizationRequest {
         &self.destination
     }
 
+    /// The key to which the code is bound (RFC 9449 §10).
+    pub(super) const fn dpop_jkt(&self) -> Option<Thumbprint> {
+        self.dpop_jkt
+    }
+
     /// The parameters that a pushed request keeps for the steps after the first visit.
     pub(super) fn continuation_query(&self) -> &str {
         &self.query

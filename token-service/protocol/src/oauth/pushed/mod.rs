@@ -16,7 +16,9 @@ use super::authorize::{
 };
 use super::client_authentication::Served;
 use super::endpoint_request::EndpointRequest;
+use super::proof::PresentedProof;
 use crate::Context;
+use crate::paths::PUSHED;
 use domain::{Client, GrantId};
 
 pub use error::PushError;
@@ -36,30 +38,34 @@ pub struct Pushed {
     pub expires_in: u64,
 }
 
-/// Handles one request to the endpoint.
+/// Handles one request to the endpoint. A DPoP proof names the key to which the code is bound, as `dpop_jkt` does (RFC 9449
+/// §10.1).
 ///
 /// # Errors
 /// A [`PushError`]; the checks are those of the token endpoint for the client, then those of the authorization endpoint for
-/// its request.
-pub async fn push(
-    context: &Context<'_>,
-    request: &EndpointRequest<'_>,
-) -> Result<Pushed, PushError> {
-    let (form, presented) = request.open(context, Served::Current).await?;
+/// its request, then those of the proof.
+pub async fn push(context: &Context<'_>, call: &EndpointRequest<'_>) -> Result<Pushed, PushError> {
+    let (form, presented) = call.open(context, Served::Current).await?;
     presented.note_use(context);
     let client = presented.fully_authenticated()?;
     if form.contains("request_uri") {
         return Err(PushError::RequestUri);
     }
     let request = UnidentifiedRequest::of_pushed(form)?;
+    let mut query = request.first_query();
+    let named = request.validate(Some(Arc::clone(client)))?.dpop_jkt();
+    let proof = PresentedProof::check(context, PUSHED, &call.dpop, false, named)?;
+    if let (None, Some(key)) = (named, proof.key()) {
+        query.push_str(&format!("&dpop_jkt={key}"));
+    }
+    proof.claim(context).await?;
     let pushed = PushedRequest {
         id: GrantId::generate(context.random, context.now)?,
         client_id: client.client_id.clone(),
-        query: request.first_query(),
+        query,
         pushed_at: context.now,
         is_visited: false,
     };
-    request.validate(Some(Arc::clone(client)))?;
     let request_uri = pushed.seal(context)?;
     if request_uri.len() > MAX_URI_BYTES {
         return Err(UnsafeRequest::TooLarge.into());
