@@ -84,7 +84,10 @@ async fn an_operation_without_an_answer_fails_and_is_not_repeated() {
     let server = fresh_database().await;
     let proxy = Proxy::start(&server).await;
     let store = open(&proxy.url(&server)).await;
-    let claim = |jti: &str| store.claim_jti(code().client_id, jti.into(), at(60), at(0));
+    let claim = |jti: &str| {
+        let id = AssertionId::of_user_assertion(&code().client_id, jti);
+        store.claim_jti(id, at(60), at(0))
+    };
     // The statement is prepared.
     assert_eq!(claim("first").await, Ok(Claim::Claimed));
     let idle = store.pool.get().await.unwrap();
