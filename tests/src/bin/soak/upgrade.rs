@@ -47,10 +47,15 @@ pub(crate) fn run(earlier: &Path, step: Duration) -> Result<bool> {
     let mut settings = setup(&artifacts.repository, state, database.url(), true)?;
     settings.token_service = Some(earlier.token_service.clone());
     settings.config = Some(earlier.config.clone());
-    // Sessions and refresh tokens last longer than the run, so that none may be missing.
-    for key in ["SESSION", "SESSION_IDLE", "REFRESH_TOKEN"] {
+    // What is in use lasts longer than the run. The people of the load are one user with a bounded number of sessions, of
+    // which those that are not in use end first.
+    for (key, lifetime) in [
+        ("SESSION", "1h"),
+        ("SESSION_IDLE", "1m"),
+        ("REFRESH_TOKEN", "1h"),
+    ] {
         let key = format!("TOKEN_SERVICE__LIFETIMES__{key}");
-        settings.environment.push((key, "1h".to_owned()));
+        settings.environment.push((key, lifetime.to_owned()));
     }
     let migrate = |version: &Version, arguments: &[&str]| {
         let output = Command::new(&version.token_service)
