@@ -20,10 +20,9 @@ use crate::support::OwnPair;
 fn pair() -> &'static OwnPair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| {
         let labels = "[site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n";
-        let realm = r#""realm": "api","#;
-        let dpop = r#""realm": "api", "dpop": {
-            "origins": ["https://api.example.com"], "nonce_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"},"#;
-        let pair = OwnPair::with_configuration(labels, &[(realm, dpop)]);
+        let dpop = r#""dpop": {"#;
+        let nonces = r#""dpop": {"nonce_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "#;
+        let pair = OwnPair::with_configuration(labels, &[(dpop, nonces)]);
         let repository = &pair.pair.artifacts().repository;
         let registrations = repository.join("tests/tests/browser/registrations.toml");
         pair.operate(&["apply", registrations.to_str().unwrap()], "")
