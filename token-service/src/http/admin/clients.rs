@@ -82,7 +82,9 @@ async fn add_secret(administrator: Administrator, client_id: Path<String>) -> An
     answer::made(administrator.add_secret(&client_id).await?)
 }
 
+/// Which client secrets end.
 #[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default, deny_unknown_fields)]
 pub struct EndSecretsQuery {
     /// Remove the newest secret too: only for a client with keys.
