@@ -19,7 +19,10 @@ const CHALLENGE: [(&str, &str); 2] = [
 ];
 
 fn push(client: &Client, lobby: &str, more: &[(&str, &str)]) -> Reply {
-    client.post(lobby, "/auth/par", &client.request(more))
+    let mut request = client.request(more);
+    // A public client names itself anyway.
+    request.retain(|(name, _)| client.secret.is_some() || *name != "client_id");
+    client.post(lobby, "/auth/par", &request)
 }
 
 fn pushed(client: &Client, lobby: &str, more: &[(&str, &str)]) -> String {
