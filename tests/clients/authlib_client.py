@@ -10,6 +10,7 @@ import uuid
 from authlib.integrations.requests_client import OAuth2Session
 from authlib.jose import jwt
 from authlib.oauth2.rfc7523 import PrivateKeyJWT
+from joserfc.jwk import OKPKey
 
 lobby, key_file = sys.argv[1:]
 token_url = f"{lobby}/auth/token"
@@ -103,8 +104,8 @@ class FreshAssertion(PrivateKeyJWT):
 
 keyed = OAuth2Session(
     "key-demo",
-    pathlib.Path(key_file).with_name("key-demo.key.pem").read_text(),
-    token_endpoint_auth_method=FreshAssertion(alg="EdDSA", headers={"kid": "demo-2026"}),
+    OKPKey.import_key(pathlib.Path(key_file).with_name("key-demo.key.pem").read_text()),
+    token_endpoint_auth_method=FreshAssertion(alg="Ed25519", headers={"kid": "demo-2026"}),
 )
 for name in ("private_key_jwt", "private_key_jwt_again"):
     token = keyed.fetch_token(token_url, grant_type="client_credentials")

@@ -1,5 +1,5 @@
-"""A client with a key in place of a secret, pushed authorization requests, and bound tokens, with requests-oauth2client. Works with the
-program that runs this one as `authlib_client.py` does."""
+"""A client with a key in place of a secret, pushed authorization requests, and bound tokens, with requests-oauth2client.
+Works with the program that runs this one as `authlib_client.py` does."""
 
 import pathlib
 import sys
@@ -17,11 +17,10 @@ def ask(*words):
     return sys.stdin.readline().strip()
 
 
-def client_of(client_id, authentication, redirect_uri=None, **options):
+def client_of(authentication, redirect_uri=None, **options):
     return OAuth2Client.from_discovery_document(
         metadata,
         issuer=lobby,
-        client_id=client_id,
         auth=authentication,
         redirect_uri=redirect_uri,
         # For plain http, as in this test.
@@ -32,14 +31,13 @@ def client_of(client_id, authentication, redirect_uri=None, **options):
 
 pem = pathlib.Path(key_file).with_name("key-demo.key.pem").read_bytes()
 key = Jwk.from_pem(pem, kid="demo-2026")
-keyed = client_of("key-demo", PrivateKeyJwt("key-demo", key, alg="EdDSA", aud=lobby))
+keyed = client_of(PrivateKeyJwt("key-demo", key, alg="EdDSA", aud=lobby))
 token = keyed.client_credentials()
 ask("TOKEN", "private_key_jwt", token.access_token)
 assert keyed.introspect_token(token.access_token)["active"]
 assert keyed.revoke_access_token(token.access_token)
 
 web = client_of(
-    "web-demo",
     ClientSecretBasic("web-demo", "demo-secret-of-web-demo-not-for-real-use"),
     "https://app.example.com/callback",
 )
@@ -51,7 +49,6 @@ ask("TOKEN", "pushed", token.access_token)
 
 # Tokens that are bound to a key.
 user_bound = client_of(
-    "user-bound-demo",
     ClientSecretBasic("user-bound-demo", "demo-secret-of-user-bound-demo-not-for-real-use"),
     dpop_bound_access_tokens=True,
 )
@@ -61,7 +58,6 @@ ask("BOUND", "client_credentials", token.access_token)
 
 # The code is bound too (dpop_jkt).
 installed = client_of(
-    "installed-demo",
     PublicApp("installed-demo"),
     "http://127.0.0.1:8765/callback",
     dpop_bound_access_tokens=True,
