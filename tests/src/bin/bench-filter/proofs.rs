@@ -1,7 +1,6 @@
 //! What a DPoP proof costs, compared with the same token as a bearer token.
 
-use anyhow::Result;
-use serde_json::json;
+use anyhow::{Context as _, Result};
 use tests::proofs::ProofKey;
 use tests::quartiles::quartiles;
 use tests::{Artifacts, short};
