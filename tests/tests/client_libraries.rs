@@ -70,7 +70,11 @@ fn drive(pair: &Pair, mut program: Command, expected: &[&str]) {
                 let bound = claims(token);
                 assert!(bound["cnf"]["jkt"].is_string(), "{grant}: {bound}");
                 // Whoever has the token alone cannot use it.
-                assert_eq!(call(&pair.api_url(), token).status, 401, "{grant}");
+                assert_eq!(
+                    crate::support::call(&pair.api_url(), token).status,
+                    401,
+                    "{grant}"
+                );
                 grants.push((*grant).to_owned());
                 writeln!(answers, "refused").unwrap();
             }
