@@ -6,7 +6,7 @@ use std::path::Path;
 
 use claims::Algorithm;
 use protocol::lifetimes::Lifetimes;
-use protocol::settings::Signing;
+use protocol::settings::{Dpop, NoncePolicy, Signing, SingleUse};
 
 use super::duration::{HOUR, MINUTE};
 use super::*;
@@ -238,6 +238,8 @@ fn every_key_of_the_example_is_also_a_variable() {
         ("TOKEN_SERVICE__SIGNING__ALGORITHM", "RS256"),
         ("TOKEN_SERVICE__SIGNING__ROTATE_EVERY", "1d"),
         ("TOKEN_SERVICE__SIGNING__ANNOUNCE_FOR", "7m"),
+        ("TOKEN_SERVICE__DPOP__NONCE", "required"),
+        ("TOKEN_SERVICE__DPOP__SINGLE_USE", "store"),
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "2"),
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_BURST", "3"),
         ("TOKEN_SERVICE__AUDIT__KEEP_FOR", "30d"),
@@ -278,6 +280,10 @@ fn every_key_of_the_example_is_also_a_variable() {
                 algorithm: Algorithm::Rs256,
                 rotate_every: DAY,
                 announce_for: 7 * MINUTE,
+            },
+            dpop: Dpop {
+                nonce: NoncePolicy::Required,
+                single_use: SingleUse::Store,
             },
             lifetimes: Lifetimes {
                 access_token: seconds(2),

@@ -181,6 +181,7 @@ async fn rfc9126_s2_2_a_pushed_request_that_nobody_visits_expires() {
     let body = "response_type=code&client_id=web-demo&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcallback";
     let request = EndpointRequest {
         authorization: vec![authorization.as_bytes()],
+        dpop: Vec::new(),
         content_type: Some(b"application/x-www-form-urlencoded"),
         query: "",
         body: body.as_bytes(),
@@ -285,6 +286,7 @@ async fn a_command_and_its_audit_entry_are_one_write() {
     let owner = OwnerQuery {
         client_id: Some("web-demo".to_owned()),
         username: None,
+        jkt: None,
     };
     admin.revoke_grants(&owner).await.unwrap();
     assert_eq!(writes(), ["revoke_all"]);

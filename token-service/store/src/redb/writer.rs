@@ -208,7 +208,9 @@ impl Drop for AfterPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut shared = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            shared.take().map(std::mem::forget);
+            if let Some(opened) = shared.take() {
+                std::mem::forget(opened);
+            }
         }
     }
 }
