@@ -186,7 +186,7 @@ fn lists_are_paged() {
         }
     }
     assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");
-    assert_eq!(seen.len(), 6, "{seen:?}");
+    assert_eq!(seen.len(), 7, "{seen:?}");
 }
 
 #[test]

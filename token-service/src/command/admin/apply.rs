@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
     let (own, administration) = arguments.open()?;
     let problems = Problems::default();
     let mut file = Table::read(&own.file, &problems);
-    inline_certificates(&own.file, &mut file, &problems);
+    inline_files(&own.file, &mut file, &problems);
     let file = match problems.none_or(file) {
         Ok(file) => file,
         Err(problems) => return Ok(refused(every_problem(&own.file, problems))),
@@ -101,7 +101,7 @@ fn refused(problems: impl Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Every problem that this command can find without the service. `problems` are those of certificates that cannot be
+/// Every problem that this command can find without the service. `problems` are those of files that cannot be
 /// sent.
 fn every_problem(path: &Path, problems: InvalidDocument) -> InvalidDocument {
     let every = load(path, SystemClock.now()).into_problems();
@@ -131,39 +131,42 @@ fn located(lines: &[String], file: &Table) -> String {
     lines.join("\n")
 }
 
-/// Replaces the names of certificate files with their content, as `pem`, because the service may run on another
-/// machine. Reports unreadable files as problems.
-fn inline_certificates(path: &Path, file: &mut Table, problems: &Problems) {
+/// Lists of a client whose entries may name a file, with the key of its content.
+const FILES: [(&str, &str); 2] = [("certificates", "pem"), ("keys", "public_key")];
+
+/// Replaces the names of files with their content, because the service may run on another machine. Reports unreadable files
+/// as problems.
+fn inline_files(path: &Path, file: &mut Table, problems: &Problems) {
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut read = Vec::new();
     for (client_index, client) in tables(file.members_mut().get_mut("clients")) {
-        for (index, certificate) in tables(client.get_mut("certificates")) {
-            let Some(name) = certificate.get("file").and_then(Value::as_str) else {
-                continue;
-            };
-            let certificate_path = format!("clients[{client_index}].certificates[{index}]");
-            let pem = match std::fs::read(folder.join(name)) {
-                _ if certificate.contains_key("pem") => {
-                    Err(("pem", "file is there too; keep one of the two".to_owned()))
-                }
-                Ok(bytes) => Ok(pem(bytes)),
-                Err(error) => Err(("file", format!("{name} cannot be read: {error}"))),
-            };
-            let pem = pem.map(|pem| {
-                certificate.remove("file");
-                certificate.insert("pem".to_owned(), Value::String(pem));
-            });
-            read.push((certificate_path, pem));
+        for (list, key) in FILES {
+            for (index, entry) in tables(client.get_mut(list)) {
+                let Some(name) = entry.get("file").and_then(Value::as_str) else {
+                    continue;
+                };
+                let place = format!("clients[{client_index}].{list}[{index}]");
+                let text = match std::fs::read(folder.join(name)) {
+                    _ if entry.contains_key(key) => {
+                        Err((key, "file is there too; keep one of the two".to_owned()))
+                    }
+                    Ok(bytes) => Ok(pem(bytes)),
+                    Err(error) => Err(("file", format!("{name} cannot be read: {error}"))),
+                };
+                let text = text.map(|text| {
+                    entry.remove("file");
+                    entry.insert(key.to_owned(), Value::String(text));
+                    key
+                });
+                read.push((place, text));
+            }
         }
     }
-    for (certificate, read) in read {
+    for (entry, read) in read {
         match read {
-            Ok(()) => file.moved(
-                &format!("{certificate}.file"),
-                &format!("{certificate}.pem"),
-            ),
+            Ok(key) => file.moved(&format!("{entry}.file"), &format!("{entry}.{key}")),
             Err((key, problem)) => {
-                let place = file.place_of(&format!("{certificate}.{key}"));
+                let place = file.place_of(&format!("{entry}.{key}"));
                 problems.report(&place, format!("{key}: {problem}"));
             }
         }
@@ -190,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bad_certificate_is_named() {
+    fn every_bad_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.toml");
         let client = |id: &str, file: &str| {
@@ -202,15 +205,19 @@ mod tests {
         };
         let text =
             client("a", "absent.pem") + &client("b", "broken.pem") + &client("c", "none.pem");
+        let text = text
+            + "[[clients]]\nclient_id = \"d\"\ntype = \"user_bound\"\nbound_user = \"x\"\n\
+               keys = [{ kid = \"k\", file = \"absent.jwk\" }]\n";
         std::fs::write(&path, text).unwrap();
         std::fs::write(folder.path().join("broken.pem"), "no certificate").unwrap();
         let problems = Problems::default();
         let mut file = Table::read(&path, &problems);
-        inline_certificates(&path, &mut file, &problems);
+        inline_files(&path, &mut file, &problems);
         let problems = problems.none_or(()).unwrap_err();
-        assert_eq!(problems.problems.len(), 2);
+        assert_eq!(problems.problems.len(), 3);
         let every = every_problem(&path, problems).problems;
         let lines: Vec<Option<usize>> = every.iter().map(|one| one.place.line()).collect();
-        assert_eq!(lines, [Some(6), Some(12), Some(18)], "{every:?}");
+        let expected = [6, 12, 18, 23].map(Some);
+        assert_eq!(lines, expected, "{every:?}");
     }
 }
