@@ -42,7 +42,7 @@ web = client_of(
     "https://app.example.com/callback",
 )
 request = web.authorization_request(scope="projects")
-pushed = web.push_authorization_request(request)
+pushed = web.pushed_authorization_request(request)
 response = request.validate_callback(ask("OPEN", pushed.uri))
 token = web.authorization_code(response)
 ask("TOKEN", "pushed", token.access_token)

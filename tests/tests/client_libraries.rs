@@ -178,7 +178,7 @@ fn the_programs_have_the_lines_of_the_page() {
         }
         tested += 1;
     }
-    assert_eq!(tested, 9);
+    assert_eq!(tested, 13);
 }
 
 /// The HTTP client of the oauth2 crate.
