@@ -60,16 +60,21 @@ impl PublicKey {
         }
     }
 
-    /// SHA-256 of the required members (RFC 7638 §3, RFC 8037 §2). No member contains a character that JSON escapes.
-    pub fn thumbprint(&self) -> Thumbprint {
-        let members = match self {
+    /// The JWK with the required members alone, in lexicographic order (RFC 7638 §3.2, RFC 8037 §2). No member contains a
+    /// character that JSON escapes.
+    pub fn required_members(&self) -> String {
+        match self {
             Self::Okp { crv, x } => format!(r#"{{"crv":"{crv}","kty":"OKP","x":"{x}"}}"#),
             Self::Ec { crv, x, y } => {
                 format!(r#"{{"crv":"{crv}","kty":"EC","x":"{x}","y":"{y}"}}"#)
             }
             Self::Rsa { n, e } => format!(r#"{{"e":"{e}","kty":"RSA","n":"{n}"}}"#),
-        };
-        Thumbprint::of(members.as_bytes())
+        }
+    }
+
+    /// SHA-256 of the required members (RFC 7638 §3).
+    pub fn thumbprint(&self) -> Thumbprint {
+        Thumbprint::of(self.required_members().as_bytes())
     }
 }
 

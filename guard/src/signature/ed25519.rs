@@ -54,10 +54,10 @@ impl VerifyingKey {
         })
     }
 
-    /// The same without tables, for a key that may never come again.
+    /// The same without a table of the key, for a key that may never come again.
     pub fn verify_once(&self, message: &[u8], signature: &[u8]) -> bool {
         self.matches(message, signature, |s, k| {
-            EdwardsPoint::vartime_double_scalar_mul_basepoint(k, &self.minus_a, s)
+            BASE.mul_base(s) + self.minus_a * k
         })
     }
 
