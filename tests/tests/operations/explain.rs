@@ -1,8 +1,13 @@
 //! `explain`: the reasons behind errors such as "invalid_grant".
 
 use serde_json::json;
+use tests::proofs::ProofKey;
+use ureq::http::Request;
 
-use crate::support::{Assertion, Browser, Instance, LEGACY, NON_INTERACTIVE, OwnPair, WEB, now};
+use crate::support::{
+    Assertion, Browser, Instance, LEGACY, NON_INTERACTIVE, OwnPair, USER_BOUND, WEB, agent,
+    form_body, now, send,
+};
 
 fn explain(pair: &OwnPair, token: &str) -> crate::support::Outcome {
     pair.operate(&["explain", "-"], token)
@@ -317,5 +322,72 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
                 explained.output
             );
         }
+    }
+}
+
+/// The same checks as at a gateway, with the default times.
+#[test]
+fn rfc9449_s4_3_a_proof_is_explained_with_its_token() {
+    const URL: &str = "https://api.example.com/projects";
+    let pair = OwnPair::start(&[]);
+    let [key, other] = [(); 2].map(|()| ProofKey::new("ES256").unwrap());
+    let endpoint = format!("{}/auth/token", pair.lobby());
+    let proof = key.prove("POST", &endpoint, None).unwrap();
+    let request = Request::post(&endpoint)
+        .header("authorization", USER_BOUND.basic())
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("dpop", proof);
+    let fields = [
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048403"),
+        ("user_site", "https://us1.example.com"),
+    ];
+    let reply = send(&agent(), request.body(form_body(&fields)).unwrap());
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let token = reply.text("access_token");
+    let explained = explain(&pair, &format!("DPoP {token}")).done();
+    let needed = format!(
+        "pass  key: needs the scheme DPoP and a proof of the key {}",
+        key.thumbprint()
+    );
+    assert!(explained.contains(&needed), "{explained}");
+    let with = |token: &str, proof: &str, url: &str| {
+        let arguments = [
+            "explain",
+            "-",
+            "--proof",
+            proof,
+            "--method",
+            "GET",
+            "--request-url",
+            url,
+        ];
+        pair.operate(&arguments, token)
+    };
+    let good = key.prove("GET", URL, Some(&token)).unwrap();
+    let explained = with(&token, &good, "https://API.example.com:443/projects?x=1").done();
+    assert!(
+        explained.contains("pass  proof: is of the key"),
+        "{explained}"
+    );
+    let of_other = other.prove("GET", URL, Some(&token)).unwrap();
+    let post = key.prove("POST", URL, Some(&token)).unwrap();
+    let plain = pair.token();
+    for (token, proof, url, why) in [
+        (&token, &of_other, URL, "another key"),
+        (&token, &post, URL, "htm"),
+        (&token, &good, "https://api.example.com/projects/", "htu"),
+        (&token, &good, "projects", "htu"),
+        (&token, &plain, URL, "typ"),
+        (&plain, &good, URL, "is not bound to a key"),
+    ] {
+        let explained = with(token, proof, url);
+        assert_eq!(explained.code, 1);
+        let lines = explained.output.lines();
+        let failures: Vec<&str> = lines.filter(|line| line.starts_with("FAIL")).collect();
+        let [failure] = failures[..] else {
+            panic!("{why}: {}", explained.output);
+        };
+        assert!(failure.contains(why), "{why}: {failure}");
     }
 }

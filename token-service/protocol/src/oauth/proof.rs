@@ -21,7 +21,7 @@ use store::{AssertionId, Claim, StoreError};
 pub const ALGORITHMS: [Algorithm; 3] = Algorithm::ALL;
 
 /// For how long a proof without a nonce is accepted (RFC 9449 §11.1).
-const WINDOW: Window = Window {
+pub const WINDOW: Window = Window {
     max_age: 60,
     skew: 10,
 };
@@ -110,7 +110,7 @@ pub fn next_nonce(context: &Context<'_>) -> String {
 }
 
 /// True if `signature` is the signature of `message` by the private key of `key`.
-fn verifies(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
+pub fn verifies(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
     let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
     match key {
         PublicKey::Okp { x, .. } => UnparsedPublicKey::new(&ED25519, bytes(x))

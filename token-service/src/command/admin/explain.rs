@@ -16,6 +16,7 @@ use crate::visible::{visible, visible_json};
 pub(super) const EXAMPLES: &str = "Examples:
   token-service explain eyJhbGciOi...
   token-service explain - < assertion.jwt
+  token-service explain - --proof eyJ0eXAi... --method GET --request-url https://api.example.com/projects < token.jwt
 
 Exits with 1 when the token would be refused.";
 
@@ -25,6 +26,15 @@ pub(in crate::command) struct Arguments {
     /// the shell's history.
     #[arg(allow_hyphen_values = true)]
     token: String,
+    /// DPoP proof that was sent with the token. `--method` and `--request-url` name the request.
+    #[arg(long, requires = "method", requires = "request_url")]
+    proof: Option<String>,
+    /// The method of the request.
+    #[arg(long, requires = "proof")]
+    method: Option<String>,
+    /// The URL of the request, as the client knows it.
+    #[arg(long, requires = "proof")]
+    request_url: Option<String>,
 }
 
 pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> {
@@ -36,7 +46,10 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
             .read_to_string(&mut token)
             .context("standard input")?;
     }
-    let body = json!({"token": token.trim()});
+    let mut body = json!({"token": token.trim()});
+    if let Some(proof) = &own.proof {
+        body["proof"] = json!({"proof": proof, "method": own.method, "url": own.request_url});
+    }
     let answer: Answer<Explanation> = administration.send(Method::POST, "/explain", &body)?;
     answer.print(text)?;
     Ok(if answer.value.accepted {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use claims::token::REFRESH_TOKEN_TYPE;
+use claims::token::{ACCESS_TOKEN_TYPE, REFRESH_TOKEN_TYPE};
 use claims::{CompactJws, RefreshTokenClaims};
 use serde_json::{Map, Value};
 
+use super::proof::{SentProof, possession};
 use super::{CheckView, failed, judged, passed};
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
@@ -25,6 +26,7 @@ pub(super) async fn issued(
     jws: &CompactJws<'_>,
     claims: &Map<String, Value>,
     typ: &str,
+    proof: Option<&SentProof>,
 ) -> Result<Vec<CheckView>, StoreError> {
     let kid = jws.header.kid.as_deref().unwrap_or_default();
     let known = context.keys.sealed().iter().any(|key| key.kid == kid);
@@ -57,6 +59,9 @@ pub(super) async fn issued(
         // The gateway knows about clients, users and linked accounts only from the revocation feed.
         _ => access_token(context, claims).await?,
     });
+    if typ == ACCESS_TOKEN_TYPE {
+        checks.extend(possession(token, claims, proof, context.now));
+    }
     Ok(checks)
 }
 

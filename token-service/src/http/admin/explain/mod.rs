@@ -3,6 +3,7 @@
 
 mod assertion;
 mod issued;
+mod proof;
 
 use actix_web::web::{self, Payload};
 use base64::Engine as _;
@@ -18,6 +19,7 @@ use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::{Administration, body};
 use assertion::user_assertion;
 use issued::{issued, opaque_refresh_token};
+use proof::SentProof;
 use protocol::flows;
 use store::StoreError;
 
@@ -27,6 +29,8 @@ use store::StoreError;
 struct ExplainRequest {
     /// The JWT.
     token: String,
+    /// For an access token that is bound to a key: the proof of a request.
+    proof: Option<SentProof>,
 }
 
 /// What was found out about a token.
@@ -103,17 +107,29 @@ async fn explain(reader: Reader, payload: Payload) -> Answer {
     let bytes = body::bytes(payload).await?;
     // The parser's message might repeat the token.
     let request: ExplainRequest = serde_json::from_slice(&bytes)
-        .map_err(|_| AdminError::Malformed("expected {\"token\": \"...\"}".to_owned()))?;
-    answer::ok(reader.explained(&request.token).await?)
+        .map_err(|_| {
+            let expected = "expected {\"token\": \"...\"}, and perhaps \"proof\": {\"proof\": \"...\", \"method\": \"...\", \"url\": \"...\"}";
+            AdminError::Malformed(expected.to_owned())
+        })?;
+    answer::ok(
+        reader
+            .explained(&request.token, request.proof.as_ref())
+            .await?,
+    )
 }
 
 impl Administration {
     /// Explains an access token, a refresh token, a legacy refresh token or a user assertion. The `jti` of an assertion
     /// stays unused.
-    async fn explained(&self, token: &str) -> Result<Explanation, StoreError> {
+    async fn explained(
+        &self,
+        token: &str,
+        proof: Option<&SentProof>,
+    ) -> Result<Explanation, StoreError> {
         let token = token.trim();
-        let token = match token.split_at_checked(7) {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("Bearer ") => rest.trim_start(),
+        let is_scheme = |scheme: &str| ["bearer", "dpop"].contains(&&*scheme.to_ascii_lowercase());
+        let token = match token.split_once(' ') {
+            Some((scheme, rest)) if is_scheme(scheme) => rest.trim_start(),
             _ => token,
         };
         let moment = self.service.moment();
@@ -153,7 +169,7 @@ impl Administration {
         };
         let checks = match typ {
             Some(typ @ (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE)) => {
-                issued(&context, token, &jws, &claims, typ).await?
+                issued(&context, token, &jws, &claims, typ, proof).await?
             }
             _ => user_assertion(&context, token, &claims).await?,
         };
