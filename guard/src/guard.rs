@@ -22,8 +22,8 @@ pub(crate) use self::decision::{Decision, Outcome, Patience};
 pub use self::fetch::{Fetch, FetchKind, Form};
 
 use self::issuer::{Accepted, Check, IssuerState, Moment};
-use self::possession::{Inspector, Presented};
-use self::requirements::{Needed, needed, presented};
+use self::possession::Inspector;
+use self::requirements::{Needed, Presented, needed, presented};
 use self::shared_feed::{SharedFeed, feeds};
 use crate::answers::{self, Denial};
 use crate::authorization::{self, Credentials, Scheme};

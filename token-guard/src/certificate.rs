@@ -12,6 +12,9 @@ use rustls::pki_types::pem::PemObject as _;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
+/// The first byte of a certificate in DER (X.690 §8.9).
+const SEQUENCE: u8 = 0x30;
+
 /// What marks a certificate in PEM (RFC 7468 §5.1).
 const PEM: &[u8] = b"-----BEGIN";
 
@@ -36,6 +39,9 @@ pub(crate) fn read(value: &[u8]) -> Result<Option<Thumbprint>, Unreadable> {
         let first = text.split(|byte| *byte == b',').next().unwrap_or_default();
         STANDARD.decode(first).map_err(|_| Unreadable)?
     };
+    if der.first() != Some(&SEQUENCE) {
+        return Err(Unreadable);
+    }
     Ok(Some(Thumbprint::of(&der)))
 }
 

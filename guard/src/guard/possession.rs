@@ -7,7 +7,7 @@ use claims::Thumbprint;
 use claims::dpop::{Expected, Nonces, Proof, ProofRefusal};
 
 use super::decision::{Decision, Outcome, Request};
-use super::requirements::require;
+use super::requirements::{Presented, require};
 use crate::answers::Denial;
 use crate::authorization::Scheme;
 use crate::cache::CachedToken;
@@ -17,16 +17,6 @@ use crate::shared_data::SharedData;
 use crate::signature::{self, HostVerifier};
 use crate::used_proofs::UsedProofs;
 use crate::verify::Refusal;
-
-/// A token as the client presents it.
-#[derive(Debug)]
-pub(super) struct Presented<'r> {
-    pub(super) scheme: Scheme,
-    /// The text in the place of a token.
-    pub(super) credentials: &'r [u8],
-    /// With [`Scheme::Dpop`] alone. Requests with other tokens do not pay for its size.
-    pub(super) proof: Option<Box<Proof<'r>>>,
-}
 
 /// What the check of a proof needs of the guard.
 #[derive(Debug, Clone, Copy)]

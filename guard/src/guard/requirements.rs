@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use claims::dpop::Proof;
 
 use super::decision::Request;
-use super::possession::Presented;
 use crate::answers::Denial;
 use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::CachedToken;
@@ -33,6 +32,16 @@ pub(super) fn needed<'a>(rules: &'a Rules, request: &Request<'_>) -> Result<Need
             Access::Token { .. } => Ok(Needed::Token(access)),
         },
     }
+}
+
+/// A token as the client presents it.
+#[derive(Debug)]
+pub(super) struct Presented<'r> {
+    pub(super) scheme: Scheme,
+    /// The text in the place of a token.
+    pub(super) credentials: &'r [u8],
+    /// With [`Scheme::Dpop`] alone. Requests with other tokens do not pay for its size.
+    pub(super) proof: Option<Box<Proof<'r>>>,
 }
 
 /// Returns the credentials of a request, which must be the only ones (RFC 6750 §2), with the proof if the scheme is DPoP.

@@ -126,7 +126,9 @@ impl Manager for Servers {
             };
             match outcome {
                 Some(Ok((index, client))) => {
-                    self.first.store(index, Ordering::Relaxed);
+                    if !spreads {
+                        self.first.store(index, Ordering::Relaxed);
+                    }
                     return Ok(client);
                 }
                 Some(Err(problem)) => problems.push(problem),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::postgres::{FinishError, finish_upgrade, upgrade};
 use crate::row;
+use domain::RefreshRotation;
 
 /// Puts the row of a replica into the table, as another version would.
 async fn note(store: &PostgresStore, host: &str, layout: i64, silent_for: i64) {
@@ -71,7 +72,10 @@ async fn a_replica_that_notices_the_finish_later_keeps_what_it_brings() {
     let (id, body) = (grant.grant_id.as_bytes().as_slice(), row::encode(&grant));
     client.execute(sql, &[&id, &body.unwrap()]).await.unwrap();
     assert_eq!(late.layout(), Layout::FIRST);
-    let rotation = use_of(&grant, grant.current.refresh_id, at(5));
+    let rotation = RefreshRotation {
+        key: grant.binding,
+        ..use_of(&grant, grant.current.refresh_id, at(5))
+    };
     match late.rotate_refresh(rotation).await.unwrap() {
         Rotation::Rotated { grant: next, .. } => assert_eq!(next.binding, grant.binding),
         other => panic!("{other:?}"),
