@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tests::wire::Connection;
 
 /// Number of concurrent requests.
-const CONNECTIONS: usize = 4;
+pub(crate) const CONNECTIONS: usize = 4;
 
 /// A request with these headers, which end with a line end.
 pub(crate) fn request(headers: &str) -> String {

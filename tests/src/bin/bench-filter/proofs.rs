@@ -6,7 +6,7 @@ use tests::quartiles::quartiles;
 use tests::{Artifacts, short};
 
 use crate::gateway::{Enforcer, Gateway, Modules, Variant};
-use crate::load::{Client, request};
+use crate::load::{CONNECTIONS, Client, request};
 use crate::tokens::{AUDIENCE, Issuers};
 use crate::{BLOCK, GROUPS, ROUNDS};
 
@@ -39,7 +39,7 @@ pub(crate) fn measure(
         .collect();
     let url = format!("{AUDIENCE}/api/projects");
     // Each proof is accepted once. The first block is not measured.
-    let proofs: Result<Vec<String>> = (0..=count * BLOCK + BLOCK)
+    let proofs: Result<Vec<String>> = (0..(count + 1) * BLOCK.next_multiple_of(CONNECTIONS))
         .map(|_| {
             let proof = key.prove("GET", &url, Some(&bound))?;
             let headers = format!("authorization: DPoP {bound}\r\ndpop: {proof}\r\n");
