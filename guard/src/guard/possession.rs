@@ -75,8 +75,11 @@ impl Inspector<'_> {
                 Some(_) => {}
             }
         }
-        let (Some((key, proof)), Some(dpop)) = (proof, &self.config.dpop) else {
+        let Some((key, proof)) = proof else {
             return Ok(());
+        };
+        let Some(dpop) = &self.config.dpop else {
+            return Err(Denial::DpopNotConfigured);
         };
         let issuer = self.config.issuers.get(token.issuer);
         let nonces = match &dpop.nonce_key {
