@@ -81,7 +81,8 @@ smoke: tools build ## every benchmark, attack, fuzz target and simulation, the s
 	$(MAKE) SHORT=1 bench
 	$(MAKE) ATTACK_SECONDS=1 attack
 	$(MAKE) ATTACK_SECONDS=1 FILTER=native attack
-	$(MAKE) SOAK_SECONDS=30 soak
+	@# On PostgreSQL, the failover and the upgrade have the same load.
+	$(MAKE) SOAK_SECONDS=30 SOAK_STORES=redb soak
 	$(MAKE) FAILOVER_ROUNDS=1 FAILOVER_FAULTS=killed,frozen failover
 	$(MAKE) UPGRADE_SECONDS=20 test-upgrade
 	$(MAKE) FUZZ_SECONDS=1 fuzz

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tests::proofs::{Proof, ProofKey};
 
+use crate::api::until;
 use crate::support::{
     Assertion, Browser, CREDENTIALS, Client, INSTALLED, Instance, JWT_BEARER, LEGACY,
     NON_INTERACTIVE, OwnPair, Pkce, Reply, USER_BOUND, WEB, answered, form_body, get, lobby, pair,
@@ -333,11 +334,55 @@ fn rfc9449_s8_a_nonce_may_be_required() {
     assert_bearer(&USER_BOUND.token(&lobby, &CREDENTIALS));
 }
 
-/// What is bound to the key of a lost device ends, and nothing else.
+/// Calls the API with a token of the pair, the scheme and a proof.
+fn call(api_url: &str, scheme: &str, token: &str, proof: Option<&str>) -> Reply {
+    let authorization = format!("{scheme} {token}");
+    let mut headers = vec![("authorization", authorization.as_str())];
+    headers.extend(proof.map(|proof| ("dpop", proof)));
+    get(&format!("{api_url}/api/projects"), &headers)
+}
+
+/// A fresh proof for a call of the API.
+fn proof_for(api_url: &str, key: &ProofKey, token: &str) -> String {
+    let url = format!("{api_url}/api/projects");
+    key.prove("GET", &url, Some(token)).unwrap()
+}
+
+/// What the token service binds, the gateway enforces.
+#[test]
+fn rfc9449_s7_the_api_takes_a_bound_token_with_a_proof_of_its_key_alone() {
+    let (mine, other, url) = (key(), key(), pair().api_url());
+    let token = USER_BOUND
+        .proven(&lobby(), &CREDENTIALS, &proof(&mine))
+        .text("access_token");
+    let used = proof_for(&url, &mine, &token);
+    let call = |scheme: &str, proof: Option<&str>| call(&url, scheme, &token, proof);
+    let accepted = call("DPoP", Some(&used));
+    assert_eq!(accepted.status, 200, "{}", accepted.body);
+    for (what, refused) in [
+        ("the same proof", call("DPoP", Some(&used))),
+        (
+            "another key",
+            call("DPoP", Some(&proof_for(&url, &other, &token))),
+        ),
+        ("no proof", call("DPoP", None)),
+        ("as a bearer token", call("Bearer", None)),
+        (
+            "as a bearer token, with a proof",
+            call("Bearer", Some(&proof_for(&url, &mine, &token))),
+        ),
+    ] {
+        assert_eq!(refused.status, 401, "{what}: {}", refused.body);
+    }
+    let again = proof_for(&url, &mine, &token);
+    assert_eq!(call("DPoP", Some(&again)).status, 200);
+}
+
+/// What is bound to the key of a lost device ends, at the gateway too, and nothing else.
 #[test]
 fn a_lost_device_ends_with_its_key() {
     let pair = OwnPair::start(&[]);
-    let lobby = pair.lobby();
+    let (lobby, api_url) = (pair.lobby(), pair.pair.api_url());
     let (lost, kept) = (key(), key());
     let pkce = pkce();
     let tokens = |key: &ProofKey| {
@@ -351,6 +396,12 @@ fn a_lost_device_ends_with_its_key() {
     };
     let (device, laptop) = (tokens(&lost), tokens(&kept));
     let (without_grant, other) = (credentials(&lost), credentials(&kept));
+    let at_the_api = |tokens: &Reply, key: &ProofKey| {
+        let token = tokens.text("access_token");
+        let proof = proof_for(&api_url, key, &token);
+        call(&api_url, "DPoP", &token, Some(&proof)).status
+    };
+    assert_eq!(at_the_api(&device, &lost), 200);
     let listed = pair.done(&format!("grant list --client {}", INSTALLED.id));
     assert!(listed.contains(&lost.thumbprint()), "{listed}");
     let done = pair.done(&format!("grant revoke --key {}", lost.thumbprint()));
@@ -368,6 +419,14 @@ fn a_lost_device_ends_with_its_key() {
     };
     assert_eq!(is_active(&without_grant), false);
     assert_eq!(is_active(&other), true);
+    for tokens in [&device, &without_grant] {
+        until("the gateway refuses tokens of the lost device", || {
+            at_the_api(tokens, &lost) == 401
+        });
+    }
+    for tokens in [&laptop, &other] {
+        assert_eq!(at_the_api(tokens, &kept), 200);
+    }
     let feed = get(&format!("{}/revocations", pair.pair.internal_url()), &[]).json();
     let entry = &feed["revocations"][0];
     assert_eq!(entry["kind"], "key");
