@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::jws::Algorithm;
 use crate::thumbprint::Thumbprint;
 
+/// Members that only private and symmetric keys have (RFC 7518 §6, RFC 8037 §2).
+pub const PRIVATE_MEMBERS: [&str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
+
 /// A public signing key as the token service publishes it at `/auth/jwks`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jwk {

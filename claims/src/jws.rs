@@ -41,6 +41,15 @@ impl Algorithm {
             .into_iter()
             .find(|algorithm| algorithm.name() == name)
     }
+
+    /// Like [`Self::from_name`], and also takes `Ed25519`, the newer name of `EdDSA` with that curve (RFC 9864 §2.2), which
+    /// clients write into what they sign themselves.
+    pub fn from_any_name(name: &str) -> Option<Self> {
+        match name {
+            "Ed25519" => Some(Self::EdDsa),
+            _ => Self::from_name(name),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,6 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use claims::Thumbprint;
+use guard::parts;
 use percent_encoding::percent_decode;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -26,7 +27,7 @@ pub(crate) fn read(value: &[u8]) -> Result<Option<Thumbprint>, Unreadable> {
     if value.is_empty() {
         return Ok(None);
     }
-    if let Some(digest) = from_hex(value) {
+    if let Some(digest) = parts::thumbprint(value) {
         // Some gateways write this for no certificate.
         return Ok(Some(digest).filter(|digest| *digest != Thumbprint::of(b"")));
     }
@@ -43,11 +44,6 @@ pub(crate) fn read(value: &[u8]) -> Result<Option<Thumbprint>, Unreadable> {
         return Err(Unreadable);
     }
     Ok(Some(Thumbprint::of(&der)))
-}
-
-fn from_hex(value: &[u8]) -> Option<Thumbprint> {
-    let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(value).ok()?;
-    bytes.try_into().ok().map(Thumbprint::from_bytes)
 }
 
 #[cfg(test)]

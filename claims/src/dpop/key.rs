@@ -4,34 +4,25 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
-use crate::jwk::PublicKey;
+use crate::jwk::{PRIVATE_MEMBERS, PublicKey};
 use crate::jws::Algorithm;
 
-/// Members that a public key for proofs must not have: private and symmetric keys (RFC 9449 §4.3, check 7), and
-/// certificates, whose key could be another one.
-const REFUSED: [&str; 13] = [
-    "d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv", "x5u", "x5c", "x5t", "x5t#S256",
-];
+/// Members with certificates, whose key could be another one than that of the JWK.
+const CERTIFICATES: [&str; 4] = ["x5u", "x5c", "x5t", "x5t#S256"];
 
 /// The exponent 65537.
 const EXPONENT: &str = "AQAB";
-
-/// The algorithm with this name. `Ed25519` is the newer name of `EdDSA` with that curve (RFC 9864 §2.2).
-pub(super) fn algorithm(name: &str) -> Option<Algorithm> {
-    match name {
-        "Ed25519" => Some(Algorithm::EdDsa),
-        _ => Algorithm::from_name(name),
-    }
-}
 
 /// Reads `jwk` as a public key for `algorithm`. `None` if it is not, or if another text could stand for the same key, so
 /// that a key has one thumbprint.
 pub(super) fn read(jwk: &Value, algorithm: Algorithm) -> Option<PublicKey> {
     let members = jwk.as_object()?;
-    if REFUSED.iter().any(|name| members.contains_key(*name)) {
+    // RFC 9449 §4.3, check 7.
+    let mut refused = PRIVATE_MEMBERS.iter().chain(&CERTIFICATES);
+    if refused.any(|name| members.contains_key(*name)) {
         return None;
     }
-    let is_for = |alg: &Value| alg.as_str().and_then(self::algorithm) == Some(algorithm);
+    let is_for = |alg: &Value| alg.as_str().and_then(Algorithm::from_any_name) == Some(algorithm);
     if members.get("alg").is_some_and(|alg| !is_for(alg))
         || members.get("use").is_some_and(|key_use| key_use != "sig")
     {

@@ -102,7 +102,7 @@ impl<'a> Proof<'a> {
             .header
             .alg
             .as_deref()
-            .and_then(key::algorithm)
+            .and_then(Algorithm::from_any_name)
             .filter(|algorithm| algorithms.contains(algorithm))
             .ok_or(ProofRefusal::Algorithm)?;
         let key = jws

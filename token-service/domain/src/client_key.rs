@@ -6,7 +6,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::jwk::PublicKey;
+use claims::jwk::{PRIVATE_MEMBERS, PublicKey};
 use claims::{Algorithm, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -23,9 +23,6 @@ pub const ALGORITHMS: [&str; 4] = ["EdDSA", "Ed25519", "ES256", "RS256"];
 
 /// Longest `kid` of a client's key, in bytes.
 pub const MAX_KID_LENGTH: usize = 255;
-
-/// Members that only private and symmetric keys have (RFC 7518 §6, RFC 8037 §2).
-const PRIVATE: [&str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
 /// The first byte of an uncompressed point (SEC 1 §2.3.3).
 const UNCOMPRESSED: u8 = 4;
@@ -155,7 +152,10 @@ impl VerifyingKey {
         if members.contains_key("keys") {
             return Err(KeyError::Set);
         }
-        if PRIVATE.iter().any(|name| members.contains_key(*name)) {
+        if PRIVATE_MEMBERS
+            .iter()
+            .any(|name| members.contains_key(*name))
+        {
             return Err(KeyError::PrivateKey);
         }
         if members.get("use").is_some_and(|usage| usage != "sig") {
@@ -163,10 +163,9 @@ impl VerifyingKey {
         }
         let alg = members.get("alg").cloned();
         let key = Self::of_members(members)?;
-        let algorithm = key.algorithm();
         match alg {
-            Some(alg) if !alg.as_str().is_some_and(|alg| is_name(algorithm, alg)) => {
-                Err(KeyError::OtherAlgorithm(algorithm.name()))
+            Some(alg) if !alg.as_str().is_some_and(|alg| key.is_of(alg)) => {
+                Err(KeyError::OtherAlgorithm(key.algorithm().name()))
             }
             _ => Ok(key),
         }
@@ -177,16 +176,25 @@ impl VerifyingKey {
             return Err(KeyError::NotAKey);
         }
         let key = serde_json::from_value(Value::Object(members));
-        match key.map_err(|_| KeyError::Unsupported)? {
-            PublicKey::Okp { crv, x } if crv == "Ed25519" => Ok(Self::Ed25519(fixed("x", &x)?)),
+        let key: PublicKey = key.map_err(|_| KeyError::Unsupported)?;
+        Self::of(&key)
+    }
+
+    /// The key with these members. Whether it can be used, as a point on its curve or by its size, is not checked.
+    ///
+    /// # Errors
+    /// [`KeyError::Unsupported`] or [`KeyError::Malformed`].
+    pub fn of(key: &PublicKey) -> Result<Self, KeyError> {
+        match key {
+            PublicKey::Okp { crv, x } if crv == "Ed25519" => Ok(Self::Ed25519(fixed("x", x)?)),
             PublicKey::Ec { crv, x, y } if crv == "P-256" => {
-                let (x, y): ([u8; 32], [u8; 32]) = (fixed("x", &x)?, fixed("y", &y)?);
+                let (x, y): ([u8; 32], [u8; 32]) = (fixed("x", x)?, fixed("y", y)?);
                 let point = [[UNCOMPRESSED].as_slice(), &x, &y].concat();
                 Self::of_point(&point)
             }
             PublicKey::Rsa { n, e } => Ok(Self::Rsa {
-                modulus: without_leading_zeros(&bytes("n", &n)?).to_vec(),
-                exponent: without_leading_zeros(&bytes("e", &e)?).to_vec(),
+                modulus: without_leading_zeros(&bytes("n", n)?).to_vec(),
+                exponent: without_leading_zeros(&bytes("e", e)?).to_vec(),
             }),
             PublicKey::Okp { .. } | PublicKey::Ec { .. } => Err(KeyError::Unsupported),
         }
@@ -273,7 +281,7 @@ impl VerifyingKey {
     /// True if `alg` in the header of a JWS names the algorithm of this key: `Ed25519` (RFC 9864 §2.2) is another name for
     /// `EdDSA` with this kind of key.
     pub fn is_of(&self, alg: &str) -> bool {
-        is_name(self.algorithm(), alg)
+        Algorithm::from_any_name(alg) == Some(self.algorithm())
     }
 
     /// True if `signature` is a signature of `message` by this key, in the form of JWS (RFC 7518 §3).
@@ -328,11 +336,6 @@ impl From<VerifyingKey> for String {
     fn from(key: VerifyingKey) -> Self {
         serde_json::to_string(&key.jwk()).unwrap_or_default()
     }
-}
-
-/// RFC 9864 §2.2: `Ed25519` says exactly what `EdDSA` says with an Ed25519 key.
-fn is_name(algorithm: Algorithm, alg: &str) -> bool {
-    alg == algorithm.name() || (algorithm == Algorithm::EdDsa && alg == "Ed25519")
 }
 
 fn bytes(name: &'static str, text: &str) -> Result<Vec<u8>, KeyError> {

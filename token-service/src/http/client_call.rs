@@ -76,10 +76,12 @@ impl ClientCall {
             )
         };
         let has_proof = self.http.headers().contains_key(dpop::HEADER);
+        if !has_proof && !refusal.is_some_and(is_about_proofs) {
+            return;
+        }
         let moment = self.service.moment();
         let context = self.service.context(&moment);
-        if (has_proof || refusal.is_some_and(is_about_proofs))
-            && context.offers_dpop()
+        if context.offers_dpop()
             && let Ok(nonce) = HeaderValue::try_from(proof::next_nonce(&context))
         {
             let name = HeaderName::from_static(dpop::NONCE_HEADER);

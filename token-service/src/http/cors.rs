@@ -9,6 +9,7 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::http::{Method, header};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
+use claims::dpop;
 
 use crate::service::Service;
 
@@ -19,10 +20,10 @@ const MAX_AGE_SECONDS: usize = 600;
 const REGISTERED: HeaderName = HeaderName::from_static("gatepass-registered-origin");
 
 /// Proof of a client's key (RFC 9449 §4.1).
-const DPOP: HeaderName = HeaderName::from_static("dpop");
+const DPOP: HeaderName = HeaderName::from_static(dpop::HEADER);
 
 /// Header of an answer with the nonce for the next proof (RFC 9449 §8).
-const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+const DPOP_NONCE: HeaderName = HeaderName::from_static(dpop::NONCE_HEADER);
 
 /// CORS for origins of enabled public clients, without cookies. Needs [`look_up_origin`] around it.
 pub(super) fn registered_apps() -> Cors {

@@ -1,11 +1,5 @@
 //! The DPoP proof of a token request (RFC 9449 §5) or of a pushed authorization request (RFC 9449 §10.1).
 
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
-    UnparsedPublicKey,
-};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, ProofUse, PublicOrigin, Window};
 use claims::jwk::PublicKey;
 use claims::{Algorithm, Thumbprint};
@@ -14,6 +8,7 @@ use super::error::TokenError;
 use crate::Context;
 use crate::settings::{NoncePolicy, SingleUse};
 use crate::token::Binding;
+use domain::client_key::VerifyingKey;
 use domain::clock::Timestamp;
 use store::{AssertionId, Claim, StoreError};
 
@@ -111,23 +106,5 @@ pub fn next_nonce(context: &Context<'_>) -> String {
 
 /// True if `signature` is the signature of `message` by the private key of `key`.
 pub fn verifies(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
-    let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
-    match key {
-        PublicKey::Okp { x, .. } => UnparsedPublicKey::new(&ED25519, bytes(x))
-            .verify(message, signature)
-            .is_ok(),
-        PublicKey::Ec { x, y, .. } => {
-            // SEC 1 §2.3.3: an uncompressed point.
-            let point = [vec![4], bytes(x), bytes(y)].concat();
-            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
-                .verify(message, signature)
-                .is_ok()
-        }
-        PublicKey::Rsa { n, e } => {
-            let (n, e) = (bytes(n), bytes(e));
-            RsaPublicKeyComponents { n, e }
-                .verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
-                .is_ok()
-        }
-    }
+    VerifyingKey::of(key).is_ok_and(|key| key.verifies(message, signature))
 }

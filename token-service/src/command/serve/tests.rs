@@ -134,17 +134,10 @@ async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
     let exchange = async || {
         let moment = service.issuing_moment().unwrap();
         let secret = "demo-secret-of-non-interactive-demo-not-for-real-use";
-        let basic = STANDARD.encode(format!("non-interactive-demo:{secret}"));
-        let authorization = format!("Basic {basic}");
+        let authorization = basic("non-interactive-demo", secret);
         let grant_type = GrantType::JwtBearer.name();
         let body = format!("grant_type={grant_type}&assertion={assertion}");
-        let request = EndpointRequest {
-            authorization: vec![authorization.as_bytes()],
-            dpop: Vec::new(),
-            content_type: Some(b"application/x-www-form-urlencoded"),
-            query: "",
-            body: body.as_bytes(),
-        };
+        let request = form(&authorization, &body);
         let context = service.context(&moment);
         let mut trace = Trace::default();
         let answer = token_endpoint::answer(&context, &request, &mut trace).await;
@@ -164,6 +157,22 @@ async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
     assert!(exchange().await.is_ok(), "it is not remembered for ever");
 }
 
+fn basic(client_id: &str, secret: &str) -> String {
+    let credentials = STANDARD.encode(format!("{client_id}:{secret}"));
+    format!("Basic {credentials}")
+}
+
+/// A request with a form, without a proof.
+fn form<'a>(authorization: &'a str, body: &'a str) -> EndpointRequest<'a> {
+    EndpointRequest {
+        authorization: vec![authorization.as_bytes()],
+        dpop: Vec::new(),
+        content_type: Some(b"application/x-www-form-urlencoded"),
+        query: "",
+        body: body.as_bytes(),
+    }
+}
+
 /// 60 seconds for the browser to come; an hour for the person who came in time.
 #[tokio::test]
 async fn rfc9126_s2_2_a_pushed_request_that_nobody_visits_expires() {
@@ -176,16 +185,9 @@ async fn rfc9126_s2_2_a_pushed_request_that_nobody_visits_expires() {
     let service = prepare_on(config, store, Arc::clone(&clock) as _).await;
     let service = service.unwrap();
     let secret = "demo-secret-of-web-demo-not-for-real-use";
-    let basic = STANDARD.encode(format!("web-demo:{secret}"));
-    let authorization = format!("Basic {basic}");
+    let authorization = basic("web-demo", secret);
     let body = "response_type=code&client_id=web-demo&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcallback";
-    let request = EndpointRequest {
-        authorization: vec![authorization.as_bytes()],
-        dpop: Vec::new(),
-        content_type: Some(b"application/x-www-form-urlencoded"),
-        query: "",
-        body: body.as_bytes(),
-    };
+    let request = form(&authorization, body);
     let moment = service.moment();
     let pushed = pushed::push(&service.context(&moment), &request)
         .await
