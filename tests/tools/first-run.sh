@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # first-run.sh -- does in this checkout what the README says, in its order and on free ports: `make up` until the first answer,
-# every `bash` block of README.md and docs/tour.md, Ctrl-C. Fails if the answer is not the documented one, if a block does
-# not work as printed, or if a process is left. Prints the seconds to the first answer, and how they divide.
+# every `bash` block of README.md and docs/tour.md, Ctrl-C. Fails if the compiler warns, if the answer is not the documented
+# one, if a block does not work as printed, or if a process is left. Prints the seconds to the first answer, and how they divide.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -41,6 +41,9 @@ kill -s 0 "$up" 2>/dev/null || fail '`make up` ended'
 status=$(curl --silent --output /dev/null --write-out '%{http_code}' "http://127.0.0.1:$API_PORT/api/projects")
 [ "$status" = 401 ] || fail "the API answered $status without a token, not 401"
 echo "make up: first answer (401) after $SECONDS s"
+
+# `make lint` looks at what the tests compile, which has more features.
+! grep '^warning' "$log" || fail 'the compiler warned'
 
 make --silent tour
 status=$(curl --silent --output /dev/null --write-out '%{http_code}' "http://127.0.0.1:$CALLBACK_PORT/callback")
