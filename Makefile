@@ -53,7 +53,8 @@ test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
 	@# What the filter does, with the native module. Its other tests are about the token service or other gateways.
 	FILTER=native cargo test --workspace --locked --test end_to_end -- api:: feed:: filter:: flood::a_thousand issuers:: mounting:: \
-		recipes:: edge::p gateways::envoy_with_the_filter gateways::bound::envoy_with_the_filter
+		recipes:: edge::p gateways::envoy_with_the_filter gateways::bound::envoy_with_the_filter \
+		mutual_tls::rfc8705_s3_the_api mutual_tls::a_token
 
 .PHONY: check
 check: prerequisites ## formatting, clippy and unit tests, without PostgreSQL, Chromium and Envoy
@@ -75,7 +76,7 @@ lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and
 	$(VENV)/bin/zizmor --offline --quiet .github/workflows
 
 .PHONY: smoke
-smoke: tools build ## every benchmark, attack, fuzz target and simulation, the soak test and an upgrade, each for some seconds
+smoke: tools build ## every benchmark, attack, fuzz target and simulation, the soak test, a failover and an upgrade, each for some seconds
 	python3 docs/scaling/regions_simulation.py --check
 	python3 docs/scaling/gateways_simulation.py --envoys 1000 --revocations 1
 	$(MAKE) SHORT=1 bench
@@ -263,8 +264,9 @@ $(PYTHON): | prerequisites
 	@chmod +x .cache/nginx
 	@$(INSTALL) "HAProxy and Debian's nginx (in .cache/debian, unless they are installed)" "Debian's mirror" \
 		tests/tools/debian.sh haproxy=haproxy nginx=debian-nginx
-	@$(INSTALL) 'Glewlwyd, lighttpd and nft (in .cache/debian)' "Debian's mirror" \
-		tests/tools/debian.sh glewlwyd=glewlwyd lighttpd=lighttpd nftables=nft
+	@$(INSTALL) 'Apache with mod_oauth2, Glewlwyd, lighttpd and nft (in .cache/debian)' "Debian's mirror" \
+		tests/tools/debian.sh apache2-bin=apache2 libapache2-mod-oauth2=mod_oauth2.so glewlwyd=glewlwyd lighttpd=lighttpd \
+		nftables=nft
 	@touch $@
 
 .cache/etcd.stamp: tests/tools/debian.sh | $(PYTHON)

@@ -84,6 +84,6 @@ pub enum EntryKind {
     Account,
     /// Every token with the entry's `iss` and an `iat` up to `at`. `id` repeats `iss`.
     Issuer,
-    /// Every token with this `jkt` in its claim `cnf` and an `iat` up to `at`, of every issuer.
+    /// Every token with this thumbprint in its claim `cnf`, as `jkt` or `x5t#S256`, and an `iat` up to `at`, of every issuer.
     Key,
 }

@@ -33,6 +33,17 @@ impl Thumbprint {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         bytes.try_into().ok().map(Self)
     }
+
+    /// Reads 64 hexadecimal digits. `None` for every other text.
+    pub fn parse_hexadecimal(digits: &[u8]) -> Option<Self> {
+        let digits: &[u8; 64] = digits.try_into().ok()?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+            let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+            *byte = u8::try_from(high? * 16 + low?).ok()?;
+        }
+        Some(Self(bytes))
+    }
 }
 
 impl fmt::Display for Thumbprint {
@@ -95,6 +106,11 @@ impl Confirmation {
         }
         (read != Self::default()).then_some(read)
     }
+
+    /// The members that are present.
+    pub fn thumbprints(self) -> impl Iterator<Item = Thumbprint> {
+        [self.jkt, self.certificate].into_iter().flatten()
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +138,27 @@ mod tests {
             String::new(),
         ] {
             assert_eq!(Thumbprint::parse(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_hexadecimal_thumbprint_has_64_digits() {
+        let expected = Thumbprint([0xa7; 32]);
+        for digits in ["a7".repeat(32), "A7".repeat(32)] {
+            let read = Thumbprint::parse_hexadecimal(digits.as_bytes());
+            assert_eq!(read, Some(expected));
+        }
+        for other in [
+            String::new(),
+            "a7".repeat(31),
+            "a7".repeat(33),
+            "a".repeat(63),
+            "g7".repeat(32),
+            "+7".repeat(32),
+            expected.to_string(),
+        ] {
+            let read = Thumbprint::parse_hexadecimal(other.as_bytes());
+            assert_eq!(read, None, "{other}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! One configuration of the filter: the drivers of the main thread and of the workers, fetches, and requests.
 
+mod answers;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -10,20 +12,19 @@ use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, End, Held, Task};
 use guard::fetch::Severity;
-use guard::guard::{Effect, Fate, Fetch, Guard};
+use guard::guard::{Effect, Fetch, Guard};
 use guard::parts::Parts;
 use guard_native::{Clocks, NativeSignatures, ProcessData};
 
-use crate::abi::{self, Action, Level, Resumer, Stream};
+use crate::abi::{self, Action, Level, Resumer, Room, Stream};
 use crate::metrics::Metrics;
 use crate::timer::Timer;
+use answers::finish;
+pub(crate) use answers::refuse;
 
 /// What all configurations of this process share: who reads a feed, and what a new configuration takes over from the one that
 /// it replaces.
 static DATA: LazyLock<ProcessData> = LazyLock::new(ProcessData::default);
-
-/// The clocks that tell the times in [`DATA`].
-static CLOCKS: LazyLock<Clocks> = LazyLock::new(Clocks::new);
 
 /// Time until state that a panic may have damaged is made anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -95,12 +96,12 @@ fn first_driver(text: &[u8]) -> Result<Driver, Vec<String>> {
     let guard = Guard::new(config)
         .with_host(Box::new(NativeSignatures))
         .with_shared_data(Box::new(DATA.clone()));
-    Ok(Driver::new(guard, &*CLOCKS))
+    Ok(Driver::new(guard, &Clocks))
 }
 
 fn driver_beside(first: &Driver) -> Driver {
     let data = Box::new(DATA.clone());
-    first.beside(Box::new(NativeSignatures), data, &*CLOCKS)
+    first.beside(Box::new(NativeSignatures), data, &Clocks)
 }
 
 impl Gate {
@@ -173,7 +174,7 @@ impl Gate {
         // The main thread's driver is the first, so that it fetches what all need.
         for index in 0..self.members.len() {
             if let Some(mut member) = self.member(index) {
-                member.driver.tick(&*CLOCKS);
+                member.driver.tick(&Clocks);
             }
             self.work(index);
         }
@@ -238,10 +239,11 @@ impl Gate {
     }
 
     /// Keeps the end of a fetch for the next tick. Envoy may be about to end the configuration, so this sends no fetch and resumes
-    /// no request.
+    /// no request, and [`end`](Self::end) on another thread waits for the lock.
     pub(crate) fn fetched(&self, call: u64, status: Option<&[u8]>, body: Vec<u8>) {
         let status = status.map(<[u8]>::to_vec);
-        self.ended().push(Ended { call, status, body });
+        let mut ended = self.ended();
+        ended.push(Ended { call, status, body });
         self.set_timer(Duration::ZERO);
     }
 
@@ -266,7 +268,7 @@ impl Gate {
         body.truncate(fetch.kind.longest_answer() + 1);
         let result = fetch.result(status.as_deref(), body);
         self.settle(index, &fetch, |driver| {
-            driver.fetched(&fetch, result, &*CLOCKS)
+            driver.fetched(&fetch, result, &Clocks)
         });
     }
 
@@ -277,7 +279,7 @@ impl Gate {
             self.tell_others(
                 index,
                 &member.driver,
-                |other, sender| other.adopts(fetch, end, sender, &*CLOCKS),
+                |other, sender| other.adopts(fetch, end, sender, &Clocks),
                 fetch,
             );
         }
@@ -369,7 +371,8 @@ impl Gate {
             return refuse(&mut stream);
         };
         let member = &mut *guarded;
-        let Some(headers) = stream.headers() else {
+        let mut room = Room::new();
+        let Some(headers) = stream.headers(&mut room) else {
             let refusal = member.driver.guard().refusal(Denial::Host, None);
             return finish(guarded, stream, refusal, &Denied::default());
         };
@@ -386,19 +389,18 @@ impl Gate {
         if headers.iter().any(|(name, _)| name == b"x-panic") {
             panic!("a header asked for it");
         }
-        member.driver.keep_time(&*CLOCKS);
+        member.driver.keep_time(&Clocks);
         member.numbered = member.numbered.wrapping_add(1);
         let number = member.numbered;
         let denied = parts.as_denied();
         let effect = member
             .driver
-            .arrived(number, parts.as_request(&stream), &denied, &*CLOCKS);
+            .arrived(number, parts.as_request(&stream), &denied, &Clocks);
         // The headers are Envoy's until the first change. The log needs some of them, if the request is refused.
         let is_denied = effect
             .as_ref()
             .is_some_and(|effect| effect.denial.is_some());
         let told = is_denied.then(|| Held::from(&denied));
-        drop(headers);
         // Headers that only the filter may set are removed before the request goes anywhere (RFC 9700 §4.13).
         let is_stripped = stripped.iter().all(|name| stream.remove_header(name));
         let denied = told.as_ref().map(Held::as_denied).unwrap_or_default();
@@ -461,37 +463,4 @@ impl Gate {
         self.panics.fetch_add(1, Ordering::Relaxed);
         self.set_timer(AFTER_PANIC);
     }
-}
-
-/// Carries out, counts and logs an effect. The member is released before the answer, during which Envoy may call the filter
-/// again.
-fn finish(
-    mut member: MutexGuard<'_, Member>,
-    mut stream: Stream,
-    effect: Effect,
-    denied: &Denied<'_>,
-) -> Action {
-    let (effect, line) = member.driver.carry_out(effect, denied, &mut stream);
-    drop(member);
-    if let Some(line) = line {
-        abi::log(Level::Info, &line.json());
-    }
-    let Fate::Answer(answer) = &effect.fate else {
-        stream.choose_route();
-        return Action::Continue;
-    };
-    stream.respond(answer.status, &answer.headers, answer.body.as_bytes());
-    Action::Stop
-}
-
-/// Refuses a request that nothing can decide about.
-pub(crate) fn refuse(stream: &mut Stream) -> Action {
-    let headers = [
-        ("content-type", "application/json".to_owned()),
-        ("cache-control", "no-store".to_owned()),
-        ("retry-after", "1".to_owned()),
-    ];
-    let body = br#"{"error":"temporarily_unavailable","error_description":"The filter failed; try again"}"#;
-    stream.respond(503, &headers, body);
-    Action::Stop
 }

@@ -1,19 +1,21 @@
 //! The guard as a native module of Envoy (`envoy.filters.http.dynamic_modules`): a second form of the filter, for those who run
 //! load. All decisions come from [`guard`]; this crate is its host.
 //!
-//! [`abi`] has everything that is foreign: Envoy's functions, the functions that Envoy calls, and all `unsafe`.
+//! [`abi`] has Envoy's functions, and [`hooks`] the functions that Envoy calls. The two have all `unsafe`.
 //! A [`gate::Gate`] is one configuration of the filter. Envoy calls it on its main thread (ticks and fetches) and on its
 //! workers (requests). Each thread has a driver of its own behind a lock that no other thread wants for long. All drivers have
 //! keys and revocations in common, so a million revocations take their memory once.
 //!
-//! The module runs in Envoy's process, so a panic must not leave it: [`abi`] catches it at each call, and [`gate`] refuses
+//! The module runs in Envoy's process, so a panic must not leave it: [`hooks`] catches it at each call, and [`gate`] refuses
 //! requests until the state that it may have damaged is made anew.
 
 #![cfg(target_os = "linux")]
 
-#[expect(unsafe_code, reason = "calls of Envoy, and by Envoy, are unsafe")]
+#[expect(unsafe_code, reason = "calls of Envoy are unsafe")]
 mod abi;
 mod gate;
+#[expect(unsafe_code, reason = "calls by Envoy are unsafe")]
+mod hooks;
 mod metrics;
 mod timer;
 mod version;

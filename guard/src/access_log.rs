@@ -40,6 +40,7 @@ pub fn entry(outcome: &str, token: Option<&TokenReference>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use claims::Confirmation;
     use serde_json::json;
 
     use super::*;
@@ -53,7 +54,7 @@ mod tests {
             sub: Some("Zo\u{eb}".to_owned()),
             user_id: None,
             user_site: None,
-            jkt: None,
+            bound_to: Confirmation::default(),
             iat: 0,
             exp: 0,
         };

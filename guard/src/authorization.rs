@@ -43,12 +43,15 @@ pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCreden
         [header] => *header,
         [_, _, ..] => return Err(MalformedCredentials::Several),
     };
-    let end = header.iter().position(|byte| !is_token_byte(*byte));
-    let (scheme, mut rest) = header.split_at(end.unwrap_or(header.len()));
-    let scheme = if scheme.eq_ignore_ascii_case(b"bearer") {
-        Scheme::Bearer
-    } else if scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) {
-        Scheme::Dpop
+    let after = |name: &[u8]| {
+        let (start, rest) = header.split_at_checked(name.len())?;
+        let is_whole = !rest.first().is_some_and(|byte| is_token_byte(*byte));
+        (is_whole && start.eq_ignore_ascii_case(name)).then_some(rest)
+    };
+    let (scheme, mut rest) = if let Some(rest) = after(b"bearer") {
+        (Scheme::Bearer, rest)
+    } else if let Some(rest) = after(SCHEME.as_bytes()) {
+        (Scheme::Dpop, rest)
     } else {
         return Ok(Credentials::None);
     };

@@ -118,28 +118,35 @@ impl TokenCache {
     }
 
     /// The slot of a token. The last bytes of the signature select the slot, because they are as good as
-    /// random. A hash of the whole token is not needed, because [`TokenCache::get`] compares the whole token.
-    fn slot(&mut self, token: &[u8]) -> Option<&mut [Option<Entry>; WAYS]> {
+    /// random. A hash of the whole token is not needed, because [`TokenCache::get_if`] compares the whole token.
+    fn slot(&self, token: &[u8]) -> Option<usize> {
         let last = token.last_chunk::<8>()?;
         // Eight characters of base64url hold 48 bits, and the last character may hold fewer. Fibonacci hashing
         // mixes them: the upper half of the product depends on all of them and selects the slot.
         let mixed = u64::from_le_bytes(*last).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let index = ((mixed >> 32) * self.slots.len() as u64) >> 32;
-        let index = usize::try_from(index).ok()?;
-        self.slots.get_mut(index)
+        usize::try_from(index).ok()
     }
 
-    /// Returns the entry of exactly this token.
-    pub fn get(&mut self, token: &[u8]) -> Option<&mut CachedToken> {
+    /// Returns the entry of exactly this token. Removes the entry if it is no longer good.
+    pub fn get_if(
+        &mut self,
+        token: &[u8],
+        is_good: impl FnOnce(&mut CachedToken) -> bool,
+    ) -> Option<&CachedToken> {
         self.uses += 1;
-        let uses = self.uses;
-        let entry = self
-            .slot(token)?
-            .iter_mut()
-            .flatten()
-            .find(|entry| same(&entry.token, token))?;
-        entry.used = uses;
-        Some(&mut entry.cached)
+        let slot = self.slot(token)?;
+        let place = self.slots.get_mut(slot)?.iter_mut().find(|place| {
+            let entry = place.as_ref();
+            entry.is_some_and(|entry| same(&entry.token, token))
+        })?;
+        let entry = place.as_mut()?;
+        entry.used = self.uses;
+        if !is_good(&mut entry.cached) {
+            self.bytes = self.bytes.saturating_sub(entry.bytes);
+            *place = None;
+        }
+        place.as_ref().map(|entry| &entry.cached)
     }
 
     /// Adds a verified token in place of the least recently used entry of its slot. When the bytes run out, old
@@ -156,7 +163,8 @@ impl TokenCache {
         }
         self.uses += 1;
         let used = self.uses;
-        let Some(slot) = self.slot(token) else {
+        let slot = self.slot(token);
+        let Some(slot) = slot.and_then(|slot| self.slots.get_mut(slot)) else {
             return;
         };
         let place = slot.iter_mut().min_by_key(|entry| match entry {
@@ -177,14 +185,7 @@ impl TokenCache {
     }
 
     pub fn remove(&mut self, token: &[u8]) {
-        let mut freed = 0;
-        if let Some(slot) = self.slot(token) {
-            for entry in slot {
-                let removed = entry.take_if(|entry| same(&entry.token, token));
-                freed += removed.map_or(0, |entry| entry.bytes);
-            }
-        }
-        self.bytes = self.bytes.saturating_sub(freed);
+        self.get_if(token, |_| false);
     }
 
     /// Removes the least recently used entry of the next [`SAMPLED_SLOTS`] slots that are not empty.
@@ -223,6 +224,9 @@ impl TokenCache {
 
 /// Compares two tokens. The standard comparison goes byte by byte in WebAssembly.
 fn same(one: &[u8], other: &[u8]) -> bool {
+    if !cfg!(target_family = "wasm") {
+        return one == other;
+    }
     let ((blocks, end), (other_blocks, other_end)) =
         (one.as_chunks::<64>(), other.as_chunks::<64>());
     one.len() == other.len()
@@ -259,7 +263,7 @@ mod tests {
                 sub: None,
                 user_id: None,
                 user_site: None,
-                jkt: None,
+                bound_to: Confirmation::default(),
                 iat: 0,
                 exp: 0,
             }),
@@ -273,7 +277,9 @@ mod tests {
     }
 
     fn issuer(cache: &mut TokenCache, token: &str) -> Option<usize> {
-        cache.get(token.as_bytes()).map(|cached| cached.issuer)
+        cache
+            .get_if(token.as_bytes(), |_| true)
+            .map(|cached| cached.issuer)
     }
 
     #[test]
@@ -302,7 +308,8 @@ mod tests {
         assert_eq!(issuer(&mut cache, &token(0)), Some(0));
         cache.insert(token(WAYS).as_bytes(), cached(WAYS));
         assert_eq!(issuer(&mut cache, &token(0)), Some(0));
-        let left = (0..=WAYS).filter(|number| cache.get(token(*number).as_bytes()).is_some());
+        let left =
+            (0..=WAYS).filter(|number| cache.get_if(token(*number).as_bytes(), |_| true).is_some());
         assert_eq!(left.count(), WAYS);
     }
 

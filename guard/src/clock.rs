@@ -6,7 +6,7 @@
 pub struct Time {
     /// Seconds since 1970, by the host's clock.
     pub wall: u64,
-    /// Seconds since an arbitrary moment. Never goes back.
+    /// Seconds since an arbitrary moment, which is the same for all VMs of a gateway: they share times. Never goes back.
     pub steady: u64,
 }
 
@@ -41,25 +41,23 @@ impl HostClock for Time {
 #[derive(Debug, Default, Clone)]
 pub struct Clock {
     last: Option<Time>,
-    /// The host's monotonic time at which the steady clock was 0.
-    origin: Option<u64>,
 }
 
 impl Clock {
     /// Reads the time: `wall` from the host's wall clock, and `monotonic` from its monotonic clock, if it has
     /// one, both in seconds. Returns true if the wall clock stepped since the last call.
     ///
-    /// Without a monotonic clock, the steady clock follows the wall clock, but never back and never by a leap.
+    /// Without a monotonic clock, the steady clock starts with the wall clock and follows it, but never back and never by a leap.
     pub fn read(&mut self, wall: u64, monotonic: Option<u64>) -> (Time, bool) {
         let Some(last) = self.last else {
-            self.origin = monotonic;
-            let first = Time { wall, steady: 0 };
+            let steady = monotonic.unwrap_or(wall);
+            let first = Time { wall, steady };
             self.last = Some(first);
             return (first, false);
         };
-        let steady = match (monotonic, self.origin) {
-            (Some(now), Some(origin)) => now.saturating_sub(origin).max(last.steady),
-            _ => last.steady + wall.saturating_sub(last.wall).min(LONGEST_MOVE_SECONDS),
+        let steady = match monotonic {
+            Some(now) => now.max(last.steady),
+            None => last.steady + wall.saturating_sub(last.wall).min(LONGEST_MOVE_SECONDS),
         };
         let time = Time { wall, steady };
         self.last = Some(time);
@@ -71,9 +69,7 @@ impl Clock {
 impl Clock {
     /// True if the host's monotonic clock still shows the second of the last reading.
     pub fn is_current(&self, monotonic: Option<u64>) -> bool {
-        let steady = monotonic.zip(self.origin);
-        let steady = steady.map(|(now, origin)| now.saturating_sub(origin));
-        steady.is_some() && steady == self.last.map(|last| last.steady)
+        monotonic.is_some() && monotonic == self.last.map(|last| last.steady)
     }
 }
 
@@ -88,30 +84,36 @@ mod tests {
         let mut clock = Clock::default();
         clock.read(NOW, Some(50));
         for (wall, monotonic, steady, stepped) in [
-            (NOW + 1, 51, 1, false),
-            (NOW + 7200, 52, 2, true),
-            (NOW + 7201, 53, 3, false),
-            (NOW + 4, 54, 4, true),
-            (NOW + 5, 55, 5, false),
+            (NOW + 1, 51, 51, false),
+            (NOW + 7200, 52, 52, true),
+            // Never back.
+            (NOW + 7200, 51, 52, false),
+            (NOW + 7201, 53, 53, false),
+            (NOW + 4, 54, 54, true),
+            (NOW + 5, 55, 55, false),
             // The process was stopped for an hour, and both clocks show it.
-            (NOW + 3605, 3655, 3605, false),
+            (NOW + 3605, 3655, 3655, false),
         ] {
             let time = Time { wall, steady };
             assert_eq!(clock.read(wall, Some(monotonic)), (time, stepped));
         }
+        // A VM that starts later has the same time.
+        let later = Clock::default().read(NOW + 3606, Some(3656));
+        assert_eq!(later, clock.read(NOW + 3606, Some(3656)));
     }
 
     #[test]
     fn without_a_monotonic_clock_it_neither_goes_back_nor_leaps() {
         let mut clock = Clock::default();
         clock.read(NOW, None);
-        for (wall, steady, stepped) in [
+        for (wall, moved, stepped) in [
             (NOW + 1, 1, false),
             (NOW + 7200, 6, true),
             (NOW + 7201, 7, false),
             (NOW - 3600, 7, true),
             (NOW - 3599, 8, false),
         ] {
+            let steady = NOW + moved;
             let time = Time { wall, steady };
             assert_eq!(clock.read(wall, None), (time, stepped));
         }

@@ -9,6 +9,7 @@
 //!   [`Driver::carry_out`].
 //! - It publishes [`Driver::metrics`] after each tick.
 
+mod passing;
 mod remark;
 #[cfg(test)]
 mod tests;
@@ -16,20 +17,17 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub use self::passing::Passing;
 pub use self::remark::Remark;
 pub use crate::waiting::Held;
 
-use crate::access_log;
 use crate::answers::Denial;
 use crate::census::Census;
 use crate::clock::{Clock, HostClock, Time};
 use crate::config::WhenStale;
-use crate::denial_log::{Denied, Line, Throttle};
+use crate::denial_log::{Denied, Throttle};
 use crate::fetch::{Failure, FailureLog, Severity};
-use crate::guard::{
-    Authorization, Decision, Effect, Fate, Fetch, FetchKind, Guard, Metrics, Patience, Request,
-};
-use crate::parts::{AUTHORIZATION, DPOP};
+use crate::guard::{Decision, Effect, Fetch, FetchKind, Guard, Metrics, Patience, Request};
 use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
 use crate::waiting::{BATCH, Source, Waiting};
@@ -57,18 +55,6 @@ pub enum Task {
         effect: Effect,
         request: Held,
     },
-}
-
-/// A request in the hands of a host that changes headers itself.
-pub trait Passing {
-    /// Removes every header of this name. Returns false if the host refuses.
-    fn remove(&mut self, name: &str) -> bool;
-
-    /// Adds a header. Returns false if the host refuses.
-    fn add(&mut self, name: &str, value: &str) -> bool;
-
-    /// Gives [`access_log`]'s data to the gateway's access log.
-    fn tell_access_log(&mut self, entry: &str);
 }
 
 /// How a fetch ended.
@@ -193,6 +179,7 @@ impl Driver {
 
     /// Reads the clocks. [`Driver::tick`] and [`Driver::fetched`] do so. Between them the time stands still, unless the host
     /// calls [`Driver::keep_time`] before each request.
+    #[cold]
     fn tell_time(&mut self, clock: &impl HostClock) {
         let (time, stepped) = self.clock.read(clock.wall(), clock.monotonic());
         self.time = time;
@@ -287,9 +274,12 @@ impl Driver {
             self.waiting.extend(source, now);
         } else if end != End::Nothing {
             self.waiting.fetch_ended(source);
-        } else if self.guard.has_keys(fetch.issuer) || !self.has_timer {
+        } else if fetch.kind == FetchKind::Revocations
+            || self.guard.has_keys(fetch.issuer)
+            || !self.has_timer
+        {
             // Without keys, requests wait for the next attempt, if there is a timer to send it. With keys, requests are
-            // decided now.
+            // decided now. What waits for a feed has the keys of its own issuer.
             self.waiting.fetch_failed(source);
         }
         self.go_on();
@@ -375,12 +365,32 @@ impl Driver {
         let Decision::Wait { issuer, kind } = outcome.decision else {
             return Some(self.guard.effect(outcome));
         };
+        self.hold(id, (issuer, kind), request, denied)
+    }
+
+    /// Holds a request, unless too many wait.
+    #[cold]
+    fn hold(
+        &mut self,
+        id: u32,
+        source: Source,
+        request: Request<'_>,
+        denied: &Denied<'_>,
+    ) -> Option<Effect> {
         if self.waiting.is_full() {
+            if source.1 == FetchKind::Revocations {
+                // Where a stale feed is allowed, the request need not wait for it.
+                let (wall, patience) = (self.time.wall, Patience::Over(source.1));
+                let outcome = self.guard.decide(request, patience, || wall);
+                if matches!(outcome.decision, Decision::Allow(_)) {
+                    return Some(self.guard.effect(outcome));
+                }
+            }
             return Some(self.guard.denial(Denial::Busy, None));
         }
         let held = Held::new(request, denied);
         let now = self.time.steady;
-        self.waiting.hold(id, (issuer, kind), now, held);
+        self.waiting.hold(id, source, now, held);
         self.hurries = true;
         None
     }
@@ -388,73 +398,6 @@ impl Driver {
     /// Forgets a request that has ended, if it waits.
     pub fn gone(&mut self, id: u32) {
         self.waiting.forget(id);
-    }
-
-    /// Changes the headers of a request that passes, and counts the effect. If the host refuses a change, the request is
-    /// refused. Returns what the host must do then, and the line for its log. The host may call the driver again while it
-    /// answers.
-    pub fn carry_out(
-        &mut self,
-        effect: Effect,
-        denied: &Denied<'_>,
-        request: &mut impl Passing,
-    ) -> (Effect, Option<Line>) {
-        let effect = self.alter(effect, request);
-        let line = self.carried_out(&effect, denied);
-        // One property for everything, because in some hosts each call costs as much as the rest of the work for a cached
-        // token.
-        if self.guard.config().access_log_state {
-            let entry = access_log::entry(effect.name(), effect.token.as_deref());
-            request.tell_access_log(&entry);
-        }
-        (effect, line)
-    }
-
-    fn alter(&self, effect: Effect, request: &mut impl Passing) -> Effect {
-        let Fate::Pass { add, authorization } = &effect.fate else {
-            return effect;
-        };
-        let is_done = match authorization {
-            Authorization::AsSent => true,
-            Authorization::Withheld => request.remove(AUTHORIZATION),
-            Authorization::AsBearer(value) => {
-                request.remove(AUTHORIZATION)
-                    && request.remove(DPOP)
-                    && request.add(AUTHORIZATION, value)
-            }
-        };
-        if !is_done {
-            return self.guard.refusal(Denial::Host, effect.token);
-        }
-        if add.iter().all(|(name, value)| request.add(name, value)) {
-            return effect;
-        }
-        self.guard.denial(Denial::Host, effect.token)
-    }
-
-    /// Counts what the host has done with a request. Returns a line for the log if the request was refused, or would have
-    /// been without report-only mode.
-    pub fn carried_out(&mut self, effect: &Effect, request: &Denied<'_>) -> Option<Line> {
-        self.guard.count(effect);
-        let denial = effect.denial.as_ref()?;
-        let (status, passes) = match &effect.fate {
-            Fate::Pass { .. } => (0, true),
-            Fate::Answer(answer) => (answer.status, false),
-        };
-        self.denial_line(denial.name(), status, passes, request)
-    }
-
-    /// The line for the log about a request that the host refused for its own reason; `None` if there have been too many
-    /// lines in this second. `passes`: the request passes because of report-only mode.
-    pub fn denial_line(
-        &mut self,
-        reason: &'static str,
-        status: u32,
-        passes: bool,
-        request: &Denied<'_>,
-    ) -> Option<Line> {
-        let left_out = self.throttle.admits(self.time.steady)?;
-        Some(Line::new(reason, status, passes, left_out, request))
     }
 
     /// Metrics of this VM, with counts since the last call.

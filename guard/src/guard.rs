@@ -15,6 +15,8 @@ mod shared_feed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use claims::dpop::UsedProofs;
+
 pub(crate) use self::counts::Counts;
 pub use self::counts::{Metric, Metrics};
 pub use self::decision::{Authorization, Connection, Effect, Fate, Request};
@@ -22,7 +24,6 @@ pub(crate) use self::decision::{Decision, Outcome, Patience};
 pub use self::fetch::{Fetch, FetchKind, Form};
 
 use self::issuer::{Accepted, Check, IssuerState, Moment};
-use self::possession::Inspector;
 use self::requirements::{Needed, Presented, needed, presented};
 use self::shared_feed::{SharedFeed, feeds};
 use crate::answers::{self, Denial};
@@ -34,16 +35,11 @@ use crate::forward::{self, Header, Stripped};
 use crate::rules::Access;
 use crate::shared_data::{NoSharedData, SharedData};
 use crate::signature::{HostVerifier, NoHostVerifier};
-use crate::used_proofs::UsedProofs;
 use crate::verify::{self, ParsedToken, Refusal, TokenReference};
 
 #[derive(Debug)]
 pub struct Guard {
-    #[expect(
-        clippy::redundant_allocation,
-        reason = "each request counts a reference: each guard to one of its own, so that threads do not wait for each other"
-    )]
-    config: Arc<Arc<Config>>,
+    config: Arc<Config>,
     by_name: BTreeMap<String, usize>,
     stripped: Stripped,
     issuers: Vec<IssuerState>,
@@ -52,7 +48,13 @@ pub struct Guard {
     cache: TokenCache,
     counts: Counts,
     no_headers: Arc<[Header]>,
-    host: Box<dyn HostVerifier>,
+    host: Host,
+}
+
+/// What the guard uses of its host.
+#[derive(Debug)]
+struct Host {
+    verifier: Box<dyn HostVerifier>,
     shared_data: Box<dyn SharedData>,
     /// Where the host has no shared data.
     used_proofs: UsedProofs,
@@ -79,10 +81,12 @@ impl Guard {
             cache: TokenCache::new(config.token_cache_entries, config.token_cache_bytes),
             counts: Counts::default(),
             no_headers: Arc::new([]),
-            host: Box::new(NoHostVerifier),
-            shared_data: Box::new(NoSharedData),
-            used_proofs: UsedProofs::default(),
-            config: Arc::new(Arc::new(config)),
+            host: Host {
+                verifier: Box::new(NoHostVerifier),
+                shared_data: Box::new(NoSharedData),
+                used_proofs: UsedProofs::default(),
+            },
+            config: Arc::new(config),
         }
     }
 
@@ -91,7 +95,7 @@ impl Guard {
     #[must_use]
     pub(crate) fn beside(
         &self,
-        host: Box<dyn HostVerifier>,
+        verifier: Box<dyn HostVerifier>,
         shared_data: Box<dyn SharedData>,
     ) -> Self {
         Self {
@@ -106,10 +110,12 @@ impl Guard {
             ),
             counts: Counts::default(),
             no_headers: Arc::new([]),
-            host,
-            shared_data,
-            used_proofs: self.used_proofs.clone(),
-            config: Arc::new(Arc::clone(&self.config)),
+            host: Host {
+                verifier,
+                shared_data,
+                used_proofs: self.host.used_proofs.clone(),
+            },
+            config: Arc::clone(&self.config),
         }
     }
 
@@ -124,15 +130,11 @@ impl Guard {
         }
     }
 
-    /// True if a panic interrupted a change of a feed, so that no guard may use it any longer.
-    pub(crate) fn is_damaged(&self) -> bool {
-        self.feeds.iter().any(SharedFeed::is_damaged)
-    }
-
     /// Lets the host verify the signatures of the algorithms that it offers.
     #[must_use]
-    pub fn with_host(self, host: Box<dyn HostVerifier>) -> Self {
-        Self { host, ..self }
+    pub fn with_host(mut self, verifier: Box<dyn HostVerifier>) -> Self {
+        self.host.verifier = verifier;
+        self
     }
 
     /// Shares each feed among all VMs, so that only one VM polls, if the host has shared data. Takes over the keys that an
@@ -143,10 +145,8 @@ impl Guard {
         for (state, config) in self.issuers.iter_mut().zip(&self.config.issuers) {
             state.inherit_keys(config, &*shared_data);
         }
-        Self {
-            shared_data,
-            ..self
-        }
+        self.host.shared_data = shared_data;
+        self
     }
 
     /// Sets the time. The host calls this at least once a second.
@@ -154,80 +154,8 @@ impl Guard {
         self.time = time;
     }
 
-    /// The wall clock stepped. The guard reads the feeds again, because it may have dropped revocations as
-    /// expired too early.
-    pub(crate) fn doubt(&mut self) {
-        for shared in self.own_feeds() {
-            shared.write().doubt(self.time.steady);
-        }
-    }
-
-    /// Removes expired revocations from a part of each table. The host calls this once a second.
-    pub(crate) fn sweep(&mut self) {
-        for shared in self.own_feeds() {
-            shared.write().sweep(self.time.wall);
-        }
-    }
-
-    /// Exchanges feed pages with the gateway's other VMs. Returns the first issuer of each feed that had news.
-    pub(crate) fn keep_in_step(&mut self) -> Vec<usize> {
-        let mut news = Vec::new();
-        for shared in &mut self.feeds {
-            let has_news = match shared.is_own() {
-                true => {
-                    let mut feed = shared.write();
-                    feed.keep_in_step(&*self.shared_data, self.time)
-                }
-                false => shared.has_news(),
-            };
-            if has_news {
-                news.push(shared.issuer);
-            }
-        }
-        news
-    }
-
-    /// This VM ends. Another VM may read the feeds at once.
-    pub(crate) fn resign(&mut self) {
-        for shared in self.own_feeds() {
-            shared.write().resign(&*self.shared_data);
-        }
-    }
-
-    /// True if the host should call [`Guard::keep_in_step`] twenty times a second.
-    pub(crate) fn follows(&self) -> bool {
-        self.own_feeds().any(|shared| shared.read().follows())
-    }
-
-    /// True while the guard reads the issuer's feed and has not reached the end.
-    pub(crate) fn is_catching_up(&self, issuer: usize) -> bool {
-        let shared = self.feed(issuer);
-        shared.is_some_and(|shared| shared.read().is_catching_up())
-    }
-
-    /// Takes the remarks about feeds for the log, each with the index of the issuer.
-    pub(crate) fn take_remarks(&mut self) -> Vec<(usize, String)> {
-        let mut remarks = Vec::new();
-        for shared in self.own_feeds() {
-            let issuer = shared.issuer;
-            let new = shared.write().take_remarks().into_iter();
-            remarks.extend(new.map(|remark| (issuer, remark)));
-        }
-        remarks
-    }
-
-    /// The feeds that this guard reads.
-    fn own_feeds(&self) -> impl Iterator<Item = &SharedFeed> {
-        self.feeds.iter().filter(|shared| shared.is_own())
-    }
-
-    fn feed(&self, issuer: usize) -> Option<&SharedFeed> {
-        let index = self.issuers.get(issuer)?.feed?;
-        self.feeds.get(index)
-    }
-
     pub(crate) fn shared_data(&self) -> &dyn SharedData {
-        &*self.shared_data
+        &*self.host.shared_data
     }
 
     pub fn config(&self) -> &Config {
@@ -298,6 +226,7 @@ impl Guard {
         self.refused(denial, token, Scheme::Bearer)
     }
 
+    #[cold]
     fn refused(
         &self,
         denial: Denial,
@@ -346,8 +275,7 @@ impl Guard {
         if let Some(answer) = answers::metadata(&self.config, request.method, request.target) {
             return Decision::Answer(answer).into();
         }
-        let config = Arc::clone(&self.config);
-        let access = match needed(&config.rules, &request) {
+        let access = match needed(&self.config.rules, &request) {
             Ok(Needed::Nothing {
                 forward_authorization,
             }) => {
@@ -361,16 +289,31 @@ impl Guard {
             Err(denial) => return denial.into(),
         };
         let mut scheme = Scheme::default();
-        let outcome = match presented(&config, &request, &mut scheme) {
+        let outcome = match presented(&self.config, &request, &mut scheme) {
             Err(denial) => denial.into(),
-            Ok(mut presented) => self
-                .by_cache(&mut presented, &request, &access, &clock)
-                .unwrap_or_else(|| {
-                    self.by_verification(&mut presented, &request, &access, patience, &clock)
-                }),
+            Ok(mut presented) => {
+                // If the token would no longer be accepted, the full verification finds the reason.
+                let hit = self.cache.get_if(presented.credentials, |hit| {
+                    let issuer = self.issuers.get(hit.issuer);
+                    issuer.is_some_and(|issuer| {
+                        issuer.still_good(hit, &self.config, &self.feeds, self.time)
+                    })
+                });
+                match hit {
+                    Some(hit) => {
+                        self.counts.cache_hits += 1;
+                        let inspector = self.host.inspector(&self.config);
+                        inspector.permitted(&access, hit, &mut presented, &request, &clock)
+                    }
+                    None => {
+                        let access = access.into_owned();
+                        self.by_verification(&mut presented, &request, &access, patience, &clock)
+                    }
+                }
+            }
         };
         let rewrites = scheme == Scheme::Dpop
-            && config.forward_authorization == ForwardAuthorization::AsBearer
+            && self.config.forward_authorization == ForwardAuthorization::AsBearer
             && matches!(outcome.decision, Decision::Allow(_));
         Outcome {
             scheme,
@@ -379,36 +322,9 @@ impl Guard {
         }
     }
 
-    /// Decides about a cached token. `None` if the token is not in the cache, or would no longer be accepted.
-    fn by_cache(
-        &mut self,
-        presented: &mut Presented<'_>,
-        request: &Request<'_>,
-        needed: &Access,
-        clock: &impl Fn() -> u64,
-    ) -> Option<Outcome> {
-        let credentials = presented.credentials;
-        let hit = self.cache.get(credentials)?;
-        let still_good = self
-            .issuers
-            .get(hit.issuer)
-            .is_some_and(|issuer| issuer.still_good(hit, &self.config, &self.feeds, self.time));
-        if !still_good {
-            // The full verification then finds the reason.
-            self.cache.remove(credentials);
-            return None;
-        }
-        self.counts.cache_hits += 1;
-        let inspector = Inspector {
-            config: &self.config,
-            host: &*self.host,
-            shared_data: &*self.shared_data,
-            used_proofs: &self.used_proofs,
-        };
-        Some(inspector.permitted(needed, hit, presented, request, clock))
-    }
-
-    /// Decides about a token that is not in the cache.
+    /// Decides about a token that is not in the cache. Apart from the code for known tokens, which must fit into little of the
+    /// processor's cache.
+    #[cold]
     fn by_verification(
         &mut self,
         presented: &mut Presented<'_>,
@@ -443,7 +359,7 @@ impl Guard {
             skew: self.config.clock_skew_seconds,
             patience,
         };
-        match state.check(token, parsed, config, feed, &*self.host, moment) {
+        match state.check(token, parsed, config, feed, &*self.host.verifier, moment) {
             Err(Check::Wait(kind)) => Decision::Wait {
                 issuer: match (kind, feed) {
                     (FetchKind::Revocations, Some(feed)) => feed.issuer,
@@ -478,12 +394,7 @@ impl Guard {
                     )
                     .into(),
                 };
-                let inspector = Inspector {
-                    config: &self.config,
-                    host: &*self.host,
-                    shared_data: &*self.shared_data,
-                    used_proofs: &self.used_proofs,
-                };
+                let inspector = self.host.inspector(&self.config);
                 let outcome = inspector.permitted(needed, &cached, presented, request, || now);
                 self.cache.insert(credentials, cached);
                 outcome
@@ -493,6 +404,7 @@ impl Guard {
 }
 
 /// The value of `Authorization` with the scheme Bearer.
+#[cold]
 fn as_bearer(request: &Request<'_>) -> Option<String> {
     let Ok(Credentials::Token(_, token)) = authorization::read(request.authorization) else {
         return None;

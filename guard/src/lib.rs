@@ -47,6 +47,5 @@ pub mod shared_data;
 mod shared_key;
 pub mod signature;
 pub mod source;
-pub mod used_proofs;
 pub mod verify;
 mod waiting;

@@ -2,9 +2,7 @@
 
 use std::fmt::Debug;
 
-use claims::dpop::{ProofRefusal, ProofUse};
-
-use crate::used_proofs;
+use claims::dpop::{ProofRefusal, ProofUse, used_proofs};
 
 /// The host has no shared data, or refuses this access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

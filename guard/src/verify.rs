@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use claims::json::{JsonError, numeric_date};
-use claims::{CompactJws, Confirmation, JwsError, Thumbprint};
+use claims::{CompactJws, Confirmation, JwsError};
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantArray};
 
@@ -165,8 +165,8 @@ pub struct TokenReference {
     pub user_id: Option<String>,
     /// `user_site`, if it is a string.
     pub user_site: Option<String>,
-    /// `jkt` in `cnf`: the key to which the token is bound.
-    pub jkt: Option<Thumbprint>,
+    /// `cnf`: the key and the certificate to which the token is bound; empty for an unbound token.
+    pub bound_to: Confirmation,
     /// `iat` in seconds since 1970; 0 if absent.
     pub iat: u64,
     /// Seconds since 1970.
@@ -341,10 +341,7 @@ impl TokenReference {
             sub: required("sub", OptionalClaim::Subject)?,
             user_id: optional("user_id"),
             user_site: optional("user_site"),
-            jkt: claims
-                .get("cnf")
-                .and_then(Confirmation::read)
-                .and_then(|cnf| cnf.jkt),
+            bound_to: (claims.get("cnf").and_then(Confirmation::read)).unwrap_or_default(),
             iat: times.iat,
             exp: times.exp,
         })

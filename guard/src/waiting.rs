@@ -15,14 +15,15 @@
 //! and end the VM. Therefore a callback resumes at most [`BATCH`] requests, and the next tick continues with
 //! the rest.
 
+mod held;
+
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use claims::thumbprint::Thumbprint;
+use crate::guard::{FetchKind, Patience};
 
-use crate::denial_log::Denied;
-use crate::guard::{FetchKind, Patience, Request};
+pub use held::Held;
 
 /// Most requests that wait at the same time; further requests are answered with 503.
 pub(crate) const MAX_WAITING: usize = 1024;
@@ -41,69 +42,8 @@ pub(crate) type Source = (usize, FetchKind);
 
 type Ticket = u64;
 
-/// What the decision about a waiting request needs.
 #[derive(Debug)]
-pub struct Held {
-    method: Vec<u8>,
-    target: Vec<u8>,
-    authorization: Vec<Vec<u8>>,
-    dpop: Vec<Vec<u8>>,
-    certificate: Option<Thumbprint>,
-    request_id: Vec<u8>,
-}
-
-impl Held {
-    pub(crate) fn new(request: Request<'_>, denied: &Denied<'_>) -> Self {
-        let copied = |headers: &[&[u8]]| headers.iter().map(|header| header.to_vec()).collect();
-        Self {
-            method: request.method.to_vec(),
-            target: request.target.to_vec(),
-            authorization: copied(request.authorization),
-            dpop: copied(request.dpop),
-            // The connection cannot be asked when the turn of the request comes.
-            certificate: request.connection.certificate(),
-            request_id: denied.bounded_request_id().to_vec(),
-        }
-    }
-
-    pub(crate) fn with<T>(&self, decide: impl FnOnce(Request<'_>) -> T) -> T {
-        let authorization: Vec<&[u8]> = self.authorization.iter().map(Vec::as_slice).collect();
-        let dpop: Vec<&[u8]> = self.dpop.iter().map(Vec::as_slice).collect();
-        decide(Request {
-            method: &self.method,
-            target: &self.target,
-            authorization: &authorization,
-            dpop: &dpop,
-            connection: &self.certificate,
-        })
-    }
-
-    /// For the log.
-    pub fn as_denied(&self) -> Denied<'_> {
-        Denied {
-            method: &self.method,
-            target: &self.target,
-            request_id: &self.request_id,
-        }
-    }
-}
-
-/// What the log needs alone.
-impl From<&Denied<'_>> for Held {
-    fn from(denied: &Denied<'_>) -> Self {
-        Self {
-            method: denied.method.to_vec(),
-            target: denied.target.to_vec(),
-            authorization: Vec::new(),
-            dpop: Vec::new(),
-            certificate: None,
-            request_id: denied.bounded_request_id().to_vec(),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Place<R> {
+struct Wait {
     ticket: Ticket,
     source: Source,
     /// Time of arrival, in seconds of the steady clock.
@@ -113,6 +53,11 @@ struct Place<R> {
     /// True if the next fetch to end started after the request came. Only the result of such a fetch is final
     /// for the request.
     fetch_started: bool,
+}
+
+#[derive(Debug)]
+struct Place<R> {
+    wait: Wait,
     /// `None` while the request is held.
     released: Option<Patience>,
     request: R,
@@ -123,11 +68,7 @@ pub(crate) struct Turn<R> {
     pub(crate) context: u32,
     pub(crate) patience: Patience,
     pub(crate) request: R,
-    ticket: Ticket,
-    since: u64,
-    until: u64,
-    source: Source,
-    fetch_started: bool,
+    wait: Wait,
 }
 
 /// The waiting requests of one VM.
@@ -172,12 +113,19 @@ impl<R> Waiting<R> {
     /// caller must check [`is_full`](Self::is_full) first.
     pub(crate) fn hold(&mut self, context: u32, source: Source, now: u64, request: R) {
         self.arrived += 1;
-        let place = Place {
+        let wait = Wait {
             ticket: self.arrived,
             source,
             since: now,
             until: now + MAX_SECONDS,
             fetch_started: false,
+        };
+        self.hold_in_place(context, wait, request);
+    }
+
+    fn hold_in_place(&mut self, context: u32, wait: Wait, request: R) {
+        let place = Place {
+            wait,
             released: None,
             request,
         };
@@ -186,72 +134,65 @@ impl<R> Waiting<R> {
 
     /// Holds a resumed request again, with its old place and time of arrival. `now` in seconds of the steady clock.
     pub(crate) fn hold_again(&mut self, turn: Turn<R>, source: Source, now: u64) {
+        let mut wait = turn.wait;
         // The wait for another source begins now, and a fetch from another source is not final for this one.
-        let is_same = turn.source == source;
-        let place = Place {
-            ticket: turn.ticket,
-            source,
-            since: turn.since,
-            until: match is_same {
-                true => turn.until,
-                false => latest(turn.since, now),
-            },
-            fetch_started: turn.fetch_started && is_same,
-            released: None,
-            request: turn.request,
-        };
-        self.places.insert(turn.context, place);
+        if wait.source != source {
+            wait.source = source;
+            wait.until = latest(wait.since, now);
+            wait.fetch_started = false;
+        }
+        self.hold_in_place(turn.context, wait, turn.request);
     }
 
     /// A fetch starts. Its result is final for the requests that already wait for it.
     pub(crate) fn fetch_started(&mut self, source: Source) {
-        for place in self.places.values_mut() {
-            place.fetch_started |= place.source == source;
+        for Place { wait, .. } in self.places.values_mut() {
+            wait.fetch_started |= wait.source == source;
         }
     }
 
     /// A fetch has ended. Requests that came after its start may be held again, because its result may lack a
     /// newer key.
     pub(crate) fn fetch_ended(&mut self, source: Source) {
-        self.release(|place| {
-            let patience = match place.fetch_started {
+        self.release(|wait| {
+            let patience = match wait.fetch_started {
                 true => Patience::Over(source.1),
                 false => Patience::Left,
             };
-            (place.source == source).then_some(patience)
+            (wait.source == source).then_some(patience)
         });
     }
 
     /// A fetch has failed. Releases its requests without another wait.
     pub(crate) fn fetch_failed(&mut self, source: Source) {
-        self.release(|place| (place.source == source).then_some(Patience::Over(source.1)));
+        self.release(|wait| (wait.source == source).then_some(Patience::Over(source.1)));
     }
 
     /// A page of a feed has come, and more follow. Requests that wait for the feed wait for the next page as
     /// long as for the first one.
     pub(crate) fn extend(&mut self, source: Source, now: u64) {
-        for place in self.places.values_mut() {
-            if place.source == source {
-                place.until = latest(place.since, now);
+        for Place { wait, .. } in self.places.values_mut() {
+            if wait.source == source {
+                wait.until = latest(wait.since, now);
             }
         }
     }
 
     /// Releases the requests whose time is over.
     pub(crate) fn expire(&mut self, now: u64) {
-        self.release(|place| (now >= place.until).then_some(Patience::Over(place.source.1)));
+        self.release(|wait| (now >= wait.until).then_some(Patience::Over(wait.source.1)));
     }
 
-    fn release(&mut self, patience: impl Fn(&Place<R>) -> Option<Patience>) {
+    fn release(&mut self, patience: impl Fn(&Wait) -> Option<Patience>) {
         for (context, place) in &mut self.places {
-            let Some(patience) = patience(place) else {
+            let Some(patience) = patience(&place.wait) else {
                 continue;
             };
             // A request whose wait is over stays so.
             if !matches!(place.released, Some(Patience::Over(_))) {
                 place.released = Some(patience);
             }
-            self.released.insert(place.ticket, *context);
+            self.released.insert(place.wait.ticket, *context);
         }
     }
 
@@ -262,15 +203,12 @@ impl<R> Waiting<R> {
             let Some(place) = self.places.remove(&context) else {
                 continue;
             };
+            let source = place.wait.source;
             return Some(Turn {
                 context,
-                patience: place.released.unwrap_or(Patience::Over(place.source.1)),
+                patience: place.released.unwrap_or(Patience::Over(source.1)),
                 request: place.request,
-                ticket: place.ticket,
-                since: place.since,
-                until: place.until,
-                source: place.source,
-                fetch_started: place.fetch_started,
+                wait: place.wait,
             });
         }
     }
@@ -278,7 +216,7 @@ impl<R> Waiting<R> {
     /// Removes a request that has ended.
     pub(crate) fn forget(&mut self, context: u32) {
         if let Some(place) = self.places.remove(&context) {
-            self.released.remove(&place.ticket);
+            self.released.remove(&place.wait.ticket);
         }
     }
 }
@@ -448,24 +386,6 @@ mod tests {
         assert!(waiting.is_full(), "released requests take memory too");
         assert!(waiting.next_turn().is_some());
         assert!(!waiting.is_full());
-    }
-
-    #[test]
-    fn a_request_is_decided_later_as_it_came() {
-        let certificate = Some(Thumbprint::of(b"certificate"));
-        let request = Request {
-            method: b"GET",
-            target: b"/x",
-            authorization: &[b"DPoP a.b.c"],
-            dpop: &[b"one", b"two"],
-            connection: &certificate,
-        };
-        Held::new(request, &Denied::default()).with(|held| {
-            assert_eq!((held.method, held.target), (request.method, request.target));
-            assert_eq!(held.authorization, request.authorization);
-            assert_eq!(held.dpop, request.dpop);
-            assert_eq!(held.connection.certificate(), certificate);
-        });
     }
 
     proptest! {

@@ -46,38 +46,44 @@ impl PassedSockets {
         Ok(Self(sockets))
     }
 
-    /// The sockets of `listeners`, each of which has a key in the configuration and an address. The addresses decide, and not
-    /// `LISTEN_FDNAMES`: names could contradict the addresses. Without passed sockets, all are `None`.
+    /// The sockets of `listeners`, each of which has a key in the configuration and an address, or none if the listener is not
+    /// configured. The addresses decide, and not `LISTEN_FDNAMES`: names could contradict the addresses. Without passed
+    /// sockets, all are `None`.
     ///
     /// # Errors
     /// If the passed sockets have other addresses than the listeners. The message lists both.
     pub fn take<const COUNT: usize>(
         mut self,
-        listeners: [(&str, SocketAddr); COUNT],
+        listeners: [(&str, Option<SocketAddr>); COUNT],
     ) -> io::Result<(Opener, [Option<TcpListener>; COUNT])> {
         if self.0.is_empty() {
             return Ok((Opener::Program, [const { None }; COUNT]));
         }
         let addresses: Vec<SocketAddr> = self.0.iter().map(|(address, _)| *address).collect();
         let sockets = listeners.map(|(_, wanted)| {
+            let wanted = wanted?;
             let passed = self.0.iter().position(|(address, _)| *address == wanted)?;
             Some(self.0.swap_remove(passed).1)
         });
-        if self.0.is_empty() && sockets.iter().all(Option::is_some) {
+        let mut wanted = listeners.iter().zip(&sockets);
+        let all_found = wanted.all(|((_, wanted), socket)| wanted.is_some() == socket.is_some());
+        if self.0.is_empty() && all_found {
             return Ok((Opener::Parent, sockets));
         }
         Err(disagree(&addresses, &listeners))
     }
 }
 
-fn disagree(passed: &[SocketAddr], listeners: &[(&str, SocketAddr)]) -> io::Error {
+fn disagree(passed: &[SocketAddr], listeners: &[(&str, Option<SocketAddr>)]) -> io::Error {
     let mut message = "the passed sockets (LISTEN_FDS) have the addresses".to_owned();
     for address in passed {
         let _ = write!(message, " {address}");
     }
     message.push_str(", but the configuration says");
     for (key, address) in listeners {
-        let _ = write!(message, " {key}={address}");
+        if let Some(address) = address {
+            let _ = write!(message, " {key}={address}");
+        }
     }
     message.push_str(
         ": set the same addresses in both, for systemd as ListenStream= of the socket unit",
@@ -103,11 +109,15 @@ mod tests {
     #[test]
     fn each_listener_gets_the_socket_with_its_address() {
         let (sockets, addresses) = passed(2);
-        let listeners = [("listen", addresses[1]), ("internal_listen", addresses[0])];
+        let listeners = [
+            ("listen", Some(addresses[1])),
+            ("not_configured", None),
+            ("internal_listen", Some(addresses[0])),
+        ];
         let (opener, taken) = sockets.take(listeners).unwrap();
-        let taken = taken.map(|socket| socket.unwrap().local_addr().unwrap());
+        let taken = taken.map(|socket| socket.map(|socket| socket.local_addr().unwrap()));
         assert_eq!(opener, Opener::Parent);
-        assert_eq!(taken, [addresses[1], addresses[0]]);
+        assert_eq!(taken, [Some(addresses[1]), None, Some(addresses[0])]);
         let (opener, taken) = PassedSockets::default().take(listeners).unwrap();
         assert_eq!(opener, Opener::Program);
         assert!(taken.iter().all(Option::is_none));
@@ -119,7 +129,10 @@ mod tests {
         let told = |count: usize, wanted: fn(&[SocketAddr], SocketAddr) -> [SocketAddr; 2]| {
             let (sockets, addresses) = passed(count);
             let wanted = wanted(&addresses, elsewhere);
-            let listeners = [("listen", wanted[0]), ("internal_listen", wanted[1])];
+            let listeners = [
+                ("listen", Some(wanted[0])),
+                ("internal_listen", Some(wanted[1])),
+            ];
             let error = sockets.take(listeners).unwrap_err().to_string();
             for address in addresses.iter().chain(&wanted) {
                 assert!(error.contains(&address.to_string()), "{error}");

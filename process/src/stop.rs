@@ -52,12 +52,12 @@ impl Running {
     }
 }
 
-/// Waits for SIGTERM or SIGINT, calls `start_draining`, stops the servers, and returns. The servers continue to serve for
-/// `drain_for`, and complete running requests. A second signal stops them at once.
+/// Waits for SIGTERM or SIGINT, calls `start_draining`, stops the servers in their order, and returns. The servers continue to
+/// serve for `drain_for`, and complete running requests. A second signal stops them at once.
 ///
 /// If the parent opened the sockets, connections wait in the queues of the sockets from the end of `drain_for` on.
 pub async fn stop_on_signals(
-    [public, internal]: [Running; 2],
+    servers: Vec<Running>,
     opener: Opener,
     drain_for: Duration,
     start_draining: impl FnOnce(),
@@ -75,18 +75,22 @@ pub async fn stop_on_signals(
     let orderly = async {
         pause(drain_for).await;
         if opener == Opener::Parent {
-            public.server.pause().await;
-            internal.server.pause().await;
+            for Running { server, .. } in &servers {
+                server.pause().await;
+            }
             pause(SETTLE).await;
         }
-        public.stop().await;
-        internal.stop().await;
+        for running in &servers {
+            running.stop().await;
+        }
     };
     tokio::select! {
         () = orderly => {}
         () = signals.next() => {
             tracing::warn!("a second signal: stopping at once");
-            tokio::join!(public.server.stop(false), internal.server.stop(false));
+            for Running { server, .. } in &servers {
+                server.stop(false).await;
+            }
         }
     }
 }

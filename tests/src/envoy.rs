@@ -122,7 +122,7 @@ pub fn mounted(text: &str, artifacts: &Artifacts) -> Result<String> {
         if !drop {
             let line = line.replace(NATIVE, "");
             let name = line.split_once("filename: ").map(|(_, name)| name);
-            let name = name.filter(|_| !line.starts_with(TLS));
+            let name = name.filter(|_| !line.trim_start().starts_with('#'));
             match name.and_then(|name| name.split([' ', '}']).next()) {
                 Some(name) => {
                     file += 1;
@@ -140,9 +140,6 @@ pub fn mounted(text: &str, artifacts: &Artifacts) -> Result<String> {
 
 /// What begins each line of the native module.
 const NATIVE: &str = "#native ";
-
-/// What begins each line for TLS.
-pub(crate) const TLS: &str = "#tls ";
 
 /// The filter in this form, of this file and with this configuration: an HTTP filter as JSON.
 #[must_use]
@@ -183,57 +180,17 @@ pub fn filter(form: Form, file: &Path, configuration: &str) -> Value {
 fn render(template: &str, artifacts: &Artifacts, ports: Ports, feed: u16) -> Result<String> {
     let defaults = Ports::default();
     let values = [
-        ("API_PORT", defaults.api.to_string(), ports.api.to_string()),
-        (
-            "LOBBY_PORT",
-            defaults.lobby.to_string(),
-            ports.lobby.to_string(),
-        ),
-        (
-            "ENVOY_ADMIN_PORT",
-            defaults.envoy_admin.to_string(),
-            ports.envoy_admin.to_string(),
-        ),
-        (
-            "PUBLIC_PORT",
-            defaults.public.to_string(),
-            ports.public.to_string(),
-        ),
-        (
-            "INTERNAL_PORT",
-            defaults.internal.to_string(),
-            feed.to_string(),
-        ),
-        (
-            "READYZ_PORT",
-            defaults.internal.to_string(),
-            ports.internal.to_string(),
-        ),
-        (
-            "LOBBY_EA_PORT",
-            defaults.lobby_ea.to_string(),
-            ports.lobby_ea.to_string(),
-        ),
-        (
-            "LEGACY_PORT",
-            defaults.legacy.to_string(),
-            ports.legacy.to_string(),
-        ),
-        (
-            "KEYS_PORT",
-            defaults.keys.to_string(),
-            ports.keys.to_string(),
-        ),
-        (
-            "PUBLIC_EA_PORT",
-            defaults.public_ea.to_string(),
-            ports.public_ea.to_string(),
-        ),
-        (
-            "INTERNAL_EA_PORT",
-            defaults.internal_ea.to_string(),
-            ports.internal_ea.to_string(),
-        ),
+        ("API_PORT", defaults.api, ports.api),
+        ("LOBBY_PORT", defaults.lobby, ports.lobby),
+        ("ENVOY_ADMIN_PORT", defaults.envoy_admin, ports.envoy_admin),
+        ("PUBLIC_PORT", defaults.public, ports.public),
+        ("INTERNAL_PORT", defaults.internal, feed),
+        ("READYZ_PORT", defaults.internal, ports.internal),
+        ("LOBBY_EA_PORT", defaults.lobby_ea, ports.lobby_ea),
+        ("LEGACY_PORT", defaults.legacy, ports.legacy),
+        ("KEYS_PORT", defaults.keys, ports.keys),
+        ("PUBLIC_EA_PORT", defaults.public_ea, ports.public_ea),
+        ("INTERNAL_EA_PORT", defaults.internal_ea, ports.internal_ea),
     ];
     let url = |port: u16| format!("http://127.0.0.1:{port}");
     let template = mounted(template, artifacts)?
@@ -241,19 +198,20 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports, feed: u16) -> Res
         .replace(&url(defaults.lobby_ea), &url(ports.lobby_ea))
         .replace(&url(defaults.api), &url(ports.api));
     let mut lines: Vec<String> = template.lines().map(str::to_owned).collect();
-    for (name, default, value) in &values {
+    for (name, default, value) in values {
+        let [default, value] = [default, value].map(|port| port.to_string());
         let mut marked = 0_usize;
         for line in &mut lines {
             let Some((content, comment)) = line.rsplit_once('#') else {
                 continue;
             };
-            if !comment.split_whitespace().any(|word| word == *name) {
+            if !comment.split_whitespace().any(|word| word == name) {
                 continue;
             }
-            if !content.contains(default) {
+            if !content.contains(&default) {
                 bail!("envoy.yaml: the line marked {name} does not contain {default}: {line}");
             }
-            *line = format!("{}#{comment}", content.replace(default, value));
+            *line = format!("{}#{comment}", content.replace(&default, &value));
             marked += 1;
         }
         if marked == 0 {
@@ -355,7 +313,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let mut listeners = 0;
         for (position, line) in lines.iter().enumerate() {
-            if line.contains("# LISTEN_ADDRESS") && !line.contains("ENVOY_ADMIN_PORT") {
+            let is_listener =
+                line.contains("# LISTEN_ADDRESS") && !line.contains("ENVOY_ADMIN_PORT");
+            if is_listener && !line.trim_start().starts_with('#') {
                 assert_eq!(lines[position - 2], "      enable_reuse_port: false");
                 listeners += 1;
             }

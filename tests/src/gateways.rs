@@ -135,6 +135,18 @@ pub struct Neighbours<'a> {
     pub plugin: &'a str,
 }
 
+impl Neighbours<'_> {
+    /// What a gateway without the filter needs: token-guard and the resource server.
+    #[must_use]
+    pub fn of_guard(guard: u16, resource_server: u16) -> Self {
+        Self {
+            guard,
+            resource_server,
+            ..Self::default()
+        }
+    }
+}
+
 /// A running gateway.
 #[derive(Debug)]
 pub struct Gateway {
@@ -156,16 +168,18 @@ impl Gateway {
         Self::start_with(kind, neighbours, changes, None)
     }
 
-    /// Starts a gateway with the lines for TLS and client certificates. `identity` is its certificate and its key, in PEM.
+    /// Starts a gateway with the lines for TLS and client certificates, and with these replacements. `identity` is its
+    /// certificate and its key, in PEM.
     ///
     /// # Errors
     /// Like [`start`](Self::start).
     pub fn start_with_tls(
         kind: Kind,
         neighbours: &Neighbours<'_>,
+        changes: &[(&str, &str)],
         identity: &Identity,
     ) -> Result<Self> {
-        Self::start_with(kind, neighbours, &[], Some(identity))
+        Self::start_with(kind, neighbours, changes, Some(identity))
     }
 
     fn start_with(
@@ -246,7 +260,7 @@ pub fn with_tls(text: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     let mut is_within = false;
     for line in text.lines() {
-        match line.strip_prefix(envoy::TLS) {
+        match line.strip_prefix("#tls ") {
             Some(line) => {
                 if !is_within {
                     lines.pop();

@@ -15,6 +15,8 @@ pub mod flood;
 #[cfg(feature = "load")]
 pub mod gateways;
 #[cfg(feature = "load")]
+pub mod http2;
+#[cfg(feature = "load")]
 mod issuer;
 #[cfg(test)]
 mod layers;
@@ -29,6 +31,8 @@ mod process;
 pub mod proofs;
 #[path = "../../token-service/benches/support/quartiles.rs"]
 pub mod quartiles;
+mod runbook;
+mod series;
 #[path = "../../token-service/benches/support/short.rs"]
 pub mod short;
 #[cfg(feature = "load")]
@@ -46,10 +50,12 @@ pub use chromedriver::Chromedriver;
 #[cfg(feature = "load")]
 pub use issuer::{Issuer, SigningKey};
 pub use log::Log;
-pub use pair::{Pair, Setup};
+pub use pair::{Pair, Setup, setting, state_in};
 pub use ports::{Ports, free_port};
 pub use postgres::Postgres;
 pub use process::{Process, pace};
+pub use runbook::store_causes;
+pub use series::Series;
 pub use tour::Tour;
 #[cfg(feature = "load")]
 pub use upstream::{Arrived, Upstream};

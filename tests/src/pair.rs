@@ -43,6 +43,45 @@ pub struct Setup {
     pub directory: PathBuf,
 }
 
+impl Setup {
+    /// The demo's configuration, with these environment variables.
+    #[must_use]
+    pub fn of_demo(ports: Ports, repository: PathBuf, environment: Vec<(String, String)>) -> Self {
+        Self {
+            ports,
+            token_service: None,
+            config: Some(repository.join("demo/config.toml")),
+            environment,
+            early_access: None,
+            replica: false,
+            holds_sockets: false,
+            filter: None,
+            gateway: Vec::new(),
+            feed: None,
+            workers: 1,
+            directory: repository,
+        }
+    }
+}
+
+/// Environment variables of a token service whose state is in `folder`, with a redb file as its store.
+#[must_use]
+pub fn state_in(folder: &Path) -> Vec<(String, String)> {
+    let at = |name: &str| folder.join(name).display().to_string();
+    let variables = [
+        ("STORE__URL", format!("redb:{}", at("token-service.redb"))),
+        ("ENCRYPTION_KEY_FILE", at("encryption-key")),
+        ("ADMIN_TOKEN_FILE", at("admin-token")),
+    ];
+    variables.map(setting).into()
+}
+
+/// An environment variable for this key of the token service's configuration.
+#[must_use]
+pub fn setting<T: Into<String>>((key, value): (&str, T)) -> (String, String) {
+    (format!("TOKEN_SERVICE__{key}"), value.into())
+}
+
 /// A running pair. Dropping it stops both programs.
 #[derive(Debug)]
 pub struct Pair {
@@ -117,31 +156,12 @@ impl Pair {
     /// As [`Pair::start`].
     pub fn of_demo(state: &Path, gateway: &[(&str, &str)]) -> Result<Self> {
         let repository = Artifacts::find()?.repository;
-        let at = |name: &str| state.join(name).display().to_string();
-        let store = format!("redb:{}", at("store.redb"));
-        let environment = [
-            ("TOKEN_SERVICE__STORE__URL", store),
-            ("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key")),
-            ("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token")),
-        ];
+        let gateway = gateway
+            .iter()
+            .map(|(text, instead)| ((*text).to_owned(), (*instead).to_owned()));
         Self::start(Setup {
-            ports: Ports::free()?,
-            token_service: None,
-            config: Some(repository.join("demo/config.toml")),
-            environment: environment
-                .map(|(key, value)| (key.to_owned(), value))
-                .into(),
-            early_access: None,
-            replica: false,
-            holds_sockets: false,
-            filter: None,
-            feed: None,
-            workers: 1,
-            gateway: gateway
-                .iter()
-                .map(|(text, instead)| ((*text).to_owned(), (*instead).to_owned()))
-                .collect(),
-            directory: repository,
+            gateway: gateway.collect(),
+            ..Setup::of_demo(Ports::free()?, repository, state_in(state))
         })
     }
 

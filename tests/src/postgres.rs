@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// A running server. Dropping it stops the server and removes its data.
 #[derive(Debug)]
@@ -34,6 +34,27 @@ impl Postgres {
         }
         let url = format!("postgres://postgres@/postgres?host={folder}");
         Ok(Self { script, url })
+    }
+
+    /// Runs statements with psql. Returns the rows, one on each line.
+    ///
+    /// # Errors
+    /// When psql fails.
+    pub fn sql(&self, statements: &str) -> Result<String> {
+        let output = self.psql(statements).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{statements}: {errors}");
+        Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+    }
+
+    /// The command that runs statements with psql.
+    #[must_use]
+    pub fn psql(&self, statements: &str) -> Command {
+        let mut psql = Command::new("psql");
+        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
+            .args(["--dbname", &self.url, "--command", statements])
+            .stdin(Stdio::null());
+        psql
     }
 
     /// The address of the database, in the format of `store.url`.

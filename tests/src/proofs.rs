@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Digest, SHA256, digest};
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use crate::issuer::SigningKey;
+
+/// Most proofs of one key that share a place in the memory of used proofs (`claims/src/dpop/used_proofs.rs`).
+pub const SHARE: usize = 32;
 
 /// The key of a client.
 #[derive(Debug)]
@@ -88,11 +91,24 @@ impl ProofKey {
     /// `jkt`: the thumbprint of the public key (RFC 7638), as `cnf` of a token has it (RFC 9449 §6.1).
     #[must_use]
     pub fn thumbprint(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.thumbprint_bytes())
+    }
+
+    fn thumbprint_bytes(&self) -> Digest {
         // In lexicographic order, without white space (RFC 7638 §3.3).
         let members: BTreeMap<String, Value> =
             serde_json::from_value(self.jwk()).unwrap_or_default();
-        let text = json!(members).to_string();
-        URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
+        digest(&SHA256, json!(members).to_string().as_bytes())
+    }
+
+    /// Values of `jti` for a flood: proofs with these, of every key, share one place in the memory of used proofs.
+    pub fn crowded_ids(&self) -> impl Iterator<Item = String> {
+        let key = self.thumbprint_bytes();
+        let ids = (0_u32..).map(|number| number.to_string());
+        ids.filter(move |id| {
+            let place = digest(&SHA256, &[key.as_ref(), id.as_bytes()].concat());
+            matches!(place.as_ref(), [.., 0, high] if high % 16 == 0)
+        })
     }
 
     /// `cnf` of a token that is bound to this key.

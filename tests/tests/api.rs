@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::wire;
 
 use crate::support::{
-    self, Assertion, Browser, CREDENTIALS, Reply, USER_BOUND, WEB, api, get, lobby, pair,
+    self, Assertion, Browser, CREDENTIALS, Reply, USER_BOUND, WEB, api, get, lobby, now, pair,
 };
 
 /// Calls the projects listing with a token.
@@ -29,6 +29,12 @@ pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
         );
         tests::pace();
     }
+}
+
+/// Waits for more than `seconds`. The service counts whole seconds.
+pub(crate) fn pass(seconds: u64) {
+    let start = now();
+    until("the time passes", || now() > start + seconds);
 }
 
 /// A token of the user-bound client.
@@ -59,55 +65,26 @@ fn protocol_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
 /// The gateways' table has every refusal, with another configuration of Envoy.
 #[test]
 fn rfc6750_s3_refusals_say_why() {
-    let bearer = format!("Bearer {}", token());
-    for (path, authorization, status, error, challenge) in [
-        (
-            "/api/projects",
-            None,
-            401,
-            "invalid_request",
-            "Bearer realm=\"api\"",
-        ),
-        (
-            "/api/projects",
-            Some("Bearer a.b.c"),
-            401,
-            "invalid_token",
-            "error=\"invalid_token\"",
-        ),
-        (
-            "/api/projects",
-            Some("Bearer a b"),
-            400,
-            "invalid_request",
-            "",
-        ),
-        (
-            "/api/documents/1",
-            Some(bearer.as_str()),
-            403,
-            "insufficient_scope",
-            "scope=\"documents\"",
-        ),
-        // The collection of the documents.
-        (
-            "/api/documents",
-            Some(bearer.as_str()),
-            403,
-            "insufficient_scope",
-            "scope=\"documents\"",
-        ),
-        ("/nowhere", None, 403, "access_denied", ""),
-    ] {
-        let headers: Vec<_> = authorization
-            .map(|value| ("authorization", value))
-            .into_iter()
-            .collect();
-        let reply = get(&format!("{}{path}", api()), &headers);
+    let refused = |path: &str, token: Option<&str>, status, error| {
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let headers = bearer.iter().map(|value| ("authorization", value.as_str()));
+        let reply = get(&format!("{}{path}", api()), &headers.collect::<Vec<_>>());
         reply.assert_error(status, error);
-        let found = reply.header("www-authenticate").unwrap_or_default();
-        assert!(found.contains(challenge), "{path}: {found}");
+        let challenge = reply.header("www-authenticate");
+        challenge.unwrap_or_default().to_owned()
+    };
+    let challenge = refused("/api/projects", None, 401, "invalid_request");
+    assert!(challenge.contains("Bearer realm=\"api\""), "{challenge}");
+    let challenge = refused("/api/projects", Some("a.b.c"), 401, "invalid_token");
+    assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
+    refused("/api/projects", Some("a b"), 400, "invalid_request");
+    // A document, and the collection of the documents.
+    for path in ["/api/documents/1", "/api/documents"] {
+        let challenge = refused(path, Some(&token()), 403, "insufficient_scope");
+        let scope = "scope=\"documents\"";
+        assert!(challenge.contains(scope), "{path}: {challenge}");
     }
+    refused("/nowhere", None, 403, "access_denied");
 }
 
 #[test]

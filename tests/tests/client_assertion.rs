@@ -18,14 +18,14 @@ const CREDENTIALS: (&str, &str) = ("grant_type", "client_credentials");
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
 /// A client with a key, registered at a pair of its own.
-struct Keyed {
-    pair: OwnPair,
-    key: SigningKey,
+pub(crate) struct Keyed {
+    pub(crate) pair: OwnPair,
+    pub(crate) key: SigningKey,
 }
 
 impl Keyed {
     /// A user-bound client `meter`.
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let keyed = Self {
             pair: OwnPair::start(&[]),
             key: SigningKey::new("EdDSA").unwrap(),
@@ -47,7 +47,7 @@ impl Keyed {
     }
 
     /// A valid client assertion of `id`.
-    fn assertion(&self, id: &str) -> Assertion {
+    pub(crate) fn assertion(&self, id: &str) -> Assertion {
         Assertion {
             header: json!({"alg": "EdDSA", "kid": "one"}),
             ..Assertion::of(id)
@@ -73,7 +73,7 @@ impl Keyed {
         post(&format!("{}{path}", self.pair.lobby()), &[], &body)
     }
 
-    fn token(&self, assertion: &str) -> Reply {
+    pub(crate) fn token(&self, assertion: &str) -> Reply {
         self.post("/auth/token", assertion, &[CREDENTIALS])
     }
 }

@@ -2,14 +2,16 @@
 
 use serde_json::json;
 
-use crate::support::{agent, get, lobby, pair, send};
+use crate::support::{Reply, agent, get, lobby, pair, send};
+
+/// Reads a path of the lobby.
+fn read(path: &str) -> Reply {
+    get(&format!("{}{path}", lobby()), &[])
+}
 
 #[test]
 fn rfc8414_s3_3_metadata_names_the_issuer_it_was_fetched_from() {
-    let reply = get(
-        &format!("{}/.well-known/oauth-authorization-server", lobby()),
-        &[],
-    );
+    let reply = read("/.well-known/oauth-authorization-server");
     assert_eq!(reply.status, 200);
     let metadata = reply.json();
     assert_eq!(metadata["issuer"], lobby());
@@ -42,21 +44,15 @@ fn rfc8414_s3_3_metadata_names_the_issuer_it_was_fetched_from() {
     );
     assert_eq!(metadata["ui_locales_supported"], json!(["en", "de"]));
     // Where clients of OpenID Connect look (D-30).
-    let also = get(
-        &format!("{}/.well-known/openid-configuration", lobby()),
-        &[],
-    );
+    let also = read("/.well-known/openid-configuration");
     assert_eq!((also.status, also.json()), (200, metadata));
-    let elsewhere = get(
-        &format!("{}/.well-known/oauth-authorization-server/x", lobby()),
-        &[],
-    );
+    let elsewhere = read("/.well-known/oauth-authorization-server/x");
     elsewhere.assert_error(404, "not_found");
 }
 
 #[test]
 fn the_keys_are_public_and_cacheable() {
-    let reply = get(&format!("{}/auth/jwks", lobby()), &[]);
+    let reply = read("/auth/jwks");
     assert_eq!(reply.status, 200);
     assert_eq!(reply.header("cache-control"), Some("public, max-age=300"));
     let keys = reply.json();
@@ -84,8 +80,7 @@ fn health_is_internal() {
         "/metrics",
         "/admin/clients",
     ] {
-        let public = get(&format!("{}{path}", lobby()), &[]);
-        public.assert_error(404, "not_found");
+        read(path).assert_error(404, "not_found");
     }
 }
 
@@ -123,7 +118,7 @@ fn rfc9700_s2_6_cors_for_registered_apps_alone() {
     }
 }
 
-fn request(method: &str, url: &str) -> crate::support::Reply {
+fn request(method: &str, url: &str) -> Reply {
     let request = ureq::http::Request::builder().method(method).uri(url);
     send(&agent(), request.body(()).unwrap())
 }
@@ -131,7 +126,7 @@ fn request(method: &str, url: &str) -> crate::support::Reply {
 /// D-29, RFC 9110 §9.1: "All general-purpose servers MUST support the methods GET and HEAD."
 #[test]
 fn rfc9110_s9_3_2_head_is_get_without_a_body() {
-    let home = get(&format!("{}/auth/", lobby()), &[]);
+    let home = read("/auth/");
     let stylesheet = home
         .body
         .split('"')
@@ -193,33 +188,14 @@ fn rfc9110_s13_1_2_unchanged_keys_and_metadata_are_not_sent_again() {
 /// The answer to a wrong path or method names the right one.
 #[test]
 fn who_asks_in_the_wrong_way_is_told_the_right_one() {
-    for (method, path, allow, description) in [
-        (
-            "GET",
-            "/auth/token",
-            "POST, OPTIONS",
-            "/auth/token takes POST; this request is GET",
-        ),
-        (
-            "GET",
-            "/auth/revoke",
-            "POST, OPTIONS",
-            "/auth/revoke takes POST; this request is GET",
-        ),
-        (
-            "GET",
-            "/auth/introspect",
-            "POST",
-            "/auth/introspect takes POST; this request is GET",
-        ),
-        (
-            "DELETE",
-            "/auth/jwks",
-            "GET, HEAD, OPTIONS",
-            "/auth/jwks takes GET; this request is DELETE",
-        ),
+    for (method, path, right, allow) in [
+        ("GET", "/auth/token", "POST", "POST, OPTIONS"),
+        ("GET", "/auth/revoke", "POST", "POST, OPTIONS"),
+        ("GET", "/auth/introspect", "POST", "POST"),
+        ("DELETE", "/auth/jwks", "GET", "GET, HEAD, OPTIONS"),
     ] {
         let reply = request(method, &format!("{}{path}", lobby()));
+        let description = format!("{path} takes {right}; this request is {method}");
         assert_eq!(reply.assert_error(405, "method_not_allowed"), description);
         assert_eq!(reply.header("allow"), Some(allow));
         let asked = request("OPTIONS", &format!("{}{path}", lobby()));
@@ -236,19 +212,15 @@ fn who_asks_in_the_wrong_way_is_told_the_right_one() {
         ("/oauth2/authorize", "GET /auth/authorize"),
         ("/.well-known/jwks.json", "GET /auth/jwks"),
     ] {
-        let reply = get(&format!("{}{path}", lobby()), &[]);
-        let description = reply.assert_error(404, "not_found");
+        let description = read(path).assert_error(404, "not_found");
         assert!(
             description.ends_with(&format!("perhaps you mean {meant}")),
             "{path}: {description}"
         );
     }
     for path in ["/", "/auth"] {
-        let reply = get(&format!("{}{path}", lobby()), &[]);
-        assert_eq!(
-            (reply.status, reply.header("location")),
-            (303, Some("/auth/")),
-            "{path}"
-        );
+        let reply = read(path);
+        let answered = (reply.status, reply.header("location"));
+        assert_eq!(answered, (303, Some("/auth/")), "{path}");
     }
 }

@@ -1,7 +1,7 @@
 //! DPoP at the token endpoint (RFC 9449 §5 to §10): what is bound to the key of a proof, and which proofs are refused.
 
 use serde_json::{Value, json};
-use tests::proofs::{Proof, ProofKey};
+use tests::proofs::{Proof, ProofKey, SHARE};
 
 use crate::api::until;
 use crate::support::{
@@ -137,6 +137,14 @@ fn rfc9449_s4_3_a_wrong_proof_gets_no_token() {
             "another host",
             elsewhere("https://evil.example/auth/token".to_owned()),
         ),
+        (
+            "another port",
+            elsewhere("http://127.0.0.1:1/auth/token".to_owned()),
+        ),
+        (
+            "an encoded slash",
+            elsewhere(format!("{}/auth%2Ftoken", lobby())),
+        ),
         ("no id", good().without("jti")),
         ("another type", good().header("typ", json!("JWT"))),
         ("HS256", good().header("alg", json!("HS256"))),
@@ -144,6 +152,7 @@ fn rfc9449_s4_3_a_wrong_proof_gets_no_token() {
         ("another algorithm", good().header("alg", json!("RS256"))),
         ("a private key", with_jwk("d", json!("AAAA"))),
         ("a symmetric key", with_jwk("k", json!("AAAA"))),
+        ("a certificate", with_jwk("x5c", json!(["MIIB"]))),
         ("crit", good().header("crit", json!(["exp"]))),
     ] {
         let signed = mine.sign(&proof).unwrap();
@@ -164,11 +173,12 @@ fn rfc9449_s4_3_a_wrong_proof_gets_no_token() {
         let reply = USER_BOUND.proven(&lobby(), &CREDENTIALS, &proofs);
         assert_refused(&reply, "invalid_dpop_proof");
     }
-    // Query and fragment do not count, and neither does the spelling of the host.
+    // Query and fragment do not count, and neither does the spelling of host and path.
     let spelled = lobby().to_uppercase().replace("HTTP", "http");
     for url in [
         format!("{}/auth/token?x=y#z", lobby()),
         format!("{spelled}/auth/token"),
+        format!("{}/auth/%74oken", lobby()),
     ] {
         let reply = USER_BOUND.proven(&lobby(), &CREDENTIALS, &[signed(&elsewhere(url))]);
         assert_bound(&reply, &mine);
@@ -222,6 +232,33 @@ fn rfc9449_s11_1_a_proof_works_once_also_in_parallel() {
         .proven(&lobby(), &scope, &mine)
         .assert_error(400, "invalid_request");
     assert_bound(&USER_BOUND.proven(&lobby(), &CREDENTIALS, &mine), &key);
+}
+
+/// A flood that aims at one place of the memory gets its share of the place. Others have the rest, and nothing is forgotten.
+#[test]
+fn rfc9449_s11_1_a_flood_of_one_key_takes_no_room_from_another() {
+    let (flood, quiet) = (key(), key());
+    let crowded = |key: &ProofKey, count: usize| -> Vec<String> {
+        let ids = key.crowded_ids().take(count);
+        let proofs = ids.map(|id| proof_at(&lobby(), key).claim("jti", json!(id)));
+        proofs.map(|proof| key.sign(&proof).unwrap()).collect()
+    };
+    let ask = |proof: &str| USER_BOUND.proven(&lobby(), &CREDENTIALS, &[proof.to_owned()]);
+    let proofs = crowded(&flood, SHARE + 8);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for (number, proof) in proofs.iter().enumerate() {
+                match number < SHARE {
+                    true => drop(assert_bound(&ask(proof), &flood)),
+                    false => assert_refused(&ask(proof), "use_dpop_nonce"),
+                }
+            }
+        });
+        for proof in crowded(&quiet, SHARE) {
+            assert_bound(&ask(&proof), &quiet);
+        }
+    });
+    assert_refused(&ask(&proofs[0]), "invalid_dpop_proof");
 }
 
 /// D-39.

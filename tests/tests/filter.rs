@@ -96,32 +96,14 @@ fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
     let reason = |outcome: &str| json!({"outcome": outcome});
     // A path that no other request has.
     let own = claims["jti"].as_str().unwrap();
+    let at = |end: &str| format!("/api/{own}/{end}");
+    let document = format!("/api/documents/{own}");
     for (path, token, status, expected) in [
-        (
-            format!("/api/{own}/new"),
-            Some(&good),
-            404,
-            facts("allowed"),
-        ),
-        (
-            format!("/api/{own}/known"),
-            Some(&good),
-            404,
-            facts("allowed"),
-        ),
-        (
-            format!("/api/documents/{own}"),
-            Some(&good),
-            403,
-            facts("scope"),
-        ),
-        (
-            format!("/api/{own}/forged"),
-            Some(&forged),
-            401,
-            reason("signature"),
-        ),
-        (format!("/api/{own}/none"), None, 401, reason("no_token")),
+        (at("new"), Some(&good), 404, facts("allowed")),
+        (at("known"), Some(&good), 404, facts("allowed")),
+        (document, Some(&good), 403, facts("scope")),
+        (at("forged"), Some(&forged), 401, reason("signature")),
+        (at("none"), None, 401, reason("no_token")),
         ("/healthz".to_owned(), None, 200, reason("anonymous")),
     ] {
         let authorization = token.map(|token| format!("Bearer {token}"));

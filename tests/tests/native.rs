@@ -33,7 +33,7 @@ fn names<'a>(text: &'a str, prefix: &str, end: char) -> BTreeSet<&'a str> {
 #[test]
 fn envoy_exports_each_callback_that_the_module_declares() {
     let artifacts = Artifacts::of(Form::Native).unwrap();
-    let source = artifacts.repository.join("filter-native/src/abi.rs");
+    let source = artifacts.repository.join("filter-native/src/abi/mod.rs");
     let source = fs::read_to_string(source).unwrap();
     let declared = names(&source, &format!("fn {CALLBACK}"), '(');
     assert!(declared.len() > 10, "{declared:?}");

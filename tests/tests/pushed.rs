@@ -3,6 +3,7 @@
 use serde_json::json;
 use tests::proofs::ProofKey;
 
+use crate::api::pass;
 use crate::support::{
     ADA, Browser, Client, Form, INSTALLED, OwnPair, Pkce, Reply, USER_BOUND, WEB, answer,
     form_body, get, lobby, post,
@@ -320,4 +321,39 @@ fn a_pushed_request_takes_the_same_way_as_another() {
     let wrong = browser.submit(&Form::of(&page), &[ADA[0], ("password", "wrong")]);
     assert!(wrong.body.contains("lang=\"de\""), "{}", wrong.body);
     value(&ada(&browser, &wrong, &WEB), "code");
+}
+
+/// Somebody at an unattended browser with a live session has the address of the request, and the hidden field of its page.
+#[test]
+fn rfc9126_s4_nobody_at_the_browser_removes_the_demand_for_a_sign_in() {
+    let (lobby, browser) = (lobby(), Browser::new(&lobby()));
+    browser.code_for(&WEB, None);
+    // The sign-in must be from before the request.
+    pass(0);
+    for demand in [("prompt", "login"), ("max_age", "0")] {
+        let request_uri = pushed(&WEB, &lobby, &[demand]);
+        let page = visit(&browser, &WEB, &request_uri, &[]);
+        let form = Form::of(&page);
+        let hidden = form.hidden.iter().find(|(name, _)| name == "request");
+        let (_, later) = hidden.unwrap();
+        let asked = browser.open(later);
+        assert_eq!(asked.status, 200, "{demand:?}: {}", asked.body);
+        let own = [("client_id", WEB.id), ("request_uri", &request_uri)];
+        let first = format!("/auth/authorize?{}", form_body(&own));
+        for request in [&first, later] {
+            let mut hidden = form.hidden.clone();
+            hidden.retain(|(name, _)| name != "request");
+            hidden.push(("request".to_owned(), request.clone()));
+            let confirm = Form {
+                action: "/auth/continue".to_owned(),
+                hidden,
+                ..form.clone()
+            };
+            let asked = browser.follow(&browser.submit(&confirm, &[]));
+            let fields = Form::of(&asked).fields;
+            assert_eq!(fields, ["username", "password"], "{demand:?}: {request}");
+        }
+        value(&ada(&browser, &page, &WEB), "code");
+        pass(0);
+    }
 }

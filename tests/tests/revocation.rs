@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::api::until;
 use crate::support::{
-    Browser, CREDENTIALS, Client, INSTALLED, Instance, LEGACY, LEGACY_SECRET, OwnPair, Reply,
+    Browser, CREDENTIALS, Client, INSTALLED, Instance, LEGACY, LEGACY_SECRET, OwnPair, Pkce, Reply,
     USER_BOUND, WEB, get, lobby, pair,
 };
 
@@ -199,6 +199,35 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
     });
     let audit = pair.done("audit");
     assert_eq!(audit.matches("revocations_limited").count(), 1, "{audit}");
+}
+
+/// Anybody can be a public client, so one user could use up the limit. The other users still sign out: revoking a refresh
+/// token ends its grant and does not count.
+#[test]
+fn one_user_of_a_public_client_keeps_nobody_from_signing_out() {
+    let pair = OwnPair::start(&[
+        ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "1"),
+        ("TOKEN_SERVICE__LIMITS__REVOCATIONS_BURST", "1"),
+    ]);
+    let lobby = pair.lobby();
+    let pkce = Pkce::of(&"v".repeat(43));
+    let tokens = || {
+        let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce));
+        INSTALLED.exchange(&lobby, &code, Some(&pkce))
+    };
+    let revoke = |token: &str| INSTALLED.post(&lobby, "/auth/revoke", &[("token", token)]);
+    let other = tokens();
+    let mut own = tokens();
+    let is_used_up = (0..100).any(|_| {
+        let status = revoke(&own.text("access_token")).status;
+        own = INSTALLED.refresh(&lobby, &own.text("refresh_token"));
+        status == 429
+    });
+    assert!(is_used_up, "access tokens have a limit");
+    assert_eq!(revoke(&other.text("refresh_token")).status, 200);
+    pair.until_refused(&other.text("access_token"));
+    let refreshed = INSTALLED.refresh(&lobby, &other.text("refresh_token"));
+    refreshed.assert_error(400, "invalid_grant");
 }
 
 /// RFC 7662 §2.1 demands that a client authenticates itself to introspect; RFC 7009 §2.1 lets a public client revoke.

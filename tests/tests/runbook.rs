@@ -95,7 +95,8 @@ fn a_stolen_secret_and_key_end() {
         &page,
         "A Client Secret or a client's private key was stolen",
     );
-    let (of_secret, of_key) = commands.split_at(3);
+    let (of_secret, of_keys) = commands.split_at(3);
+    let (of_key, of_client) = of_keys.split_at(3);
     let stolen = tokens(&lobby);
     for command in of_secret {
         run(&pair, command, &[]);
@@ -123,6 +124,14 @@ fn a_stolen_secret_and_key_end() {
         assertion.header["kid"] = json!("next");
         bearer(&assertion.sign_with(&key.serialize_der())).status == 200
     });
+
+    let demo = pair.pair.artifacts().repository.join("demo");
+    let next = pair.state().join("next.pub.pem");
+    fs::copy(demo.join("key-demo.pub.pem"), next).unwrap();
+    for command in of_client {
+        run(&pair, command, &[]);
+    }
+    assert!(pair.done("client show key-demo").contains("next"));
 }
 
 #[test]

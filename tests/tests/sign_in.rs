@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use crate::api::until;
-use crate::support::{ADA, Browser, Form, OwnPair, Reply, WEB, code_at, lobby, now};
+use crate::api::{pass, until};
+use crate::support::{ADA, Browser, Form, OwnPair, Reply, WEB, answered, code_at, lobby, now};
 
 /// The tests of the stores check that the counts survive a restart.
 #[test]
@@ -216,10 +216,12 @@ fn a_client_may_ask_for_a_recent_sign_in() {
             .status,
         302
     );
-    let again = browser.authorize(&WEB.request(&[("max_age", "0")]));
-    assert_eq!(again.status, 200);
-    let done = browser.sign_in(&again, "ada@example.com", "demo-password-of-ada");
-    assert_eq!(done.status, 302, "asked once, not for ever");
+    for zero in ["0", "00"] {
+        let again = browser.authorize(&WEB.request(&[("max_age", zero)]));
+        assert_eq!(again.status, 200, "{zero}");
+        let done = browser.sign_in(&again, "ada@example.com", "demo-password-of-ada");
+        assert_eq!(done.status, 302, "{zero}: asked once, not for ever");
+    }
     let silent = browser.authorize(&WEB.request(&[("max_age", "0"), ("prompt", "none")]));
     assert!(
         silent
@@ -227,6 +229,31 @@ fn a_client_may_ask_for_a_recent_sign_in() {
             .unwrap()
             .contains("error=login_required")
     );
+}
+
+/// OpenID Connect Core §3.1.2.1: the age of the sign-in counts when the code is issued. Who signs in for the request may take
+/// longer than `max_age` to choose.
+#[test]
+fn a_sign_in_that_gets_too_old_on_an_open_page_gives_no_code() {
+    let browser = Browser::new(&lobby());
+    let grace = |page: &Reply| browser.sign_in(page, "grace@example.com", RIGHT);
+    grace(&browser.authorize(&WEB.request(&[])));
+    let choose = |page: &Reply| {
+        let form = Form::of(page);
+        let account = form.buttons.iter().find(|(name, _)| name == "account");
+        let (name, value) = account.unwrap();
+        browser.submit(&form, &[(name, value)])
+    };
+    // The sign-in must be from before the request.
+    pass(0);
+    let choice = browser.authorize(&WEB.request(&[("max_age", "5")]));
+    pass(5);
+    let sign_in = browser.follow(&choose(&choice));
+    assert_eq!(Form::of(&sign_in).fields, ["username", "password"]);
+    let choice = grace(&sign_in);
+    pass(5);
+    let code = answered(&choose(&choice), WEB.redirect_uri, "code");
+    assert!(code.is_some(), "asked once, not for ever");
 }
 
 /// OpenID Connect Core §3.1.2.1: `ui_locales` goes before the browser's language, at every step.

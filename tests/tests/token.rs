@@ -210,19 +210,6 @@ fn protocol_s2_3_assertions_are_signed_by_the_client_for_an_enabled_user() {
     assert_eq!(jwt_bearer(&by_thumbprint.sign(), &[]).status, 200);
 }
 
-#[test]
-fn protocol_s2_3_a_jti_works_once_also_in_parallel() {
-    let assertion = Assertion::of("ada@example.com").sign();
-    let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let posts: Vec<_> = (0..20)
-            .map(|_| scope.spawn(|| jwt_bearer(&assertion, &[]).status))
-            .collect();
-        posts.into_iter().map(|post| post.join().unwrap()).collect()
-    });
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1);
-    assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 19);
-}
-
 /// D-2.
 #[test]
 fn rfc6749_s4_1_2_a_code_works_once_and_a_replay_ends_its_tokens() {

@@ -13,8 +13,7 @@ use actix_web::http::header::{HeaderMap, HeaderValue};
 use claims::Thumbprint;
 use guard::authorization::is_token_byte;
 use guard::forward::is_spelling;
-
-use crate::certificate;
+use process::certificate;
 
 /// Path of a request that carries [`METHOD`] and [`URI`].
 pub(crate) const FORWARD_AUTH: &str = "/forward-auth";

@@ -17,7 +17,6 @@
     )
 )]
 
-mod certificate;
 mod fetch;
 mod handover;
 mod health;
@@ -190,8 +189,8 @@ async fn serve(
         draining: OnceLock::new(),
     });
     let (opener, [gateways_socket, operators_socket]) = passed.take([
-        ("--listen", settings.listen),
-        ("--internal-listen", settings.internal_listen),
+        ("--listen", Some(settings.listen)),
+        ("--internal-listen", Some(settings.internal_listen)),
     ])?;
     let [of_gateways, of_operators] = [Connections::default(), Connections::default()];
     let gateways = {
@@ -271,7 +270,7 @@ async fn serve(
                 connections,
             }
         });
-    let stop = process::stop_on_signals(servers, opener, settings.drain_for, || {
+    let stop = process::stop_on_signals(servers.into(), opener, settings.drain_for, || {
         let _ = health.draining.set(opener);
     });
     tokio::select! {

@@ -27,7 +27,6 @@ pub(crate) struct Worker {
     /// Sends the decision about each waiting request to the task that answers the gateway.
     waiting: RefCell<HashMap<u32, oneshot::Sender<Effect>>>,
     contexts: Cell<u32>,
-    clocks: Clocks,
     hurry: Notify,
     fetcher: Fetcher,
     metrics: WorkerMetrics,
@@ -44,12 +43,10 @@ impl Worker {
         let guard = Guard::new(config)
             .with_host(Box::new(NativeSignatures))
             .with_shared_data(Box::new(data));
-        let clocks = Clocks::new();
         Self {
-            driver: RefCell::new(Driver::new(guard, &clocks)),
+            driver: RefCell::new(Driver::new(guard, &Clocks)),
             waiting: RefCell::default(),
             contexts: Cell::default(),
-            clocks,
             hurry: Notify::new(),
             fetcher,
             metrics,
@@ -69,7 +66,7 @@ impl Worker {
     /// Ticks forever.
     async fn run(self: Rc<Self>) {
         loop {
-            self.driver.borrow_mut().tick(&self.clocks);
+            self.driver.borrow_mut().tick(&Clocks);
             self.work();
             let period = self.driver.borrow().next_tick();
             // Ticks again when the time is over or a request needs a fetch.
@@ -105,7 +102,7 @@ impl Worker {
         actix_web::rt::spawn(async move {
             let result = worker.fetcher.fetch(&fetch).await;
             let mut driver = worker.driver.borrow_mut();
-            driver.fetched(&fetch, result, &worker.clocks);
+            driver.fetched(&fetch, result, &Clocks);
             drop(driver);
             worker.work();
         });
@@ -122,8 +119,8 @@ impl Worker {
         self.contexts.set(context);
         let decided = {
             let mut driver = self.driver.borrow_mut();
-            driver.keep_time(&self.clocks);
-            driver.arrived(context, request, &denied, &self.clocks)
+            driver.keep_time(&Clocks);
+            driver.arrived(context, request, &denied, &Clocks)
         };
         let effect = match decided {
             Some(effect) => effect,
@@ -154,7 +151,7 @@ impl Worker {
     pub(crate) fn refuse(&self, denial: OwnDenial, status: u32, request: &Denied<'_>) {
         self.metrics.denied(denial);
         let mut driver = self.driver.borrow_mut();
-        driver.keep_time(&self.clocks);
+        driver.keep_time(&Clocks);
         write(driver.denial_line(denial.into(), status, false, request));
     }
 

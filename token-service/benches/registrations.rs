@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use support::client::{Connection, Load, Script, Scripts, block, get, request};
-use support::scripts::{Bound as BoundClients, Unknown, bound_client};
+use support::scripts::{Assertor, Bound as BoundClients, Unknown, bound_client};
 use support::seed::{file, register};
 use support::server::{Demo, Postgres, Server};
 use support::{Bound, cpu, peak, percentile, resident, row, short};
@@ -43,6 +43,8 @@ const BLOCK: Load = Load {
     rate: None,
 };
 const CONNECTIONS: usize = 16;
+/// JWT bearer requests before a kill. Each one writes, so the start after the kill finds a journal.
+const WRITES: usize = 3000;
 
 /// Changes whose effect on the second service is measured.
 const CHANGES: usize = 20;
@@ -179,6 +181,14 @@ impl Asked {
     }
 }
 
+/// Writes as one does under load.
+async fn write(server: &Server) {
+    let assertions = Assertor::new().sign(short::count(WRITES));
+    let script = |_| Box::new(assertions.clone()) as Box<dyn Script>;
+    let mut scripts: Scripts = (0..CONNECTIONS).map(script).collect();
+    block(server.address, &mut scripts, BLOCK).await;
+}
+
 /// A running service with many registrations.
 struct Subject {
     name: String,
@@ -214,7 +224,9 @@ impl Subject {
             starts.push(milliseconds(&server));
             server.stop();
         }
-        drop(demo.serve());
+        let server = demo.serve();
+        write(&server).await;
+        drop(server);
         let server = demo.serve();
         let ready = Some(Bound::AtMost(2000.0));
         row(&format!("{name}: start"), &starts, "ms", ready);

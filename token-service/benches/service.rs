@@ -62,6 +62,12 @@ const HELD: [usize; 2] = [100, 1000];
 const WAKE_UPS: usize = 20;
 const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(250);
 
+/// The load at which the 99th percentile of refreshes has a bound: half of what the service can do.
+const HALF: Load = Load {
+    time: Duration::from_secs(2),
+    rate: Some(8000.0),
+};
+
 /// Requests per second for the comparison of sizes: far below saturation.
 const STEADY: Load = Load {
     time: Duration::from_secs(2),
@@ -414,6 +420,16 @@ async fn rates(subject: &mut Fixture<'_>) {
             row(&format!("{what}, p50"), &p50, "ms", None);
             row(&format!("{what}, p99"), &p99, "ms", None);
         }
+    }
+    if subject.postgres.is_none() && Grant::measured().contains(&Grant::Refresh) {
+        let mut scripts = subject.scripts(Grant::Refresh, 256).await;
+        let mut p99 = vec![];
+        for _ in 0..short::count(RATE_ROUNDS) {
+            let mut block = block(subject.server.address, &mut scripts, HALF).await;
+            p99.push(percentile(&mut block.times, 990));
+        }
+        let what = format!("{}: refresh_token, 8,000 per second, p99", subject.name);
+        row(&what, &p99, "ms", Some(Bound::AtMost(10.0)));
     }
     let after = [resident(subject.server.pid())];
     row(

@@ -18,15 +18,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use claims::Confirmation;
 use domain::clock::Timestamp;
-use domain::{
-    Client, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, Rotation, Scope, SelfContainedCode, TokenId, User, Username, testing,
-};
+use domain::{Client, Grant, RefreshRotation, RegistryChange, Rotation, TokenId, User, testing};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 use store::Store;
 use store::redb::RedbStore;
+use support::seed::{REDIRECT_URI, grant};
 use support::{Bound, cpu, resident, row, short};
 use system::OsRandom;
 use tokio::task::JoinSet;
@@ -96,69 +95,16 @@ const fn now() -> Timestamp {
     Timestamp::from_seconds(1_800_000_000)
 }
 
-const REDIRECT_URI: &str = "https://app.example.com/callback";
-
 /// Users who own the grants.
 const USERS: usize = 100_000;
 
 fn user(number: usize) -> User {
-    testing::user(username(number).as_str(), &[&number.to_string()])
+    let name = format!("user-{number}@example.com");
+    testing::user(&name, &[&number.to_string()])
 }
 
 fn client() -> Client {
     testing::web_server("client", &[], &[REDIRECT_URI]).with_scopes("projects")
-}
-
-fn username(number: usize) -> Username {
-    testing::username(&format!("user-{number}@example.com"))
-}
-
-/// Creates a live grant with the usual operations.
-async fn grant(store: &dyn Store, number: usize) -> Grant {
-    let user = number % USERS;
-    let credentials = store.credentials(username(user)).await.unwrap();
-    let client = store.client(client().client_id).await.unwrap().unwrap();
-    let record = CodeRecord {
-        client_id: client.client_id,
-        redirect_uri: REDIRECT_URI.into(),
-        code_challenge: None,
-        username: username(user),
-        account: testing::account(&user.to_string()),
-        scope: Scope::parse("projects").unwrap(),
-        amr: vec!["USERNAME_PASSWORD".into()],
-        authenticated_at: now(),
-        expires_at: now() + HOUR,
-        credentials_version: credentials.unwrap().version,
-        client_version: client.version,
-    };
-    let first = RefreshStep {
-        refresh_id: TokenId::generate(&OsRandom).unwrap(),
-        access_id: TokenId::generate(&OsRandom).unwrap(),
-        scope: record.scope.clone(),
-        issued_at: now(),
-        refresh_expires_at: now() + WEEK,
-    };
-    let presented = PresentedCode {
-        client_id: record.client_id.clone(),
-        redirect_uri: record.redirect_uri.clone(),
-        verifier_digest: None,
-        client_authenticated: true,
-        key: None,
-    };
-    let grant_id = GrantId::generate(&OsRandom, now()).unwrap();
-    let code = SelfContainedCode {
-        grant_id,
-        record,
-        dpop_jkt: None,
-    };
-    match store
-        .redeem_code(code, presented, first, now())
-        .await
-        .unwrap()
-    {
-        Redemption::Redeemed(grant) => *grant,
-        other => unreachable!("{other:?}"),
-    }
 }
 
 async fn grants(store: &Arc<dyn Store>, count: usize) -> Vec<Grant> {
@@ -174,7 +120,8 @@ async fn grants(store: &Arc<dyn Store>, count: usize) -> Vec<Grant> {
         workers.spawn(async move {
             let mut grants = Vec::new();
             for number in (worker..count).step_by(CONNECTIONS) {
-                grants.push(grant(&*store, number).await);
+                let user = user(number % USERS);
+                grants.push(grant(&*store, client().client_id, &user, now()).await);
             }
             grants
         });
@@ -187,7 +134,7 @@ async fn rotate(store: &dyn Store, grant: &mut Grant) {
         grant_id: grant.grant_id,
         refresh_id: grant.current.refresh_id,
         client_id: grant.client_id.clone(),
-        key: None,
+        proven: Confirmation::default(),
         scope: None,
         next_refresh_id: TokenId::generate(&OsRandom).unwrap(),
         next_access_id: TokenId::generate(&OsRandom).unwrap(),

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::Instrument as _;
 
 use crate::config::Audit;
 use domain::clock::Timestamp;
@@ -46,6 +47,8 @@ pub struct AuditLog {
     tokens_per_minute: NonZeroU32,
     standard_output: StandardOutput,
     waiting: Mutex<VecDeque<AuditEvent>>,
+    /// Locked while entries are on their way to the store.
+    writing: tokio::sync::Mutex<()>,
     quotas: Mutex<BTreeMap<AuditAction, Quota>>,
     tokens: Mutex<Tokens>,
     arrived: Notify,
@@ -68,6 +71,7 @@ impl AuditLog {
             tokens_per_minute: config.token_entries_per_minute,
             standard_output,
             waiting: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
             quotas: Mutex::default(),
             tokens: Mutex::default(),
             arrived: Notify::new(),
@@ -168,9 +172,20 @@ impl AuditLog {
     /// Writes the entries that wait now. Later entries wait for the next call: on a busy service, entries arrive during
     /// every transaction, and each transaction would have only a few.
     ///
+    /// Runs to its end even if this future is dropped, as at a stop: the entries of a dropped transaction would be lost. The
+    /// next call waits for this end.
+    ///
     /// # Errors
     /// [`StoreError`] if the store fails; unwritten entries continue to wait.
-    pub async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
+    pub async fn write(self: &Arc<Self>, store: &Arc<dyn Store>) -> Result<(), StoreError> {
+        let (log, store) = (Arc::clone(self), Arc::clone(store));
+        let writing = async move { log.write_waiting(&*store).await };
+        let written = tokio::spawn(writing.in_current_span()).await;
+        written.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    }
+
+    async fn write_waiting(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let _writing = self.writing.lock().await;
         let mut left = self.waiting().len();
         while left > 0 {
             let batch: Arc<[AuditEvent]> = {
@@ -203,19 +218,22 @@ mod tests {
     use super::quota::{REFUSALS_AT_ONCE, REFUSALS_OF_A_KIND};
     use super::*;
     use crate::config::LogFormat;
+    use domain::AuditRange;
+    use store::redb::RedbStore;
+    use store::testing::Watched;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
     const KEEP_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
     const PER_MINUTE: u32 = 3;
 
-    fn log() -> AuditLog {
+    fn log() -> Arc<AuditLog> {
         let config = Audit {
             keep_for: KEEP_FOR,
             token_entries_per_minute: NonZeroU32::new(PER_MINUTE).unwrap(),
             standard_output: false,
         };
-        AuditLog::new(&config, StandardOutput::Nothing)
+        Arc::new(AuditLog::new(&config, StandardOutput::Nothing))
     }
 
     fn event(action: AuditAction) -> AuditEvent {
@@ -300,22 +318,70 @@ mod tests {
         assert!(taken <= REFUSALS_OF_A_KIND + REFUSALS_AT_ONCE, "{taken}");
     }
 
+    /// A store that is slow until the test releases it.
+    struct Slow {
+        _folder: tempfile::TempDir,
+        watched: Arc<Watched>,
+        store: Arc<dyn Store>,
+    }
+
+    impl Slow {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("store.redb");
+            let store = Arc::new(RedbStore::open(&path, KEEP_FOR).unwrap());
+            let watched = Arc::new(Watched::new(store));
+            watched.hold(Some("append_audit"));
+            Self {
+                _folder: folder,
+                store: Arc::clone(&watched) as _,
+                watched,
+            }
+        }
+
+        /// Waits until the store has got entries.
+        async fn got_entries(&self) {
+            while self.watched.calls().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+
+        async fn actions(&self) -> Vec<AuditAction> {
+            let records = self.store.audit(AuditRange::After(0), 10).await.unwrap();
+            records.iter().map(|record| record.event.action).collect()
+        }
+    }
+
     #[tokio::test]
     async fn what_arrives_during_a_write_waits_for_the_next() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("store.redb");
-        let store = store::redb::RedbStore::open(&path, KEEP_FOR).unwrap();
-        let log = log();
-        let record = |action| log.record(event(action));
-        record(AuditAction::ClientCreated);
-        let (written, ()) = tokio::join!(log.write(&store), async {
-            record(AuditAction::ClientDeleted);
+        let (log, slow) = (log(), Slow::new());
+        log.record(event(AuditAction::ClientCreated));
+        let (written, ()) = tokio::join!(log.write(&slow.store), async {
+            slow.got_entries().await;
+            log.record(event(AuditAction::ClientDeleted));
+            slow.watched.hold(None);
         });
         written.unwrap();
-        assert_eq!(details(&log, AuditAction::ClientCreated).len(), 0);
-        assert_eq!(details(&log, AuditAction::ClientDeleted).len(), 1);
-        log.write(&store).await.unwrap();
-        assert_eq!(details(&log, AuditAction::ClientDeleted).len(), 0);
+        assert_eq!(slow.actions().await, [AuditAction::ClientCreated]);
+        log.write(&slow.store).await.unwrap();
+        let both = [AuditAction::ClientCreated, AuditAction::ClientDeleted];
+        assert_eq!(slow.actions().await, both);
+    }
+
+    /// A stop drops the upkeep, which may be writing, and then writes what is left.
+    #[tokio::test]
+    async fn what_a_dropped_write_has_begun_is_written() {
+        let (log, slow) = (log(), Slow::new());
+        log.record(event(AuditAction::ClientCreated));
+        tokio::select! {
+            _ = log.write(&slow.store) => unreachable!(),
+            () = slow.got_entries() => {}
+        }
+        log.record(event(AuditAction::ClientDeleted));
+        slow.watched.hold(None);
+        log.write(&slow.store).await.unwrap();
+        let both = [AuditAction::ClientCreated, AuditAction::ClientDeleted];
+        assert_eq!(slow.actions().await, both);
     }
 
     #[test]

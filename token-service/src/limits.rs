@@ -21,7 +21,7 @@ type Limiter = RateLimiter<
 /// Minimum interval between log and audit entries about a refused client.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Limit of revocations at `/auth/revoke` (RFC 7009) per client. Only authenticated clients are counted, and
+/// Limit of access tokens that a client revokes at `/auth/revoke` (RFC 7009). Only authenticated clients are counted, and
 /// [`RevocationLimit::forget_idle`] removes clients whose full allowance is available again.
 pub struct RevocationLimit {
     limiter: Limiter,

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -12,7 +13,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use domain::clock::Timestamp;
-use domain::{AuditAction, CertificateExpiry};
+use domain::{AuditAction, CertificateExpiry, Layout};
 use process::output;
 use protocol::Context;
 use protocol::token::rotation::{Policy, Signers};
@@ -44,10 +45,20 @@ pub struct FeedMetrics {
     pub wake_ups: Counter,
 }
 
+/// What the store contains, for the metrics.
+#[derive(Debug)]
+pub struct Stored {
+    pub counts: Counts,
+    /// The certificates that expire first.
+    pub certificates: Vec<CertificateExpiry>,
+}
+
 /// The counters and their text format.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// Gauges of what the store contains. They are left out while the store fails.
+    of_stored: Registry,
     log_lines_dropped: Counter,
     audit_lines_dropped: Counter,
     requests: Family<Answer, Counter>,
@@ -60,6 +71,7 @@ pub struct Metrics {
     revocations: Gauge,
     audit_entries: Gauge,
     passwords_waiting: Gauge,
+    layout: Gauge,
     key_age: Family<Labels<2, String>, Gauge>,
     certificate_expiry: Family<Labels<2, String>, Gauge>,
     clients: Gauge,
@@ -84,7 +96,9 @@ fn new_seconds<M: Metric + Clone + Default>(registry: &mut Registry, name: &str,
 impl Metrics {
     /// Creates counters at zero. `store` and `directory` add their own counters.
     pub fn new(store: &dyn Store, directory: &Directory, now: Timestamp) -> Self {
-        let mut registry = Registry::with_prefix("token_service");
+        const PREFIX: &str = "token_service";
+        let mut registry = Registry::with_prefix(PREFIX);
+        let mut of_stored = Registry::with_prefix(PREFIX);
         let of_store = registry.sub_registry_with_prefix("store");
         store.register_metrics(of_store);
         directory.register_metrics(of_store);
@@ -98,6 +112,17 @@ impl Metrics {
             "Sessions, legacy codes and grants that ended because the user had reached the limit",
             store::ended_for_room(),
         );
+        let newest: Gauge = new(
+            of_store,
+            "newest_layout",
+            "The newest layout that this version knows",
+        );
+        newest.set(Layout::NEWEST.number().into());
+        let layout = new(
+            of_store,
+            "layout",
+            "The layout in use; lower than the newest until an operator finishes the upgrade",
+        );
         let of = &mut registry;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         of.register("build", "The running version", Info::new(version));
@@ -110,6 +135,7 @@ impl Metrics {
         );
         let start: Gauge = new_seconds(of, "start_time", "Start of the process, in Unix time");
         start.set(i64::try_from(now.seconds()).unwrap_or(i64::MAX));
+        let stored = &mut of_stored;
         let metrics = Self {
             log_lines_dropped: new(
                 of,
@@ -151,10 +177,15 @@ impl Metrics {
                 "Failed client authentications by reason; wrong_secret counts guesses",
             ),
             events: new(of, "events", "Entries of the audit log by action"),
-            grants: new(of, "grants", "Grants in the store"),
-            sessions: new(of, "sessions", "Sign-in sessions in the store"),
-            revocations: new(of, "revocations", "Entries of the revocation feed"),
-            audit_entries: new(of, "audit_entries", "Entries of the audit log in the store"),
+            grants: new(stored, "grants", "Grants in the store"),
+            sessions: new(stored, "sessions", "Sign-in sessions in the store"),
+            revocations: new(stored, "revocations", "Entries of the revocation feed"),
+            audit_entries: new(
+                stored,
+                "audit_entries",
+                "Entries of the audit log in the store",
+            ),
+            layout,
             passwords_waiting: new(
                 of,
                 "passwords_waiting",
@@ -166,13 +197,14 @@ impl Metrics {
                 "Time since the signing key began to sign; negative while it is announced",
             ),
             certificate_expiry: new_seconds(
-                of,
+                stored,
                 "certificate_expires_in",
                 "Remaining validity of a non-interactive client's certificate",
             ),
-            clients: new(of, "clients", "Registered clients"),
-            users: new(of, "users", "Registered users"),
+            clients: new(stored, "clients", "Registered clients"),
+            users: new(stored, "users", "Registered users"),
             registry,
+            of_stored,
         };
         // Prometheus sees an increase only from the second sample of a series, so series with alerts on the first event
         // exist from the start.
@@ -224,24 +256,15 @@ impl Metrics {
         self.events.get_or_create(&labels).inc_by(count);
     }
 
-    /// The metrics as OpenMetrics text, with gauges from `context`.
+    /// The metrics as OpenMetrics text, with gauges from `context`. `stored` is `None` while the store fails.
     pub fn text(
         &self,
         context: &Context<'_>,
-        counts: Counts,
-        certificates: &[CertificateExpiry],
+        stored: Option<&Stored>,
         passwords_waiting: usize,
     ) -> Result<String, std::fmt::Error> {
-        let gauge = |gauge: &Gauge, value: u64| {
-            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        };
-        gauge(&self.grants, counts.grants);
-        gauge(&self.sessions, counts.sessions);
-        gauge(&self.revocations, counts.revocations);
-        gauge(&self.audit_entries, counts.audit_entries);
-        gauge(&self.passwords_waiting, passwords_waiting as u64);
-        gauge(&self.clients, counts.clients);
-        gauge(&self.users, counts.users);
+        set(&self.passwords_waiting, passwords_waiting as u64);
+        self.layout.set(context.store.layout().number().into());
         let counter = |counter: &Counter, lines: &output::Lines| {
             counter
                 .inner()
@@ -249,10 +272,27 @@ impl Metrics {
         };
         counter(&self.log_lines_dropped, output::standard_error());
         counter(&self.audit_lines_dropped, output::standard_output());
-        let now = context.now;
         self.keys(context);
+        let mut text = String::new();
+        encode_registry(&mut text, &self.registry)?;
+        if let Some(stored) = stored {
+            self.stored(stored, context.now);
+            encode_registry(&mut text, &self.of_stored)?;
+        }
+        encode_eof(&mut text)?;
+        Ok(text)
+    }
+
+    fn stored(&self, stored: &Stored, now: Timestamp) {
+        let counts = stored.counts;
+        set(&self.grants, counts.grants);
+        set(&self.sessions, counts.sessions);
+        set(&self.revocations, counts.revocations);
+        set(&self.audit_entries, counts.audit_entries);
+        set(&self.clients, counts.clients);
+        set(&self.users, counts.users);
         self.certificate_expiry.clear();
-        for certificate in certificates {
+        for certificate in &stored.certificates {
             let labels = [
                 ("client_id", certificate.client_id.to_string()),
                 ("alias", certificate.alias.clone()),
@@ -261,9 +301,6 @@ impl Metrics {
                 .get_or_create(&labels)
                 .set(difference(certificate.not_after, now));
         }
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
-        Ok(text)
     }
 
     fn keys(&self, context: &Context<'_>) {
@@ -286,6 +323,10 @@ impl Metrics {
                 .set(difference(now, key.signs_from));
         }
     }
+}
+
+fn set(gauge: &Gauge, value: u64) {
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
 }
 
 /// Buckets from 0.5 ms to 16 s.

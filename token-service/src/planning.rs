@@ -54,20 +54,21 @@ pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<Str
     misfits(clients, users, &registrations.client_places, settings)
 }
 
-/// One line for each client of the change with a field that earlier versions, which may use the store too, would lose. If
+/// One line for each member of a client of the change that earlier versions, which may use the store too, would lose. If
 /// there are any, the change must be refused.
 pub fn premature<'a>(
     clients: impl IntoIterator<Item = &'a Client>,
     layout: Layout,
 ) -> impl Iterator<Item = String> {
-    let clients = clients
-        .into_iter()
-        .filter(move |client| client.dpop_bound_access_tokens && layout < Layout::KEY_BINDINGS);
-    clients.map(|client| {
-        format!(
-            "client {}: dpop_bound_access_tokens: finish the upgrade first: token-service migrate --finish",
-            client.client_id
-        )
+    clients.into_iter().flat_map(move |client| {
+        let members = client.later_members();
+        let premature = members.filter(move |(_, needed)| layout < *needed);
+        premature.map(|(member, _)| {
+            format!(
+                "client {}: {member}: finish the upgrade first: token-service migrate --finish",
+                client.client_id
+            )
+        })
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use claims::dpop::UsedProofs;
 use process::Opener;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -23,7 +24,6 @@ use protocol::sealing::EncryptionKey;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
-use protocol::used_proofs::UsedProofs;
 use store::{Directory, Store, StoreError};
 
 /// The running service, shared by all requests.
@@ -35,7 +35,7 @@ pub struct Service {
     pub random: Arc<dyn Random>,
     /// Seals and opens secrets at rest.
     pub encryption_key: EncryptionKey,
-    pub audit: AuditLog,
+    pub audit: Arc<AuditLog>,
     pub metrics: Metrics,
     pub revocation_limit: RevocationLimit,
     pub feed: RevocationFeed,
@@ -71,7 +71,7 @@ impl Service {
         let is_terminal = std::io::stdout().is_terminal();
         let output =
             StandardOutput::of(config.audit.standard_output, config.log_format, is_terminal);
-        let audit = AuditLog::new(&config.audit, output);
+        let audit = Arc::new(AuditLog::new(&config.audit, output));
         let metrics = Metrics::new(&*store, &directory, clock.now());
         let feed = RevocationFeed::new(
             Arc::clone(&store),
@@ -216,6 +216,14 @@ impl Service {
     /// True if the service is about to stop and its sockets end with it.
     pub fn is_leaving(&self) -> bool {
         self.draining.get() == Some(&Opener::Program)
+    }
+
+    /// # Errors
+    /// The store cannot take writes, or does not answer soon: see [`Readiness::of`].
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        let store = Arc::clone(&self.store);
+        let check = || async move { store.ready().await };
+        self.readiness.of(check).await
     }
 
     /// The current registrations, keys and time.

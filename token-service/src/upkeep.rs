@@ -10,9 +10,7 @@ use crate::audit_log::most_entries;
 use crate::service::Service;
 use domain::AuditKind;
 use domain::certificate::CertificateState;
-use store::{StoreError, Swept};
-
-const SWEEP_EVERY: Duration = Duration::from_secs(30);
+use store::{SWEEP_EVERY, StoreError, Swept};
 
 /// Maximum number of rows removed in one transaction, so that no request waits long for a sweep.
 const SWEEP_BATCH: usize = 500;
@@ -64,7 +62,7 @@ async fn write_audit_log(service: &Service) {
         let mut failing = false;
         while let Err(error) = {
             again.tick().await;
-            service.audit.write(&*service.store).await
+            service.audit.write(&service.store).await
         } {
             if !std::mem::replace(&mut failing, true) {
                 tracing::error!(%error, "the audit log cannot be written; its entries wait");

@@ -33,6 +33,10 @@ impl PublicOrigin {
         let Ok(path) = str::from_utf8(path) else {
             return false;
         };
+        // Anything else would lengthen the host.
+        if !path.is_empty() && !path.starts_with('/') {
+            return false;
+        }
         let expected = normal(&format!("{}{path}", self.prefix));
         expected.is_some() && expected == normal(url)
     }

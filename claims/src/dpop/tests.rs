@@ -244,6 +244,12 @@ fn rfc3986_s6_2_urls_are_compared_in_normal_form() {
         };
         assert_eq!(refused, expected, "{htu} {target}");
     }
+    // What is not a path cannot lengthen the host.
+    let origin = PublicOrigin::parse("https://api.example.com").unwrap();
+    for target in [".evil.example/a", "@evil.example/a", ":8443/a"] {
+        let url = format!("https://api.example.com{target}");
+        assert!(!origin.is_at(&url, target.as_bytes()), "{target}");
+    }
     for wrong in [
         "",
         "api.example.com",

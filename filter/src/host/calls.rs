@@ -210,7 +210,7 @@ pub(super) fn tick(root: u32) {
 }
 
 /// Time of the host's monotonic clock. In most hosts, the start of this clock is the same for all VMs of a
-/// process, but callers must not rely on that. The standard library's `Instant` panics in a host without such a
+/// process; in others, VMs do not take over what they share. The standard library's `Instant` panics in a host without such a
 /// clock.
 pub(super) fn monotonic_time() -> Result<Duration, HostError> {
     let mut nanoseconds = 0;

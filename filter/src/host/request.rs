@@ -13,7 +13,7 @@ use guard::answers::Denial;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, Passing};
 use guard::guard::{Connection, Effect, Fate};
-use guard::parts::{CERTIFICATE_DIGEST, Parts, thumbprint};
+use guard::parts::{CERTIFICATE_DIGEST, Parts};
 
 /// Decides about a request when its headers have arrived. `None` if the request waits.
 pub(super) fn decide(driver: &RefCell<Driver>, context: u32) -> Option<Action> {
@@ -54,11 +54,15 @@ pub(super) fn refuse_unconfigured() -> Action {
 }
 
 /// Carries out, counts and logs an effect. If the host refuses to change the request, the request is refused.
-pub(super) fn carry_out(driver: &RefCell<Driver>, effect: Effect, denied: &Denied<'_>) -> Action {
+pub(super) fn carry_out(
+    driver: &RefCell<Driver>,
+    mut effect: Effect,
+    denied: &Denied<'_>,
+) -> Action {
     // The driver is released before the answer, during which a host may call the filter again.
-    let (effect, line) = driver
+    let line = driver
         .borrow_mut()
-        .carry_out(effect, denied, &mut OfThisContext);
+        .carry_out(&mut effect, denied, &mut OfThisContext);
     if let Some(line) = line {
         log::write(LogLevel::Info, &line.json());
     }
@@ -81,7 +85,7 @@ struct OfThisContext;
 impl Connection for OfThisContext {
     fn certificate(&self) -> Option<Thumbprint> {
         let path = CERTIFICATE_DIGEST.replace('.', "\0");
-        thumbprint(&calls::property(&path).ok()?)
+        Thumbprint::parse_hexadecimal(&calls::property(&path).ok()?)
     }
 }
 

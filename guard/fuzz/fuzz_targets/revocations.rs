@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use claims::Thumbprint;
+use claims::{Confirmation, Thumbprint};
 use guard::clock::Time;
 use guard::config::Endpoint;
 use guard::feed::{Feed, FeedConfig};
@@ -21,7 +21,10 @@ fuzz_target!(|input: &[u8]| {
         sub: Some("u".into()),
         user_id: Some("i".into()),
         user_site: Some("s".into()),
-        jkt: Some(Thumbprint::from_bytes([7; 32])),
+        bound_to: Confirmation {
+            jkt: Some(Thumbprint::from_bytes([7; 32])),
+            certificate: Some(Thumbprint::from_bytes([9; 32])),
+        },
         iat: 100,
         exp: 3700,
     };

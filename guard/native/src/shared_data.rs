@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use claims::dpop::{ProofRefusal, ProofUse};
+use claims::dpop::{ProofRefusal, ProofUse, UsedProofs};
 use guard::shared_data::{SharedData, SharedDataError, Versioned};
-use guard::used_proofs::UsedProofs;
 
 /// Values by key, with the versions that writers compare, and the used proofs.
 #[derive(Debug, Clone, Default)]

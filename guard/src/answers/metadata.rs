@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Answer;
-use crate::config::Config;
+use crate::config::{Config, ProtectedResource};
 
 /// Path prefix of the metadata (RFC 9728).
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -32,9 +32,20 @@ pub(super) fn metadata_url(config: &Config) -> Option<String> {
 /// the identifier differently.
 pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer> {
     let resource = config.protected_resource.as_ref()?;
+    let rest = target.strip_prefix(WELL_KNOWN.as_bytes())?;
+    document(config, resource, method, rest)
+}
+
+/// `rest`: the target after [`WELL_KNOWN`].
+#[cold]
+fn document(
+    config: &Config,
+    resource: &ProtectedResource,
+    method: &[u8],
+    rest: &[u8],
+) -> Option<Answer> {
     let (_, path) = origin_and_path(&resource.resource);
-    let asked = target.split(|byte| *byte == b'?').next()?;
-    let rest = asked.strip_prefix(WELL_KNOWN.as_bytes())?;
+    let rest = rest.split(|byte| *byte == b'?').next()?;
     let without_slash = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
     if !matches!(method, b"GET" | b"HEAD") || without_slash(rest) != without_slash(path.as_bytes())
     {

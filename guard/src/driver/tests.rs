@@ -4,8 +4,10 @@ use super::*;
 use crate::algorithm::Algorithm;
 use crate::config::Config;
 use crate::fixtures::{self, Issuer, NOW, Store, claims, with};
+use crate::guard::Fate;
 use crate::shared_data::NoSharedData;
 use crate::signature::NoHostVerifier;
+use crate::waiting::MAX_WAITING;
 
 /// Both clocks. The monotonic clock differs from the wall clock, as in real hosts.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +49,11 @@ fn config() -> Value {
 
 impl Host {
     fn of(guard: impl FnOnce(Guard) -> Guard, monotonic: Option<u64>) -> Self {
-        let config = Config::parse(config().to_string().as_bytes(), &NoHostVerifier).unwrap();
+        Self::start(&config(), guard, monotonic)
+    }
+
+    fn start(config: &Value, guard: impl FnOnce(Guard) -> Guard, monotonic: Option<u64>) -> Self {
+        let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
         let wall = NOW;
         let clocks = Clocks { wall, monotonic };
         let driver = Driver::new(guard(Guard::new(config)), &clocks).in_batches();
@@ -378,6 +384,72 @@ fn a_request_before_the_feed_waits_for_its_last_page() {
     assert_eq!(host.status(id), Some(503));
 }
 
+/// A host that has keys but no feed yet, and accepts tokens while the feed is stale.
+fn allowing(issuer: &Issuer) -> Host {
+    let mut config = config();
+    config["issuers"][0]["revocations"]["when_stale"] = json!("allow");
+    let mut host = Host::start(&config, |guard| guard, Some(1000));
+    host.answer(KEYS, &issuer.jwks());
+    host
+}
+
+/// Otherwise a restart of the gateway would let revoked tokens pass until the feed is read.
+#[test]
+fn also_where_a_stale_feed_is_allowed_the_first_requests_wait_for_it() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let start = || allowing(&issuer);
+    let [good, revoked] = ["one", "two"].map(|jti| token(&issuer, jti));
+    let mut host = start();
+    let waiting = [&good, &revoked].map(|token| host.hold(token));
+    host.answer(FEED, &page(0, &["two"], false));
+    assert_eq!(host.answered, [(waiting[0], 200), (waiting[1], 401)]);
+
+    // A token service that is down holds up no request but the first.
+    let mut host = start();
+    let first = host.hold(&good);
+    let fetch = host.take(FEED);
+    host.end(&fetch, Err(Failure::without_response("no connection")));
+    assert_eq!(host.answered, [(first, 200)]);
+    assert_eq!(host.decide(&revoked), Some(200));
+    // Its first answer counts for tokens in the cache too.
+    while !host.sends(FEED) {
+        host.tick_after(1);
+    }
+    host.answer(FEED, &page(0, &["two"], false));
+    assert_eq!(host.decide(&revoked), Some(401));
+
+    // Who finds no place to wait is not refused for that.
+    for (mut host, expected) in [(start(), 200), (Host::new(), 503)] {
+        if host.sends(KEYS) {
+            host.answer(KEYS, &issuer.jwks());
+        }
+        for _ in 0..MAX_WAITING {
+            host.hold(&good);
+        }
+        assert_eq!(host.decide(&good), Some(expected));
+    }
+}
+
+#[test]
+fn what_waits_for_a_shared_feed_goes_on_when_a_read_fails() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut config = config();
+    let mut second = config["issuers"][0].clone();
+    second["issuer"] = json!("https://us1.legacy.example");
+    second["jwks"]["path"] = json!("/keys");
+    config["issuers"].as_array_mut().unwrap().push(second);
+    let mut host = Host::start(&config, |guard| guard, Some(1000));
+    // The keys of the first issuer never arrive.
+    let keys = |fetch: &Fetch| fetch.endpoint.path == "/keys";
+    let keys = host.sent.remove(host.sent.iter().position(keys).unwrap());
+    host.end(&keys, Ok(issuer.jwks()));
+    let token = with(claims(), "iss", json!("https://us1.legacy.example"));
+    let id = host.hold(&issuer.token(&token));
+    let fetch = host.take(FEED);
+    host.end(&fetch, Err(Failure::without_response("no connection")));
+    assert_eq!(host.status(id), Some(503));
+}
+
 /// The host's clock is set back and forward by hours: the feed is read on, revoked tokens stay revoked, and the age of the
 /// feed is right. The same without a monotonic clock.
 #[test]
@@ -466,6 +538,32 @@ fn one_vm_reads_the_feed_for_all() {
     }
 }
 
+/// A VM that starts during an outage, long after the others, must not take what they know for fresh.
+#[test]
+fn a_new_vm_does_not_renew_a_stale_feed() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let store = Store::default();
+    let start = |monotonic| {
+        let shares = |guard: Guard| guard.with_shared_data(Box::new(store.clone()));
+        Host::of(shares, Some(monotonic))
+    };
+    let token = token(&issuer, "one");
+    let mut first = start(1000);
+    first.answer(KEYS, &issuer.jwks());
+    first.answer(FEED, &page(0, &[], false));
+    for _ in 0..3 {
+        first.tick_after(1);
+    }
+    first.answer(FEED, &page(0, &[], false));
+    let mut soon = start(1040);
+    soon.tick_after(0);
+    assert_eq!(soon.decide(&token), Some(200));
+    let mut late = start(2000);
+    late.tick_after(0);
+    assert_eq!(late.decide(&token), None, "it reads the feed first");
+    assert!(late.sends(FEED));
+}
+
 /// Sends what `sender` wants, and lets both know of it and of its end.
 fn fetch_for_both(sender: &mut Host, other: &mut Host, kind: FetchKind, body: &[u8]) {
     let fetch = sender.take(kind);
@@ -495,7 +593,10 @@ fn drivers_beside_each_other_have_keys_and_revocations_in_common() {
     let waiting = worker.hold(&good);
     fetch_for_both(&mut main, &mut worker, KEYS, &issuer.jwks());
     assert_eq!(worker.status(waiting), None);
-    fetch_for_both(&mut main, &mut worker, FEED, &page(0, &[], false));
+    fetch_for_both(&mut main, &mut worker, FEED, &page(0, &["other"], true));
+    worker.tick_after(0);
+    assert_eq!(worker.status(waiting), None, "this is not the last page");
+    fetch_for_both(&mut main, &mut worker, FEED, &page(1, &[], false));
     assert_eq!(worker.status(waiting), Some(200));
     for host in [&mut main, &mut worker] {
         assert_eq!(host.decide(&revoked), Some(200));
@@ -503,7 +604,7 @@ fn drivers_beside_each_other_have_keys_and_revocations_in_common() {
 
     // A cached token is refused as soon as one of them has read that it is revoked.
     main.tick_after(1);
-    main.answer(FEED, &page(0, &["two"], false));
+    main.answer(FEED, &page(1, &["two"], false));
     for host in [&mut main, &mut worker] {
         assert_eq!(host.decide(&revoked), Some(401));
         assert_eq!(host.decide(&good), Some(200));

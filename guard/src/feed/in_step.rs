@@ -27,7 +27,7 @@ impl Feed {
         match inherited.filter(|_| self.caught_up) {
             Some(answered_at) => {
                 self.progressed_at = None;
-                self.completed_at = self.completed_at.max(Some(answered_at.min(now)));
+                self.completed_at = self.completed_at.max(Some(answered_at));
                 true
             }
             None => has_news,
@@ -51,9 +51,10 @@ impl Feed {
         self.revocations.inherit(&entries, missing_until, time.wall);
         self.identity = Some(head.feed);
         self.position = position;
-        // This VM reads on itself where what it took over is stale: there may be no other VM.
-        let max_age = self.config.max_staleness_seconds;
-        self.caught_up = time.steady <= head.answered_at.saturating_add(max_age);
+        // This VM reads on itself where what it took over is stale: there may be no other VM. A time of the future is that of a
+        // host whose VMs have clocks of their own.
+        let age = time.steady.checked_sub(head.answered_at);
+        self.caught_up = age.is_some_and(|age| age <= self.config.max_staleness_seconds);
         self.caught_up.then_some(head.answered_at)
     }
 

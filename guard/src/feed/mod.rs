@@ -4,6 +4,7 @@
 //! The reader asks for one version, and refuses pages of another. It skips and counts entries of an unknown kind, and
 //! applies the rest of the page.
 
+mod freshness;
 mod in_step;
 mod sharing;
 mod stalls;
@@ -11,6 +12,7 @@ mod wire;
 
 use claims::revocation::{MAX_WAIT_SECONDS, VERSION};
 
+pub use self::freshness::Freshness;
 use self::sharing::{Published, Role, Sharing, prefix};
 use self::stalls::Stalls;
 use crate::clock::Time;
@@ -25,10 +27,6 @@ const SHORT_REQUESTS_SECONDS: u64 = 60;
 /// Feeds with a shorter `max_staleness_seconds` are not shared, because a change of the leader takes about this
 /// long.
 const LEAST_SHARED_STALENESS: u64 = 10;
-
-/// While pages arrive in order, but the end of the feed does not, the feed becomes stale after this multiple of
-/// the configured age.
-const PROGRESS_FACTOR: u64 = 10;
 
 /// Longest identity of a feed, in bytes.
 const MAX_IDENTITY: usize = 64;
@@ -160,6 +158,11 @@ impl Feed {
         !self.caught_up
     }
 
+    /// True until the reader first reaches the end of the feed, unless its last request failed.
+    pub const fn is_starting(&self) -> bool {
+        self.completed_at.is_none() && !self.schedule.is_failing()
+    }
+
     /// True if another VM polls, so that this VM must read the shared pages.
     pub fn follows(&self) -> bool {
         self.caught_up && self.sharing.role == Role::Follower
@@ -175,18 +178,11 @@ impl Feed {
         std::mem::take(&mut self.remarks)
     }
 
-    /// True if the entries suffice for decisions: the reader was at the end of the feed within the last
-    /// `max_staleness` seconds. If the reader received a page within that time, `PROGRESS_FACTOR` times that age
-    /// suffices, because reading many entries takes time.
-    pub fn is_fresh(&self, max_staleness: u64, now: u64) -> bool {
-        let within =
-            |time: Option<u64>, age| time.is_some_and(|time| now <= time.saturating_add(age));
-        within(self.completed_at, max_staleness)
-            || (within(self.progressed_at, max_staleness)
-                && within(
-                    self.completed_at,
-                    max_staleness.saturating_mul(PROGRESS_FACTOR),
-                ))
+    pub const fn freshness(&self) -> Freshness {
+        Freshness {
+            completed_at: self.completed_at,
+            progressed_at: self.progressed_at,
+        }
     }
 
     /// Brings the next request forward, because a client's request needs the feed now.

@@ -1,3 +1,4 @@
+use claims::Confirmation;
 use claims::revocation::{Entry, EntryKind};
 use serde_json::json;
 
@@ -102,7 +103,7 @@ fn is_revoked(feed: &Feed, jti: &str) -> bool {
         sub: Some("u".into()),
         user_id: None,
         user_site: None,
-        jkt: None,
+        bound_to: Confirmation::default(),
         iat: NOW,
         exp: NOW + 3600,
     };
@@ -267,7 +268,7 @@ fn unknown_kinds_leave_the_feed_open() {
         assert_eq!(feed.take_remarks().len(), expected);
     }
     assert_eq!(feed.take_counts(), [0, 2]);
-    assert!(feed.is_fresh(60, 90));
+    assert!(feed.freshness().suffices(60, 90));
 }
 
 #[test]
@@ -310,7 +311,7 @@ fn pages_in_order_keep_the_feed_fresh_for_a_while() {
         let request = feed.due(now).unwrap();
         let body = service.answer(&request.path);
         feed.answered(&body, &NoSharedData, at(now)).unwrap();
-        assert_eq!(feed.is_fresh(60, now), now <= 600, "{now}");
+        assert_eq!(feed.freshness().suffices(60, now), now <= 600, "{now}");
     }
     assert_eq!(feed.completed_at(), Some(0), "the age says the truth");
 }
@@ -337,7 +338,7 @@ fn steps_of_the_clock_bring_back_what_was_forgotten() {
         feed.answered(&service.answer(&request.path), &NoSharedData, time)
             .unwrap();
         // The age follows the steady clock.
-        assert!(feed.is_fresh(60, 61) && !feed.is_fresh(60, 62));
+        assert!(feed.freshness().suffices(60, 61) && !feed.freshness().suffices(60, 62));
 
         feed.doubt(2);
         let token = |feed: &Feed| is_revoked(feed, "a");

@@ -78,7 +78,7 @@ impl Guard {
             FetchKind::Keys => {
                 let replaced = state.replace_keys(body, config, now);
                 if replaced.is_ok() {
-                    hand_over::keys(config, &*self.shared_data, body, now);
+                    hand_over::keys(config, &*self.host.shared_data, body, now);
                 }
                 replaced
             }
@@ -100,7 +100,7 @@ impl Guard {
                 };
                 let feed = state.feed.and_then(|feed| self.feeds.get(feed));
                 let answered =
-                    feed.map(|shared| shared.write().answered(body, &*self.shared_data, time));
+                    feed.map(|shared| shared.write().answered(body, &*self.host.shared_data, time));
                 answered.unwrap_or(Ok(())).map(|()| Vec::new())
             }
         };

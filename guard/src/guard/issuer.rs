@@ -140,14 +140,15 @@ impl IssuerState {
         let Some(shared) = self.feed.and_then(|feed| feeds.get(feed)) else {
             return true;
         };
-        let feed = shared.read();
-        if !is_usable(&feed, issuer, time.steady) {
+        let (freshness, generation) = shared.published().read();
+        if !is_usable(freshness, issuer, time.steady) {
             return false;
         }
-        let revocations = feed.revocations();
-        if hit.not_revoked_at == revocations.generation() {
+        if hit.not_revoked_at == generation {
             return true;
         }
+        let feed = shared.read();
+        let revocations = feed.revocations();
         let since = std::mem::replace(&mut hit.not_revoked_at, revocations.generation());
         let refusal = revocations.refusal(&hit.reference, &issuer.issuer, since);
         refusal.is_none()
@@ -214,12 +215,14 @@ impl IssuerState {
             return Ok(Accepted::without_feed(verified, u64::MAX));
         };
         let feed = shared.read();
-        if !is_usable(&feed, config, now.steady) {
-            if patience.is_left_for(FetchKind::Revocations) {
-                drop(feed);
-                shared.write().hurry(now.steady);
-                return Err(Check::Wait(FetchKind::Revocations));
-            }
+        let is_usable = is_usable(feed.freshness(), config, now.steady);
+        // Also where a stale feed is allowed, the first requests wait for the first read.
+        if (!is_usable || feed.is_starting()) && patience.is_left_for(FetchKind::Revocations) {
+            drop(feed);
+            shared.write().hurry(now.steady);
+            return Err(Check::Wait(FetchKind::Revocations));
+        }
+        if !is_usable {
             let denial = Denial::RevocationsUnavailable;
             return Err(Check::Deny(denial, Some(verified.reference)));
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use claims::Thumbprint;
 use claims::dpop::{Expected, Nonces, Proof, ProofRefusal};
 
+use super::Host;
 use super::decision::{Decision, Outcome, Request};
 use super::requirements::{Presented, require};
 use crate::answers::Denial;
@@ -13,18 +14,20 @@ use crate::authorization::Scheme;
 use crate::cache::CachedToken;
 use crate::config::{Config, DpopConfig};
 use crate::rules::Access;
-use crate::shared_data::SharedData;
-use crate::signature::{self, HostVerifier};
-use crate::used_proofs::UsedProofs;
+use crate::signature;
 use crate::verify::Refusal;
 
 /// What the check of a proof needs of the guard.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inspector<'g> {
-    pub(super) config: &'g Config,
-    pub(super) host: &'g dyn HostVerifier,
-    pub(super) shared_data: &'g dyn SharedData,
-    pub(super) used_proofs: &'g UsedProofs,
+    config: &'g Config,
+    host: &'g Host,
+}
+
+impl Host {
+    pub(super) const fn inspector<'g>(&'g self, config: &'g Config) -> Inspector<'g> {
+        Inspector { config, host: self }
+    }
 }
 
 impl Inspector<'_> {
@@ -52,6 +55,7 @@ impl Inspector<'_> {
         }
     }
 
+    #[inline(never)]
     fn proved(
         self,
         token: &CachedToken,
@@ -117,11 +121,11 @@ impl Inspector<'_> {
             nonces,
         };
         let used = proof.check(&expected)?.verify(|key, message, signature| {
-            signature::signed_once(key, self.host, message, signature)
+            signature::signed_once(key, &*self.host.verifier, message, signature)
         })?;
-        let in_common = self.shared_data.use_proof(&used, asked.now);
+        let in_common = self.host.shared_data.use_proof(&used, asked.now);
         // Without shared data, each VM remembers for itself.
-        in_common.unwrap_or_else(|_| self.used_proofs.accept(&used, asked.now))
+        in_common.unwrap_or_else(|_| self.host.used_proofs.accept(&used, asked.now))
     }
 }
 

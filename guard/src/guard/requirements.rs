@@ -8,7 +8,7 @@ use super::decision::Request;
 use crate::answers::Denial;
 use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::CachedToken;
-use crate::config::Config;
+use crate::config::{Config, DpopConfig};
 use crate::rules::{Access, AmbiguousPath, Rules};
 
 pub(super) enum Needed<'a> {
@@ -65,16 +65,19 @@ pub(super) fn presented<'a>(
     let proof = match (*scheme, &config.dpop) {
         (Scheme::Bearer, _) => None,
         (Scheme::Dpop, None) => return Err(Denial::DpopNotConfigured),
-        (Scheme::Dpop, Some(dpop)) => {
-            let proof = Proof::parse(request.dpop, &dpop.algorithms).map_err(Denial::Proof)?;
-            Some(Box::new(proof))
-        }
+        (Scheme::Dpop, Some(dpop)) => Some(proof(dpop, request)?),
     };
     Ok(Presented {
         scheme: *scheme,
         credentials,
         proof,
     })
+}
+
+#[inline(never)]
+fn proof<'a>(dpop: &DpopConfig, request: &Request<'a>) -> Result<Box<Proof<'a>>, Denial> {
+    let proof = Proof::parse(request.dpop, &dpop.algorithms).map_err(Denial::Proof)?;
+    Ok(Box::new(proof))
 }
 
 /// Whether the token has what is needed.
@@ -94,9 +97,9 @@ pub(super) fn require(needed: &Access, token: &CachedToken) -> Result<(), Denial
 /// RFC 6750 §2.3 allows tokens in the query. The guard never accepts such a token, and refuses a request that
 /// also has the header.
 fn has_query_token(target: &[u8]) -> bool {
-    let mut parts = target.splitn(2, |byte| *byte == b'?');
-    parts.next();
-    parts.next().is_some_and(|query| {
+    let question = target.iter().position(|byte| *byte == b'?');
+    let query = question.and_then(|start| target.get(start + 1..));
+    query.is_some_and(|query| {
         query
             .split(|byte| *byte == b'&')
             .any(|pair| pair.starts_with(b"access_token="))

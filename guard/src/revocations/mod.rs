@@ -276,14 +276,15 @@ impl Revocations {
         }
     }
 
-    /// True if the token's client, user (at all clients or at this client), account, issuer or key is revoked.
+    /// True if the token's client, user (at all clients or at this client), account, issuer, key or certificate is revoked.
     fn names_among_many(&self, token: &TokenReference, iss: &str) -> bool {
         let iat = seconds(token.iat);
         let issued_before = |key| self.many.get(&key).is_some_and(|row| iat <= row.value);
         let client_id = token.client_id.as_deref();
         client_id.map(page::client).is_some_and(issued_before)
             || issued_before(page::issuer(iss))
-            || (token.jkt).is_some_and(|jkt| issued_before(page::key(&jkt.to_string())))
+            || (token.bound_to.thumbprints())
+                .any(|thumbprint| issued_before(page::key(&thumbprint.to_string())))
             || token.sub.as_deref().is_some_and(|sub| {
                 issued_before(page::user(iss, sub))
                     || client_id.is_some_and(|id| issued_before(page::user_at_client(iss, sub, id)))

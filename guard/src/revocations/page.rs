@@ -237,8 +237,8 @@ pub(super) fn client(client_id: &str) -> Key {
     hashed(b'c', &[client_id])
 }
 
-pub(super) fn key(jkt: &str) -> Key {
-    hashed(b'k', &[jkt])
+pub(super) fn key(thumbprint: &str) -> Key {
+    hashed(b'k', &[thumbprint])
 }
 
 pub(super) fn user(iss: &str, sub: &str) -> Key {

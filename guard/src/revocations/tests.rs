@@ -1,3 +1,4 @@
+use claims::Confirmation;
 use claims::revocation::MAX_PAGE_BYTES;
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ fn token() -> TokenReference {
         sub: Some("u".into()),
         user_id: Some("1879048401".into()),
         user_site: Some("https://us1.example.com".into()),
-        jkt: None,
+        bound_to: Confirmation::default(),
         iat: NOW,
         exp: NOW + 3600,
     }

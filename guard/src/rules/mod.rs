@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub use self::claim::RequiredClaim;
 pub use self::pattern::PathPattern;
 pub use self::readings::PathCase;
-use self::readings::{MAX_LAYERS, before, is_plain, refuses, without_case, without_parameters};
+use self::readings::{MAX_LAYERS, before, plain_path, refuses, without_case, without_parameters};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -54,6 +54,7 @@ pub struct AmbiguousPath;
 
 impl Access {
     /// What a request needs that needs both.
+    #[cold]
     fn and(&self, other: &Self) -> Self {
         match (self, other) {
             (
@@ -94,6 +95,14 @@ impl Rule {
                 .methods
                 .iter()
                 .any(|allowed| allowed.as_bytes() == method)
+    }
+
+    /// The one of two rules for a path that takes precedence.
+    fn over<'a>(&'a self, other: Option<&'a Self>) -> Option<&'a Self> {
+        let rank = |rule: &Self| (rule.pattern.precedence(), !rule.methods.is_empty());
+        other
+            .filter(|other| rank(other) > rank(self))
+            .or(Some(self))
     }
 
     /// Checks that [`Rules::find`] can choose between the two rules.
@@ -174,14 +183,21 @@ impl Rules {
         method: &[u8],
         target: &[u8],
     ) -> Result<Option<Cow<'_, Access>>, AmbiguousPath> {
-        let path = before(target, b'?');
-        let access = self.access(method, path, PathCase::Sensitive);
-        if is_plain(path, self.case) && (self.is_lower || self.case == PathCase::Sensitive) {
-            return Ok(access);
+        if (self.is_lower || self.case == PathCase::Sensitive)
+            && let Some(path) = plain_path(target, self.case)
+        {
+            return Ok(self.access(method, path, PathCase::Sensitive));
         }
+        self.agreed(method, before(target, b'?'))
+    }
+
+    /// What all readings of a path require.
+    #[inline(never)]
+    fn agreed(&self, method: &[u8], path: &[u8]) -> Result<Option<Cow<'_, Access>>, AmbiguousPath> {
         if refuses(path) {
             return Err(AmbiguousPath);
         }
+        let access = self.access(method, path, PathCase::Sensitive);
         let agrees_in_any_case = |reading: &[u8]| {
             self.case == PathCase::Sensitive
                 || access == self.access(method, &without_case(reading), PathCase::Insensitive)
@@ -221,22 +237,21 @@ impl Rules {
     /// A path that no rule names needs what its own rule requires, and what the rule requires that names the path with or
     /// without a slash at the end.
     fn access(&self, method: &[u8], path: &[u8], case: PathCase) -> Option<Cow<'_, Access>> {
-        let own = self.best(method, |pattern| pattern.matches(path, case))?;
-        let twin = match own.pattern.text().len() == path.len() {
-            true => None,
-            false => self.best(method, |pattern| pattern.is_twin_of(path, case)),
-        };
-        Some(match twin {
+        let (mut own, mut twin) = (None, None);
+        for rule in self.list.iter().filter(|rule| rule.allows_method(method)) {
+            if rule.pattern.matches(path, case) {
+                own = rule.over(own);
+            }
+            if rule.pattern.is_twin_of(path, case) {
+                twin = rule.over(twin);
+            }
+        }
+        let own = own?;
+        let is_named = own.pattern.text().len() == path.len();
+        Some(match twin.filter(|_| !is_named) {
             Some(twin) => Cow::Owned(own.access.and(&twin.access)),
             None => Cow::Borrowed(&own.access),
         })
-    }
-
-    fn best(&self, method: &[u8], applies: impl Fn(&PathPattern) -> bool) -> Option<&Rule> {
-        let rules = self.list.iter();
-        rules
-            .filter(|rule| applies(&rule.pattern) && rule.allows_method(method))
-            .max_by_key(|rule| (rule.pattern.precedence(), !rule.methods.is_empty()))
     }
 
     /// Prefixes with a slash at the end, for which the path without the slash falls to a rule with other requirements.

@@ -90,6 +90,9 @@ impl PathPattern {
     /// many servers.
     pub(super) fn is_twin_of(&self, path: &[u8], case: PathCase) -> bool {
         let text = self.text().as_bytes();
+        if text.len().abs_diff(path.len()) != 1 {
+            return false;
+        }
         match (path.strip_suffix(b"/"), text.strip_suffix(b"/")) {
             (Some(path), None) => case.is_same(text, path),
             (None, Some(text)) => case.is_same(text, path),

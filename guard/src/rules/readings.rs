@@ -38,20 +38,26 @@ pub(super) fn without_case(path: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text.to_uppercase().to_lowercase().into_bytes())
 }
 
-/// True if the path has exactly one reading (no escapes, dots or duplicate slashes, and no upper-case letters if the API
-/// may ignore case). Checked first, because nearly all paths are such.
-pub(super) fn is_plain(path: &[u8], case: PathCase) -> bool {
+/// The path of a target, if the path has exactly one reading (no escapes, dots or duplicate slashes, and no upper-case letters if
+/// the API may ignore case). Checked first, because nearly all paths are such.
+pub(super) fn plain_path(target: &[u8], case: PathCase) -> Option<&[u8]> {
     let mut before = b' ';
-    path.first() == Some(&b'/')
-        && path.iter().all(|byte| {
-            let after_slash = std::mem::replace(&mut before, *byte) == b'/';
-            match byte {
-                b'/' => !after_slash,
-                b'-' | b'_' | b'~' | b'0'..=b'9' | b'a'..=b'z' => true,
-                b'A'..=b'Z' => case == PathCase::Sensitive,
-                _ => false,
-            }
-        })
+    let mut length = 0;
+    for byte in target {
+        let is_plain = match byte {
+            b'?' => break,
+            b'/' => before != b'/',
+            b'-' | b'_' | b'~' | b'0'..=b'9' | b'a'..=b'z' => true,
+            b'A'..=b'Z' => case == PathCase::Sensitive,
+            _ => false,
+        };
+        if !is_plain {
+            return None;
+        }
+        before = *byte;
+        length += 1;
+    }
+    target.get(..length).filter(|path| path.starts_with(b"/"))
 }
 
 /// True if servers are known to read the path, before or after decoding, in different ways.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{RENDERED, cases, list, of_kind, pod, workloads};
+use super::{RENDERED, cases, component, list, of_kind, pod, workloads};
 
 /// Replicas of two versions share a database. A new pod is ready before an old pod stops, and no more than one is new at
 /// a time. Only one process uses a redb file.
@@ -252,4 +252,47 @@ fn helm_test_reaches_each_program() {
             }
         }
     }
+}
+
+/// The listener for certificates of clients is off by default. With an address, gateways reach it, and nobody else does.
+#[test]
+fn gateways_alone_reach_the_listener_for_mutual_tls() {
+    let mut found = 0;
+    for (case, documents) in cases() {
+        let is_on = case == "traffic-extension";
+        let ports = |kind: &str, of: fn(&Value) -> Vec<&Value>| -> Vec<Value> {
+            let documents = of_kind(documents, kind).into_iter();
+            let ports = documents.flat_map(of).filter(|port| {
+                let text = port.to_string();
+                text.contains("mutual-tls")
+            });
+            ports.cloned().collect()
+        };
+        let of_services = ports("Service", |service| {
+            list(&service["spec"]["ports"]).iter().collect()
+        });
+        let of_rules = ports("NetworkPolicy", |policy| {
+            list(&policy["spec"]["ingress"]).iter().collect()
+        });
+        assert_eq!(
+            (of_services.len(), of_rules.len()),
+            (usize::from(is_on), usize::from(is_on)),
+            "{case}"
+        );
+        if is_on {
+            found += 1;
+            assert_eq!(of_services[0]["targetPort"], "mutual-tls");
+            let also_public = list(&of_rules[0]["ports"]).contains(&json!({"port": "public"}));
+            assert!(also_public, "{case}: the rule of the gateways");
+            let pod = pod(component(documents, "token-service").unwrap());
+            let container = pod["containers"][0].to_string();
+            for part in [
+                r#"{"containerPort":9086,"name":"mutual-tls"}"#,
+                "https://mtls.lobby.example.com",
+            ] {
+                assert!(container.contains(part), "{container}");
+            }
+        }
+    }
+    assert_eq!(found, 1);
 }

@@ -4,21 +4,28 @@ mod rows;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::dpop::NonceKey;
 use serde_json::{Value, json};
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
+use tests::proofs::SHARE;
 use tests::tls::{self, Identity};
 use tests::wire::{self, Answer};
-use tests::{Arrived, Issuer, Upstream};
+use tests::{Arrived, Issuer, Upstream, http2};
 
 use self::rows::{Client, Fate, Row, Shown};
 use super::clusters;
-use crate::support::pair;
+use crate::support::{now, pair};
 
 /// Where clients reach the API, as the guard's configuration says.
 const ORIGIN: &str = "https://api.example.com";
 
 /// An issuer whose tokens need a proof with a nonce.
 const STRICT: &str = "https://strict.test";
+
+/// The key of the guard's nonces.
+const NONCE_KEY: [u8; 32] = [3; 32];
 
 /// What a client sends in place of the gateway, in the spellings that some server takes for the same.
 const FORGED: &str = "X-Token-Guard-Client-Certificate: forged\r\n\
@@ -60,7 +67,7 @@ fn handed_over(kind: Kind, server: &Identity, client: &Identity) {
         resource_server: resource_server.port(),
         ..Neighbours::default()
     };
-    let gateway = Gateway::start_with_tls(kind, &neighbours, server).unwrap();
+    let gateway = Gateway::start_with_tls(kind, &neighbours, &[], server).unwrap();
     let header = certificate_header(kind);
     // All but Caddy hand over what token-guard reads alone: not the name of the test.
     let asked = |test: &str, shown: Option<&Identity>, headers: &str| {
@@ -121,7 +128,7 @@ fn handed_over(kind: Kind, server: &Identity, client: &Identity) {
 fn configuration(issuer: &Issuer, audience: &str, forward_authorization: Value) -> String {
     let mut configuration: Value = serde_json::from_str(&super::configuration(issuer)).unwrap();
     configuration["dpop"] = json!({
-        "origins": [ORIGIN], "nonce_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+        "origins": [ORIGIN], "nonce_key": URL_SAFE_NO_PAD.encode(NONCE_KEY),
     });
     configuration["forward_authorization"] = forward_authorization;
     let mut strict = issuer.configuration(audience);
@@ -142,12 +149,38 @@ struct Bound {
     gateway: Gateway,
     _guard: TokenGuard,
     server: Option<Identity>,
+    version: Version,
     tests: AtomicUsize,
+}
+
+/// The version of HTTP that clients speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Http1,
+    Http2,
+}
+
+impl Version {
+    /// Replacements in a gateway's configuration that make it speak this version.
+    const fn changes(self, kind: Kind) -> &'static [(&'static str, &'static str)] {
+        match (self, kind) {
+            (Self::Http2, Kind::Nginx | Kind::DebianNginx) => {
+                &[("listen 127.0.0.1:8080", "listen 127.0.0.1:8080 http2")]
+            }
+            (Self::Http2, Kind::Caddy) => &[("servers {", "servers {\n\t\tprotocols h1 h2 h2c")],
+            _ => &[],
+        }
+    }
 }
 
 impl Bound {
     /// Starts a gateway, with TLS if `server` is its identity.
-    fn start(kind: Kind, server: Option<Identity>, forward_authorization: Value) -> Self {
+    fn start(
+        kind: Kind,
+        version: Version,
+        server: Option<Identity>,
+        forward_authorization: Value,
+    ) -> Self {
         let issuer = Issuer::new().unwrap();
         let audience = pair().api_url();
         let configuration = configuration(&issuer, &audience, forward_authorization);
@@ -168,18 +201,20 @@ impl Bound {
             token_service: (ports.public, ports.internal),
             plugin: &configuration,
         };
+        let changes = version.changes(kind);
         let gateway = match &server {
-            Some(server) => Gateway::start_with_tls(kind, &neighbours, server).unwrap(),
-            None => Gateway::start(kind, &neighbours, &[]).unwrap(),
+            Some(server) => Gateway::start_with_tls(kind, &neighbours, changes, server),
+            None => Gateway::start(kind, &neighbours, changes),
         };
         Self {
             kind,
             issuer,
             audience,
             upstream,
-            gateway,
+            gateway: gateway.unwrap(),
             _guard: guard,
             server,
+            version,
             tests: AtomicUsize::new(0),
         }
     }
@@ -195,15 +230,16 @@ impl Bound {
             false => "Connection: close\r\n",
         };
         let request = format!(
-            "{} {} HTTP/1.1\r\nHost: localhost\r\nX-Test: {test}\r\n{close}{}\r\n{}",
-            row.method, row.target, row.headers, row.body
+            "{} {} HTTP/1.1\r\nHost: {}\r\nX-Test: {test}\r\n{close}{}\r\n{}",
+            row.method, row.target, row.host, row.headers, row.body
         );
         let port = self.gateway.port();
-        let answer = match &self.server {
-            Some(server) => tls::send(port, server, shown, &request).unwrap(),
-            None => wire::send(port, &request).unwrap(),
+        let answer = match (self.version, &self.server) {
+            (Version::Http1, Some(server)) => tls::send(port, server, shown, &request),
+            (Version::Http1, None) => wire::send(port, &request).map_err(Into::into),
+            (Version::Http2, server) => http2::send(port, server.as_ref(), shown, &request),
         };
-        (answer, self.upstream.arrived(&test))
+        (answer.unwrap(), self.upstream.arrived(&test))
     }
 
     /// Sends the requests, and returns a line for each with another fate.
@@ -213,6 +249,10 @@ impl Bound {
     ) -> Vec<String> {
         let mut differences = Vec::new();
         for (row, shown) in rows {
+            // HTTP/2 has no such header (RFC 9113 §8.2.2).
+            if self.version == Version::Http2 && row.headers.contains("Connection:") {
+                continue;
+            }
             let (answer, arrived) = self.ask(row, shown);
             if let Err(difference) = self.judge(row, answer.as_ref(), arrived.as_ref()) {
                 let answer = answer.map(|answer| (answer.head, answer.body));
@@ -341,19 +381,27 @@ fn at_every_gateway(check: impl Fn(Kind) -> Vec<String> + Sync) {
 /// RFC 9449 §4.3, §7, §11.1.
 #[test]
 fn rfc9449_s7_the_table_of_proofs_holds_at_every_gateway() {
-    at_every_gateway(table_of_proofs);
+    at_every_gateway(|kind| table_of_proofs(kind, Version::Http1));
+}
+
+#[test]
+fn rfc9449_s7_the_table_of_proofs_holds_over_http2_at_every_gateway() {
+    at_every_gateway(|kind| table_of_proofs(kind, Version::Http2));
 }
 
 /// In the form that `FILTER` names.
 #[test]
 fn envoy_with_the_filter_keeps_the_tables_of_bound_tokens() {
-    let mut found = table_of_proofs(Kind::EnvoyFilter);
-    found.extend(table_of_certificates(Kind::EnvoyFilter));
+    let mut found = Vec::new();
+    for version in [Version::Http1, Version::Http2] {
+        found.extend(table_of_proofs(Kind::EnvoyFilter, version));
+        found.extend(table_of_certificates(Kind::EnvoyFilter, version));
+    }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-fn table_of_proofs(kind: Kind) -> Vec<String> {
-    let bound = Bound::start(kind, None, json!(true));
+fn table_of_proofs(kind: Kind, version: Version) -> Vec<String> {
+    let bound = Bound::start(kind, version, None, json!(true));
     let client = bound.client();
     let mut rows = client.proofs();
     rows.extend(client.urls(bound.gateway.port()));
@@ -386,7 +434,8 @@ fn used_once(bound: &Bound) -> Vec<String> {
     found
 }
 
-/// The client gets the nonce for its next proof, and a proof with this nonce passes.
+/// The client gets the nonce for its next proof, and a proof with this nonce passes. Nonces of a day ago do not, and neither do
+/// those of another key.
 fn with_nonces(bound: &Bound) -> Vec<String> {
     let client = bound.client();
     let mut found = bound.differences([(&client.strict(None), None)]);
@@ -401,26 +450,31 @@ fn with_nonces(bound: &Bound) -> Vec<String> {
         found.push(format!("{}: no nonce", bound.kind.name()));
         return found;
     };
-    let wrong = Row {
+    let yesterday = NonceKey::new(NONCE_KEY).nonce(now() - 86_400);
+    let foreign = NonceKey::new([7; 32]).nonce(now());
+    let wrong = [&yesterday, &foreign].map(|nonce| Row {
         fate: Fate::Refused("use_dpop_nonce"),
-        ..client.strict(Some("AAAAAAAAAAAAAAAAAAAAAA"))
-    };
-    found.extend(bound.differences([(&client.strict(Some(&nonce)), None), (&wrong, None)]));
+        ..client.strict(Some(nonce))
+    });
+    let rows = [client.strict(Some(&nonce))].into_iter().chain(wrong);
+    found.extend(bound.differences(rows.collect::<Vec<_>>().iter().map(|row| (row, None))));
     found
 }
 
-/// One client's flood of proofs takes nothing from another client.
+/// A client's flood of proofs for one place of the memory gets no more than its share of the place, and takes nothing from
+/// another client.
 fn beside_a_flood(bound: &Bound) -> Vec<String> {
+    let (flood, quiet) = (bound.client(), bound.client());
+    let mut rows = flood.crowded(SHARE + 8);
+    for row in rows.iter_mut().skip(SHARE) {
+        row.fate = Fate::Refused("use_dpop_nonce");
+    }
     std::thread::scope(|scope| {
-        let flood = bound.client();
-        scope.spawn(move || {
-            for _ in 0..200 {
-                bound.ask(&flood.good(), None);
-            }
-        });
-        let quiet = bound.client();
-        let rows: Vec<Row> = (0..20).map(|_| quiet.good()).collect();
-        bound.differences(rows.iter().map(|row| (row, None)))
+        let flood = scope.spawn(|| bound.differences(rows.iter().map(|row| (row, None))));
+        let quiet = quiet.crowded(SHARE);
+        let mut found = bound.differences(quiet.iter().map(|row| (row, None)));
+        found.extend(flood.join().unwrap());
+        found
     })
 }
 
@@ -428,12 +482,18 @@ fn beside_a_flood(bound: &Bound) -> Vec<String> {
 /// tokens, and no proof.
 #[test]
 fn rfc8705_s3_the_table_of_certificates_holds_at_every_gateway() {
-    at_every_gateway(table_of_certificates);
+    at_every_gateway(|kind| table_of_certificates(kind, Version::Http1));
 }
 
-fn table_of_certificates(kind: Kind) -> Vec<String> {
+#[test]
+fn rfc8705_s3_the_table_of_certificates_holds_over_http2_at_every_gateway() {
+    at_every_gateway(|kind| table_of_certificates(kind, Version::Http2));
+}
+
+fn table_of_certificates(kind: Kind, version: Version) -> Vec<String> {
     let [own, other] = [(); 2].map(|()| Identity::new().unwrap());
-    let bound = Bound::start(kind, Some(Identity::new().unwrap()), json!("bearer"));
+    let server = Identity::new().unwrap();
+    let bound = Bound::start(kind, version, Some(server), json!("bearer"));
     let rows = bound.client().certificates(&own, &other);
     let rows = rows.iter().map(|(row, shown)| {
         let shown = shown.map(|shown| match shown {

@@ -15,11 +15,7 @@ const MOST: usize = 200;
 /// A gateway whose guard allows everything, before a resource server.
 fn open_gateway(kind: Kind, changes: &[(&str, &str)]) -> (Gateway, Upstream) {
     let resource_server = Upstream::start(true).unwrap();
-    let neighbours = Neighbours {
-        guard: guard("200 OK"),
-        resource_server: resource_server.port(),
-        ..Neighbours::default()
-    };
+    let neighbours = Neighbours::of_guard(guard("200 OK"), resource_server.port());
     let gateway = Gateway::start(kind, &neighbours, changes).unwrap();
     (gateway, resource_server)
 }

@@ -227,11 +227,7 @@ fn gateways_hand_over_only_what_token_guard_needs() {
             continue;
         }
         let [guard, resource_server] = [(); 2].map(|()| Upstream::start(true).unwrap());
-        let neighbours = Neighbours {
-            guard: guard.port(),
-            resource_server: resource_server.port(),
-            ..Neighbours::default()
-        };
+        let neighbours = Neighbours::of_guard(guard.port(), resource_server.port());
         let gateway = Gateway::start(kind, &neighbours, &[]).unwrap();
         let name = kind.name();
         assert_eq!(
@@ -278,11 +274,7 @@ fn a_guard_that_does_not_answer_lets_nobody_pass() {
     let tokens = tokens(&issuer);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = Upstream::start(true).unwrap();
-    let neighbours = Neighbours {
-        guard: silent.local_addr().unwrap().port(),
-        resource_server: upstream.port(),
-        ..Neighbours::default()
-    };
+    let neighbours = Neighbours::of_guard(silent.local_addr().unwrap().port(), upstream.port());
     std::thread::scope(|scope| {
         for kind in Kind::ALL {
             if kind == Kind::EnvoyFilter {

@@ -34,7 +34,7 @@ fn what_was_issued_before_a_copy_is_worth_the_same_after() {
     let url = pair.state().join("database-url");
     std::fs::write(&url, format!("{}\n", database.url())).unwrap();
     let places = [
-        redb("store.redb"),
+        redb("token-service.redb"),
         format!("@{}", url.display()),
         redb("back.redb"),
     ];

@@ -1,9 +1,11 @@
 //! `explain`: the reasons behind errors such as "invalid_grant".
 
 use serde_json::json;
+use tests::SigningKey;
 use tests::proofs::ProofKey;
 use ureq::http::Request;
 
+use crate::client_assertion::Keyed;
 use crate::support::{
     Assertion, Browser, Instance, LEGACY, NON_INTERACTIVE, OwnPair, USER_BOUND, WEB, agent,
     form_body, now, send,
@@ -389,5 +391,101 @@ fn rfc9449_s4_3_a_proof_is_explained_with_its_token() {
             panic!("{why}: {}", explained.output);
         };
         assert!(failure.contains(why), "{why}: {failure}");
+    }
+    let assertion = Assertion::of("ada@example.com").sign();
+    let refused = with(&assertion, &good, URL).failed(1);
+    assert!(refused.contains("this is: user assertion"), "{refused}");
+}
+
+/// The verdict of `explain` is that of the token endpoint, with the one cause, and uses up nothing.
+#[test]
+fn rfc7523_s3_a_client_assertion_is_explained_check_by_check() {
+    let keyed = Keyed::start();
+    let stranger = SigningKey::new("EdDSA").unwrap();
+    let good = || keyed.assertion("meter");
+    let header = |name: &str, value: &str| {
+        let mut assertion = good();
+        assertion.header[name] = json!(value);
+        assertion
+    };
+    let endpoint = json!(format!("{}/auth/token", keyed.pair.lobby()));
+    let used = good();
+    for (assertion, key, cause) in [
+        (used.clone(), &keyed.key, None),
+        (used, &keyed.key, Some("single use")),
+        (header("typ", "client-authentication+jwt"), &keyed.key, None),
+        (header("typ", "secevent+jwt"), &keyed.key, Some("typ")),
+        (header("kid", "two"), &keyed.key, Some("key")),
+        (header("alg", "HS256"), &keyed.key, Some("alg")),
+        (header("alg", "none"), &keyed.key, Some("alg")),
+        (good(), &stranger, Some("signature")),
+        (
+            good().with("iss", json!("nobody")),
+            &keyed.key,
+            Some("client"),
+        ),
+        (
+            good().with("iss", json!(USER_BOUND.id)),
+            &keyed.key,
+            Some("client"),
+        ),
+        (
+            good().with("sub", json!("ada@example.com")),
+            &keyed.key,
+            Some("sub"),
+        ),
+        (
+            good().with("aud", endpoint.clone()),
+            &keyed.key,
+            Some("aud"),
+        ),
+        (
+            good().with("aud", json!([keyed.pair.lobby(), endpoint])),
+            &keyed.key,
+            Some("aud"),
+        ),
+        (
+            good().with("exp", json!(now() - 1)),
+            &keyed.key,
+            Some("exp"),
+        ),
+        (
+            good().with("exp", json!(now() + 660)),
+            &keyed.key,
+            Some("exp"),
+        ),
+        (
+            good().with("iat", json!(now() + 90)),
+            &keyed.key,
+            Some("iat"),
+        ),
+        (
+            good().with("nbf", json!("tomorrow")),
+            &keyed.key,
+            Some("nbf"),
+        ),
+        (good().with("jti", json!("")), &keyed.key, Some("jti")),
+    ] {
+        let signed = key.sign(&assertion.header, &assertion.body).unwrap();
+        let explained = keyed.pair.operate(&["explain", "-"], &signed);
+        let output = &explained.output;
+        assert!(output.contains("This is: client assertion"), "{output}");
+        let signature = signed.rsplit('.').next().unwrap();
+        assert!(!output.contains(signature), "{output}");
+        let failures: Vec<&str> = output
+            .lines()
+            .filter(|line| line.starts_with("FAIL"))
+            .collect();
+        match (cause, &failures[..]) {
+            (None, []) => {}
+            (Some(cause), [failure]) if failure.starts_with(&format!("FAIL  {cause}: ")) => {}
+            _ => panic!("{cause:?}: {output}"),
+        }
+        let status = keyed.token(&signed).status;
+        assert_eq!(
+            (explained.code == 0, status == 200),
+            (cause.is_none(), cause.is_none()),
+            "{output}"
+        );
     }
 }

@@ -74,16 +74,10 @@ fn second_with(
     config: Option<&Path>,
     environment: &[(&str, String)],
 ) -> (i32, String) {
-    let at = |name: &str| pair.state().join(name).display().to_string();
     let output = Command::new(&pair.pair.artifacts().token_service)
         .arg("serve")
         .args(config.map(|config| format!("--config={}", config.display())))
-        .env(
-            "TOKEN_SERVICE__STORE__URL",
-            format!("redb:{}", at("store.redb")),
-        )
-        .env("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key"))
-        .env("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token"))
+        .envs(tests::state_in(pair.state()))
         .env("TOKEN_SERVICE__LISTEN", "127.0.0.1:0")
         .env("TOKEN_SERVICE__INTERNAL_LISTEN", "127.0.0.1:0")
         .envs(environment.iter().map(|(name, value)| (*name, value)))

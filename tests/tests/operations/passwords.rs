@@ -8,54 +8,33 @@ use crate::support::{Browser, Form, OwnPair, WEB};
 
 const PASSWORD: &str = "a password that came along";
 
-/// Hashes of [`PASSWORD`] by Python's `hashlib` and by libcrypt; those of "password" by argon2's reference
-/// implementation.
-const HASHES: [(&str, &str); 11] = [
-    (
-        "password",
-        "$argon2i$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA",
-    ),
-    (
-        "password",
-        "argon2$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",
-    ),
-    (
-        "password",
-        r#"{"secretData":"{\"value\":\"CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc=\",\"salt\":\"c29tZXNhbHQ=\"}","credentialData":"{\"hashIterations\":2,\"algorithm\":\"argon2\",\"additionalParameters\":{\"hashLength\":[\"32\"],\"memory\":[\"65536\"],\"type\":[\"id\"],\"version\":[\"1.3\"],\"parallelism\":[\"1\"]}}"}"#,
-    ),
-    (
-        PASSWORD,
-        r#"{"secretData":"{\"value\":\"Y1Z4hwxpzYBroMatKdbV27dXE3NHpCAd8jRvLG5HX4wVwzmuQfjHjR2dC7pbQb36Wh3PIelZbQUDLCHePSqo5w==\",\"salt\":\"AAECAwQFBgcICQoLDA0ODw==\"}","credentialData":"{\"hashIterations\":210000,\"algorithm\":\"pbkdf2-sha512\"}"}"#,
-    ),
-    (
-        PASSWORD,
-        "$pbkdf2-sha1$i=10000$YSBzYWx0$s3lhvrMY3koVUhm/Ji9glaALvdc",
-    ),
-    (
-        PASSWORD,
-        "pbkdf2_sha256$60000$seasalt$XOpL01NvN82g33UJbrbmQ8fkQaR98aZ81IZ3FkeQ3DQ=",
-    ),
-    (
-        PASSWORD,
-        "$scrypt$ln=14,r=8,p=1$AAECAwQFBgcICQoLDA0ODw$CfKu7xk5LyUStT9kfitcpbl5VRhO1tZ/wAM/crofx/Q",
-    ),
-    (
-        PASSWORD,
-        "$2a$05$CCCCCCCCCCCCCCCCCCCCC.ouKqnEkONQHFrPAGijwP/ne5d/n1ada",
-    ),
-    (
-        PASSWORD,
-        "$2b$06$CCCCCCCCCCCCCCCCCCCCC.eJ2SOrJVxHDPGQQoWuRWXRPOI3B9QuW",
-    ),
-    (
-        PASSWORD,
-        "$2y$07$CCCCCCCCCCCCCCCCCCCCC.cR1fPtk3dAvL3mTqUD4hIVIkDThTlvS",
-    ),
-    (
-        PASSWORD,
-        "bcrypt_sha256$$2b$05$CCCCCCCCCCCCCCCCCCCCC.AoY9HQIrRs38NeeScuj5JwEmPyawMdy",
-    ),
+/// Hashes of "password" by argon2's reference implementation.
+const OF_THE_REFERENCE: [&str; 3] = [
+    "$argon2i$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA",
+    "argon2$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",
+    r#"{"secretData":"{\"value\":\"CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc=\",\"salt\":\"c29tZXNhbHQ=\"}","credentialData":"{\"hashIterations\":2,\"algorithm\":\"argon2\",\"additionalParameters\":{\"hashLength\":[\"32\"],\"memory\":[\"65536\"],\"type\":[\"id\"],\"version\":[\"1.3\"],\"parallelism\":[\"1\"]}}"}"#,
 ];
+
+/// Hashes of [`PASSWORD`] by Python's `hashlib` and by libcrypt.
+const OF_PASSWORD: [&str; 8] = [
+    r#"{"secretData":"{\"value\":\"Y1Z4hwxpzYBroMatKdbV27dXE3NHpCAd8jRvLG5HX4wVwzmuQfjHjR2dC7pbQb36Wh3PIelZbQUDLCHePSqo5w==\",\"salt\":\"AAECAwQFBgcICQoLDA0ODw==\"}","credentialData":"{\"hashIterations\":210000,\"algorithm\":\"pbkdf2-sha512\"}"}"#,
+    "$pbkdf2-sha1$i=10000$YSBzYWx0$s3lhvrMY3koVUhm/Ji9glaALvdc",
+    "pbkdf2_sha256$60000$seasalt$XOpL01NvN82g33UJbrbmQ8fkQaR98aZ81IZ3FkeQ3DQ=",
+    "$scrypt$ln=14,r=8,p=1$AAECAwQFBgcICQoLDA0ODw$CfKu7xk5LyUStT9kfitcpbl5VRhO1tZ/wAM/crofx/Q",
+    "$2a$05$CCCCCCCCCCCCCCCCCCCCC.ouKqnEkONQHFrPAGijwP/ne5d/n1ada",
+    "$2b$06$CCCCCCCCCCCCCCCCCCCCC.eJ2SOrJVxHDPGQQoWuRWXRPOI3B9QuW",
+    "$2y$07$CCCCCCCCCCCCCCCCCCCCC.cR1fPtk3dAvL3mTqUD4hIVIkDThTlvS",
+    "bcrypt_sha256$$2b$05$CCCCCCCCCCCCCCCCCCCCC.AoY9HQIrRs38NeeScuj5JwEmPyawMdy",
+];
+
+/// Every hash, with its number and password.
+fn hashes() -> impl Iterator<Item = (usize, &'static str, &'static str)> {
+    let of_the_reference = OF_THE_REFERENCE.map(|hash| ("password", hash));
+    let all = of_the_reference.into_iter();
+    let all = all.chain(OF_PASSWORD.map(|hash| (PASSWORD, hash)));
+    all.enumerate()
+        .map(|(number, (password, hash))| (number, password, hash))
+}
 
 /// Parts of hashes in every spelling.
 const PARTS_OF_HASHES: [&str; 8] = [
@@ -71,7 +50,7 @@ const PARTS_OF_HASHES: [&str; 8] = [
 
 fn file(salt: &str) -> String {
     let mut file = String::new();
-    for (number, (_, hash)) in HASHES.iter().enumerate() {
+    for (number, _, hash) in hashes() {
         let hash = hash.replace("CCCCCCCCCCCCCCCCCCCCC.", salt);
         writeln!(
             file,
@@ -106,7 +85,7 @@ fn people_sign_in_with_the_password_of_another_server() {
             let fields = [("username", name.as_str()), ("password", password)];
             browser.submit(&form, &fields).status
         };
-        for (number, (password, hash)) in HASHES.iter().enumerate() {
+        for (number, password, hash) in hashes() {
             assert_eq!(sign_in(number, "another password"), 403, "{hash}");
             assert_eq!(sign_in(number, password), 303, "{hash}");
             assert_eq!(sign_in(number, "another password"), 403, "{hash}, replaced");

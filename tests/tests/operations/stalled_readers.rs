@@ -20,14 +20,11 @@ impl Unread {
     fn start() -> Self {
         let (artifacts, ports) = (Artifacts::find().unwrap(), Ports::free().unwrap());
         let state = TempDir::new().unwrap();
-        let at = |name: &str| state.path().join(name).display().to_string();
         let listen = |port: u16| format!("127.0.0.1:{port}");
         let service = Command::new(&artifacts.token_service)
             .current_dir(&artifacts.repository)
             .args(["serve", "--config", "demo/config.toml"])
-            .env("TOKEN_SERVICE__STORE__URL", format!("redb:{}", at("store")))
-            .env("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key"))
-            .env("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token"))
+            .envs(tests::state_in(state.path()))
             .env("TOKEN_SERVICE__LISTEN", listen(ports.public))
             .env("TOKEN_SERVICE__INTERNAL_LISTEN", listen(ports.internal))
             .env("TOKEN_SERVICE__DRAIN_FOR", "0s")

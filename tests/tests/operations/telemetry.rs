@@ -133,11 +133,12 @@ fn a_line_of_the_json_log_names_its_request_once_and_its_reason_in_a_word() {
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let refused: Vec<Value> = lines
-        .filter(|line| line["message"] == "token request refused")
+        .filter(|line| line["message"] == "request refused")
         .collect();
     let [line] = refused.as_slice() else {
         panic!("{refused:?}");
     };
+    assert_eq!(line["endpoint"], "token");
     assert_eq!(line["reason"], "unknown_grant_type");
     assert_eq!(line["span"]["path"], "/auth/token");
     assert!(line.get("spans").is_none(), "{line}");

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use tests::tls::Identity;
 use tests::{Artifacts, Pair, Ports, Setup};
 
 pub(crate) use assertion::{Assertion, now};
@@ -96,6 +97,36 @@ impl OwnPair {
         })
     }
 
+    /// A pair with the listeners for mutual TLS, of which `server` is the certificate. `ports`: of the lobby and the API through
+    /// Envoy, and of the token service.
+    pub(crate) fn with_mutual_tls(
+        server: &Identity,
+        ports: [u16; 3],
+        changes: &[(&str, &str)],
+        gateway: &[(&str, &str)],
+    ) -> Self {
+        let [lobby, api, service] = ports;
+        let listen = format!("127.0.0.1:{service}");
+        let url = format!("https://localhost:{lobby}");
+        let mutual_tls = [
+            ("TOKEN_SERVICE__MUTUAL_TLS__LISTEN", listen.as_str()),
+            ("TOKEN_SERVICE__MUTUAL_TLS__URL", url.as_str()),
+        ];
+        Self::start_setup(&[&mutual_tls, changes].concat(), |setup, state| {
+            let pem = state.join("server.pem").display().to_string();
+            std::fs::write(&pem, &server.pem).unwrap();
+            setup.gateway = owned(&[
+                ("#mtls ", ""),
+                ("filename: server.pem", &format!("filename: {pem}")),
+                ("filename: server.key", &format!("filename: {pem}")),
+                ("port_value: 8085", &format!("port_value: {lobby}")),
+                ("port_value: 8086", &format!("port_value: {api}")),
+                ("port_value: 9086", &format!("port_value: {service}")),
+            ]);
+            setup.gateway.extend(owned(gateway));
+        })
+    }
+
     /// Two token services behind one gateway, on the database at `store_url`.
     pub(crate) fn replicated(store_url: &str) -> Self {
         let changes = [
@@ -151,20 +182,7 @@ impl OwnPair {
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
         );
-        let mut setup = Setup {
-            ports: Ports::free().unwrap(),
-            token_service: None,
-            config: Some(repository.join("demo/config.toml")),
-            environment,
-            early_access: None,
-            replica: false,
-            holds_sockets: false,
-            feed: None,
-            workers: 1,
-            filter: None,
-            gateway: Vec::new(),
-            directory: repository,
-        };
+        let mut setup = Setup::of_demo(Ports::free().unwrap(), repository, environment);
         arrange(&mut setup, state.path());
         let pair = Pair::start(setup).unwrap();
         Self { pair, state }
@@ -289,23 +307,10 @@ fn admin_token(state: &Path) -> String {
 }
 
 fn state_in(folder: &Path) -> Vec<(String, String)> {
-    let at = |name: &str| folder.join(name).display().to_string();
-    vec![
-        (
-            "TOKEN_SERVICE__STORE__URL".to_owned(),
-            format!("redb:{}", at("store.redb")),
-        ),
-        (
-            "TOKEN_SERVICE__ENCRYPTION_KEY_FILE".to_owned(),
-            at("encryption-key"),
-        ),
-        (
-            "TOKEN_SERVICE__ADMIN_TOKEN_FILE".to_owned(),
-            at("admin-token"),
-        ),
-        // Tests that stop a service wait until it has ended.
-        ("TOKEN_SERVICE__DRAIN_FOR".to_owned(), "0s".to_owned()),
-    ]
+    let mut environment = tests::state_in(folder);
+    // Tests that stop a service wait until it has ended.
+    environment.push(tests::setting(("DRAIN_FOR", "0s")));
+    environment
 }
 
 /// The pair for all tests that do not stop it. It ends with the test binary.

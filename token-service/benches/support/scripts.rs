@@ -277,7 +277,7 @@ impl Assertor {
         let header = json!({"typ": "JWT", "alg": "RS256", "kid": "demo-2020"}).to_string();
         let claims = json!({
             "iss": "non-interactive-demo", "sub": "ada@example.com", "aud": "https://identity.example.com/",
-            "iat": now, "exp": now + 3600, "jti": format!("bench-{number}"),
+            "iat": now, "exp": now + 3600, "jti": format!("bench-{now}-{number}"),
         });
         let input = format!(
             "{}.{}",

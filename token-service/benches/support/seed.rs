@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::clock::Clock as _;
+use claims::Confirmation;
+use domain::clock::{Clock as _, Timestamp};
 use domain::digest::Digest;
 use domain::random;
 use domain::{
-    Client, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep, RegistryChange,
-    Scope, SelfContainedCode, Session, SessionStage, TokenId, User, Username, testing,
+    Client, ClientId, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
+    RegistryChange, Scope, SelfContainedCode, Session, SessionStage, TokenId, User, Username,
+    testing,
 };
 use protocol::sealing::EncryptionKey;
 use protocol::token::rotation::Policy;
@@ -25,7 +27,7 @@ use super::scripts::{bound_client, bound_secret};
 use super::server::Demo;
 
 /// A redirect URI of the demo's client.
-const REDIRECT_URI: &str = "https://app.example.com/callback";
+pub(crate) const REDIRECT_URI: &str = "https://app.example.com/callback";
 const HOUR: Duration = Duration::from_secs(3600);
 /// Registrations per transaction.
 const CHUNK: usize = 10_000;
@@ -122,7 +124,8 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
         workers.spawn(async move {
             let mut grants = Vec::new();
             for number in (worker..size.grants).step_by(CALLERS) {
-                grants.push(grant(&*store, number % size.registered).await);
+                let user = user(number % size.registered);
+                grants.push(grant(&*store, web_demo().client_id, &user, SystemClock.now()).await);
             }
             grants
         });
@@ -210,25 +213,25 @@ fn username(number: usize) -> Username {
 }
 
 /// Creates a live grant of a user with the usual operations.
-async fn grant(store: &dyn Store, user: usize) -> Grant {
-    let now = SystemClock.now();
-    let client = store.client(web_demo().client_id).await.unwrap().unwrap();
+pub(crate) async fn grant(
+    store: &dyn Store,
+    client_id: ClientId,
+    user: &User,
+    now: Timestamp,
+) -> Grant {
+    let client = store.client(client_id).await.unwrap().unwrap();
+    let credentials = store.credentials(user.username.clone()).await.unwrap();
     let record = CodeRecord {
         client_id: client.client_id,
         redirect_uri: REDIRECT_URI.into(),
         code_challenge: None,
-        username: username(user),
-        account: testing::account(&user.to_string()),
+        username: user.username.clone(),
+        account: user.accounts.first().unwrap().clone(),
         scope: Scope::parse("projects").unwrap(),
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: now,
         expires_at: now + HOUR,
-        credentials_version: store
-            .credentials(username(user))
-            .await
-            .unwrap()
-            .unwrap()
-            .version,
+        credentials_version: credentials.unwrap().version,
         client_version: client.version,
     };
     let first = RefreshStep {
@@ -243,7 +246,7 @@ async fn grant(store: &dyn Store, user: usize) -> Grant {
         redirect_uri: record.redirect_uri.clone(),
         verifier_digest: None,
         client_authenticated: true,
-        key: None,
+        proven: Confirmation::default(),
     };
     let grant_id = GrantId::generate(&OsRandom, now).unwrap();
     let code = SelfContainedCode {

@@ -81,6 +81,8 @@ pub enum AuditAction {
     StoreResealed,
     /// A user gave the correct password and still needs the second factor. `sign_in` follows if the user gives it.
     SecondFactorRequired,
+    /// An operator finished an upgrade: `token-service migrate --finish`.
+    UpgradeFinished,
 }
 
 impl AuditAction {
@@ -111,7 +113,8 @@ impl AuditAction {
             | Self::TokensCutOff
             | Self::RevocationFeedRenewed
             | Self::RegistrationKept
-            | Self::StoreResealed => AuditKind::Operation,
+            | Self::StoreResealed
+            | Self::UpgradeFinished => AuditKind::Operation,
             Self::SignInRefused
             | Self::SecondFactorRefused
             | Self::TokenRequestRefused
@@ -172,8 +175,8 @@ impl AuditKind {
 pub struct AuditEvent {
     pub at: Timestamp,
     pub action: AuditAction,
-    /// Who did it: a username, `client:` and a Client ID, `administrator`, `configuration`, or `file:` and the path of
-    /// a registrations file that was applied at a start.
+    /// Who did it: a username, `client:` and a Client ID, `administrator`, `configuration`, `file:` and the path of a
+    /// registrations file that was applied at a start, or `command:USER@HOST` for a command that needs no service.
     pub actor: Option<String>,
     pub client_id: Option<String>,
     pub username: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use claims::Thumbprint;
+use claims::{Confirmation, Thumbprint};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
@@ -49,8 +49,8 @@ pub struct PresentedCode {
     pub verifier_digest: Option<Digest>,
     /// Whether the client proved its secret. Without this proof, only a code with a challenge is redeemed (D-25).
     pub client_authenticated: bool,
-    /// The key of the request's DPoP proof.
-    pub key: Option<Thumbprint>,
+    /// What the client proved to possess with the request.
+    pub proven: Confirmation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
@@ -95,8 +95,8 @@ impl CodeMismatch {
 impl CodeRecord {
     /// The grant that redeeming the code creates, at its first step. `client` and `user` are those of the code, as of
     /// now. The code is already expired at `expires_at`. If `first` has no scope, the step gets the scope of the grant:
-    /// that of the code, without what was taken from the client since (D-42). The grant of a public client is bound to
-    /// `key`, the key of the request's DPoP proof.
+    /// that of the code, without what was taken from the client since (D-42). [`Client::binds`] says to what of `proven` the
+    /// grant is bound.
     ///
     /// # Errors
     /// The [`Redemption`] without a grant.
@@ -104,7 +104,7 @@ impl CodeRecord {
         mut self,
         grant_id: GrantId,
         first: RefreshStep,
-        key: Option<Thumbprint>,
+        proven: Confirmation,
         client: Option<&Client>,
         user: Option<&User>,
         now: Timestamp,
@@ -121,9 +121,10 @@ impl CodeRecord {
         if let Some(wait) = wait_for_tokens(client, user, now) {
             return Err(Redemption::TooEarly(wait));
         }
-        let binding = key.filter(|_| client.is_public());
+        let Confirmation { jkt, certificate } = client.binds(proven);
         Ok(Grant {
-            binding,
+            binding: jkt,
+            certificate,
             ..self.into_grant(grant_id, first)
         })
     }
@@ -152,6 +153,7 @@ impl CodeRecord {
             credentials_version: self.credentials_version,
             code_expires_at: self.expires_at,
             binding: None,
+            certificate: None,
         }
     }
 
@@ -170,9 +172,10 @@ impl CodeRecord {
         now: Timestamp,
     ) -> Result<(Grant, UsedCode), Redemption> {
         self.belongs_to(presented).map_err(Redemption::Mismatch)?;
+        let proven = Confirmation::default();
         let grant = self
             .clone()
-            .redeem(grant_id, first, None, client, user, now)?;
+            .redeem(grant_id, first, proven, client, user, now)?;
         Ok((grant, UsedCode::of(self, grant_id)))
     }
 
@@ -258,7 +261,7 @@ impl SelfContainedCode {
     /// The first [`CodeMismatch`]. Change nothing then.
     pub fn concerns(&self, presented: &PresentedCode, now: Timestamp) -> Result<(), CodeMismatch> {
         self.record.belongs_to(presented)?;
-        if self.dpop_jkt.is_some() && self.dpop_jkt != presented.key {
+        if self.dpop_jkt.is_some() && self.dpop_jkt != presented.proven.jkt {
             return Err(CodeMismatch::Key);
         }
         if now > self.record.expires_at + USED_CODE_RETENTION {

@@ -1,11 +1,13 @@
 //! Clients and their integration types (protocol.md §1).
 
+use claims::Confirmation;
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 use zeroize::Zeroizing;
 
 use super::certificate::Certificate;
 use super::client_key::KeyAuthentication;
+use super::layout::Layout;
 use super::redirect_template::RedirectTemplate;
 use super::redirect_uri::{RedirectUri, RedirectUriPattern};
 use super::scope::Scope;
@@ -70,6 +72,10 @@ pub struct Client {
     /// The client gets only access tokens that are bound to a key (RFC 9449 §5.2).
     #[serde(default)]
     pub dpop_bound_access_tokens: bool,
+    /// The client gets only access tokens that are bound to the certificate of its connection (RFC 8705 §3.4). Needs
+    /// [`Layout::CERTIFICATE_BINDINGS`](crate::Layout::CERTIFICATE_BINDINGS).
+    #[serde(default)]
+    pub tls_client_certificate_bound_access_tokens: bool,
     /// Only the store sets this; registry changes ignore it.
     pub version: ClientVersion,
     /// The first `iat` that no revocation of the whole client covers. Only the store sets this; registry changes ignore it.
@@ -233,9 +239,46 @@ impl Client {
             scopes: Scope::default(),
             enabled: true,
             dpop_bound_access_tokens: false,
+            tls_client_certificate_bound_access_tokens: false,
             version: ClientVersion::default(),
             tokens_from: Timestamp::default(),
         }
+    }
+
+    /// The members of this registration that a layout after [`Layout::FIRST`] brought: a version that knows only earlier
+    /// layouts would lose them.
+    pub fn later_members(&self) -> impl Iterator<Item = (&'static str, Layout)> {
+        let keys = &self.key_authentication;
+        let members = [
+            ("keys", !keys.keys.is_empty(), Layout::KEY_BINDINGS),
+            (
+                "client_assertion_audience",
+                keys.client_assertion_audience.is_some(),
+                Layout::KEY_BINDINGS,
+            ),
+            (
+                "require_pushed_authorization_requests",
+                self.require_pushed_authorization_requests,
+                Layout::KEY_BINDINGS,
+            ),
+            (
+                "dpop_bound_access_tokens",
+                self.dpop_bound_access_tokens,
+                Layout::KEY_BINDINGS,
+            ),
+            (
+                "tls_client_certificates",
+                !keys.tls_client_certificates.is_empty(),
+                Layout::CERTIFICATE_BINDINGS,
+            ),
+            (
+                "tls_client_certificate_bound_access_tokens",
+                self.tls_client_certificate_bound_access_tokens,
+                Layout::CERTIFICATE_BINDINGS,
+            ),
+        ];
+        let set = members.into_iter().filter(|(_, is_set, _)| *is_set);
+        set.map(|(name, _, layout)| (name, layout))
     }
 
     /// The redirect URI `sent`, if it is registered: as a redirect URI (RFC 9700 §2.1), or for a legacy client by a template
@@ -262,6 +305,19 @@ impl Client {
             IntegrationType::WebServer { .. }
             | IntegrationType::NonInteractive { .. }
             | IntegrationType::UserBound { .. } => false,
+        }
+    }
+
+    /// To what a grant of the client becomes bound when the client proves `proven` with a request: public clients bind their
+    /// refresh tokens (RFC 9449 §5, RFC 8705 §4), confidential clients authenticate instead.
+    pub fn binds(&self, proven: Confirmation) -> Confirmation {
+        if !self.is_public() {
+            return Confirmation::default();
+        }
+        let is_bound = self.tls_client_certificate_bound_access_tokens;
+        Confirmation {
+            certificate: proven.certificate.filter(|_| is_bound),
+            ..proven
         }
     }
 

@@ -1,4 +1,5 @@
-//! The public keys with which clients sign client assertions (protocol.md §5.12, RFC 7523 §2.2).
+//! What clients authenticate with in place of a secret: the public keys with which they sign client assertions (protocol.md
+//! §5.12, RFC 7523 §2.2), and the certificates of their connections (protocol.md §5.14, RFC 8705 §2.2).
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
@@ -7,7 +8,7 @@ use aws_lc_rs::signature::{
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::jwk::{PRIVATE_MEMBERS, PublicKey};
-use claims::{Algorithm, json};
+use claims::{Algorithm, Thumbprint, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use strum::IntoStaticStr;
@@ -83,11 +84,15 @@ pub struct KeyAuthentication {
     /// `None` for the issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_assertion_audience: Option<AssertionAudience>,
+    /// The certificates of `self_signed_tls_client_auth`; several are allowed, for rollover. A client with certificates
+    /// always authenticates (D-48). Needs [`Layout::CERTIFICATE_BINDINGS`](crate::Layout::CERTIFICATE_BINDINGS).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tls_client_certificates: Vec<Thumbprint>,
 }
 
 impl KeyAuthentication {
     pub const fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.is_empty() && self.tls_client_certificates.is_empty()
     }
 }
 

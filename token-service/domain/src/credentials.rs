@@ -17,16 +17,17 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The credentials of `user` with the second factor `own`; `None` for a disabled user.
-    pub fn of(user: User, own: Option<SecondFactor>) -> Option<Self> {
-        user.enabled.then(|| Self {
+    /// The credentials of `user` with the second factor `own`. A disabled user has none: neither a password nor a second
+    /// factor works.
+    pub fn of(user: User, own: Option<SecondFactor>) -> Self {
+        let registered = user.totp_secret_sealed;
+        let totp_secret_sealed = own.map(|own| own.totp_secret_sealed).or(registered);
+        Self {
             username: user.username,
             version: user.credentials_version,
-            password_hash: user.password_hash,
-            totp_secret_sealed: own
-                .map(|own| own.totp_secret_sealed)
-                .or(user.totp_secret_sealed),
-        })
+            password_hash: user.password_hash.filter(|_| user.enabled),
+            totp_secret_sealed: totp_secret_sealed.filter(|_| user.enabled),
+        }
     }
 }
 
@@ -53,5 +54,33 @@ impl std::fmt::Debug for SecondFactor {
         formatter
             .debug_struct("SecondFactor")
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::user;
+
+    #[test]
+    fn a_disabled_user_keeps_only_the_name() {
+        let ada = User {
+            password_hash: Some("hash".into()),
+            totp_secret_sealed: Some(b"registered".to_vec()),
+            ..user("Ada", &[])
+        };
+        let own = SecondFactor {
+            totp_secret_sealed: b"own".to_vec(),
+            recovery_codes: Vec::new(),
+        };
+        let credentials = Credentials::of(ada.clone(), Some(own.clone()));
+        assert_eq!(credentials.password_hash.as_deref(), Some("hash"));
+        assert_eq!(credentials.totp_secret_sealed.unwrap(), b"own");
+        for own in [None, Some(own)] {
+            let credentials = Credentials::of(ada.clone().disabled(), own);
+            assert_eq!(credentials.username.as_str(), "Ada");
+            assert_eq!(credentials.password_hash, None);
+            assert_eq!(credentials.totp_secret_sealed, None);
+        }
     }
 }

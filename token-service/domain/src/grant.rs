@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use claims::Thumbprint;
+use claims::{Confirmation, Thumbprint};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
@@ -69,9 +69,21 @@ pub struct Grant {
     /// The key to which the refresh tokens are bound (RFC 9449 §5). `None` for confidential clients, and for public clients
     /// without proofs. Needs [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
     pub binding: Option<Thumbprint>,
+    /// The certificate to which the refresh tokens are bound (RFC 8705 §4). `None` for confidential clients, and for public
+    /// clients without `tls_client_certificate_bound_access_tokens`. Needs
+    /// [`Layout::CERTIFICATE_BINDINGS`](crate::Layout::CERTIFICATE_BINDINGS).
+    pub certificate: Option<Thumbprint>,
 }
 
 impl Grant {
+    /// To what the refresh tokens are bound; empty if to nothing.
+    pub const fn bound_to(&self) -> Confirmation {
+        Confirmation {
+            jkt: self.binding,
+            certificate: self.certificate,
+        }
+    }
+
     /// True if the user is enabled, has the credentials of the sign-in, and is still linked to the account.
     pub fn rests_on(&self, user: &User) -> bool {
         user.still_links(&self.account, self.credentials_version)

@@ -9,13 +9,15 @@ use std::fmt;
 /// version until an operator finishes the upgrade with `token-service migrate --finish`. Until then the later version
 /// writes nothing that the earlier version cannot read. Afterwards the earlier version refuses the store.
 ///
-/// A version that adds a field to a row, a code or a registration:
+/// A version that adds a field to a row, a code, a pushed request or a registration:
 ///
 /// 1. adds a constant here, and makes it [`Self::NEWEST`].
 /// 2. adds the field as an `Option`. In a compact row (`store/src/row.rs`), the field is the last one of the type, the
 ///    `VERSION` of the row rises by 1, and `version` returns the new number only if the field is `Some`. In a
 ///    registration (JSON), the field has `#[serde(default, skip_serializing_if = "Option::is_none")]`. An earlier
 ///    version would ignore the field, and lose the field at its next change of the registration.
+///    A field of a client also stands in [`Client::later_members`](crate::Client::later_members), by which the service
+///    refuses the field as long as it is too early.
 /// 3. sets the field only if `Store::layout` has reached the constant. If a person asks for the field before, as in a
 ///    registration, the answer says that the upgrade has to be finished first.
 /// 4. adds a migration to redb (`store/src/redb/tables.rs`), which may be empty. One service uses a file, so the start
@@ -33,7 +35,9 @@ impl Layout {
     pub const FIRST: Self = Self(16);
     /// Grants and codes may be bound to a key of the client (RFC 9449).
     pub const KEY_BINDINGS: Self = Self(17);
-    pub const NEWEST: Self = Self::KEY_BINDINGS;
+    /// Grants may be bound to a certificate of the client, with which it may authenticate (RFC 8705).
+    pub const CERTIFICATE_BINDINGS: Self = Self(18);
+    pub const NEWEST: Self = Self::CERTIFICATE_BINDINGS;
 
     pub const fn number(self) -> u32 {
         self.0
@@ -51,4 +55,211 @@ impl fmt::Display for Layout {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use claims::Thumbprint;
+    use serde::Serialize;
+    use serde_json::Value;
+
+    use crate::certificate::Certificate;
+    use crate::client::{Client, ClientSecret, ClientVersion, IntegrationType};
+    use crate::client_key::{AssertionAudience, ClientKey, KeyAuthentication, VerifyingKey};
+    use crate::clock::Timestamp;
+    use crate::digest::Digest;
+    use crate::redirect_uri::RedirectUriUse;
+    use crate::remembered::{Element, Made, ObjectKind, ObjectName, Remembered, Said};
+    use crate::testing::{account, client_id, scope, username};
+    use crate::{CredentialsVersion, LegacyInstance, RedirectUriPattern, SealedSigningKey, User};
+
+    /// Adds the members of a JSON row, also those of objects within. Without those that are `false`: a `false` that an earlier
+    /// version loses is `false` again.
+    fn add_members(path: &str, value: &Value, members: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(object) => {
+                for (name, value) in object.iter().filter(|(_, value)| **value != false) {
+                    let path = format!("{path}.{name}");
+                    add_members(&path, value, members);
+                    members.insert(path);
+                }
+            }
+            Value::Array(values) => {
+                for value in values {
+                    add_members(path, value, members);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn members<T: Serialize>(table: &str, rows: &[T]) -> BTreeSet<String> {
+        let mut members = BTreeSet::new();
+        for row in rows {
+            let row = serde_json::to_value(row).unwrap();
+            add_members(table, &row, &mut members);
+        }
+        members
+    }
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    fn integrations() -> [IntegrationType; 5] {
+        let secrets = || vec![ClientSecret::of("secret")];
+        let uri = RedirectUriPattern::parse("https://app.example.com", RedirectUriUse::WebServer);
+        let redirect_uris = vec![uri.unwrap()];
+        [
+            IntegrationType::WebServer {
+                secrets: secrets(),
+                redirect_uris: redirect_uris.clone(),
+            },
+            IntegrationType::Installed { redirect_uris },
+            IntegrationType::NonInteractive {
+                secrets: secrets(),
+                certificates: vec![Certificate {
+                    alias: "demo".to_owned(),
+                    sha1_thumbprint: [1; 20],
+                    public_key_der: vec![1],
+                    not_before: NOW,
+                    not_after: NOW,
+                    parsed: Default::default(),
+                }],
+                organization: Some("acme".to_owned()),
+            },
+            IntegrationType::UserBound {
+                secrets: secrets(),
+                bound_user: username("ada"),
+            },
+            IntegrationType::Legacy {
+                secrets: secrets(),
+                redirect_templates: vec!["https://legacy.example.com".to_owned()],
+                hostname: Some("us1.example.com".to_owned()),
+            },
+        ]
+    }
+
+    /// A client of each type, with every member.
+    fn clients() -> [Client; 5] {
+        integrations().map(|integration| Client {
+            client_id: client_id("web"),
+            name: "Web".to_owned(),
+            integration,
+            key_authentication: KeyAuthentication {
+                keys: vec![ClientKey {
+                    kid: "one".to_owned(),
+                    public_key: VerifyingKey::Ed25519([1; 32]),
+                }],
+                client_assertion_audience: Some(AssertionAudience::TokenEndpoint),
+                tls_client_certificates: vec![Thumbprint::from_bytes([1; 32])],
+            },
+            require_pushed_authorization_requests: true,
+            scopes: scope("projects"),
+            enabled: true,
+            dpop_bound_access_tokens: true,
+            tls_client_certificate_bound_access_tokens: true,
+            version: ClientVersion::new(1),
+            tokens_from: NOW,
+        })
+    }
+
+    /// The members of the rows that are not clients. Each row has every member.
+    fn others() -> BTreeSet<String> {
+        let user = User {
+            username: username("ada"),
+            email: Some("ada@example.com".to_owned()),
+            password_hash: Some("hash".to_owned()),
+            registered_password_digest: Some(Digest::of(b"hash")),
+            totp_secret_sealed: Some(vec![1]),
+            organization: Some("acme".to_owned()),
+            single_sign_on: true,
+            accounts: vec![account("1")],
+            enabled: true,
+            credentials_version: CredentialsVersion::new(1),
+            tokens_from: NOW,
+        };
+        let instance = LegacyInstance {
+            hostname: "us1.example.com".to_owned(),
+            auth_server_hostname: "sso.example.com".to_owned(),
+            enabled: true,
+        };
+        let field = || "FIELD".to_owned();
+        let element = Element {
+            key: String::new(),
+            value: "Web".to_owned(),
+        };
+        let said = Said::from([(field(), vec![element])]);
+        let made = Made {
+            value: "tag".to_owned(),
+            digest: Digest::of(b"hash"),
+        };
+        let remembered = Remembered {
+            object: ObjectName::new(ObjectKind::Client, "web"),
+            last: said.clone(),
+            start: Some(said),
+            made: [(field(), made)].into(),
+        };
+        let key = SealedSigningKey {
+            kid: "one".to_owned(),
+            algorithm: claims::Algorithm::Es256,
+            sealed_pkcs8: vec![1],
+            created_at: NOW,
+            signs_from: NOW,
+            number: 1,
+            retired_at: Some(NOW),
+        };
+        let others = [
+            members("users", &[user]),
+            members("legacy_instances", &[instance]),
+            members("remembered", &[remembered]),
+            members("signing_keys", &[key]),
+        ];
+        others.into_iter().flatten().collect()
+    }
+
+    /// An earlier version loses a member that it does not know when it changes the row. If this fails, do as [`Layout`]
+    /// says.
+    #[test]
+    fn json_rows_have_the_members_of_their_layout() {
+        let early = clients().map(|client| Client {
+            key_authentication: KeyAuthentication::default(),
+            require_pushed_authorization_requests: false,
+            dpop_bound_access_tokens: false,
+            tls_client_certificate_bound_access_tokens: false,
+            ..client
+        });
+        let mut later = early.iter().flat_map(Client::later_members);
+        assert_eq!(later.next(), None);
+        let early = members("clients", &early);
+        let found: Vec<String> = early.union(&others()).cloned().collect();
+        let first: Vec<&str> = FIRST.split_whitespace().collect();
+        assert_eq!(found, first, "a new member needs a layout: domain::Layout");
+
+        let complete = clients();
+        let later = complete[0].later_members().map(|(member, _)| member);
+        let complete = members("clients", &complete);
+        let added = complete.difference(&early);
+        let added = added.filter_map(|path| path.split('.').nth(1));
+        let [added, later]: [BTreeSet<&str>; 2] = [added.collect(), later.collect()];
+        assert_eq!(added, later, "a new member needs a layout: domain::Layout");
+    }
+
+    /// The members that versions with [`Layout::FIRST`] know.
+    const FIRST: &str = "
+        clients.bound_user clients.certificates clients.certificates.alias clients.certificates.not_after
+        clients.certificates.not_before clients.certificates.public_key_der clients.certificates.sha1_thumbprint
+        clients.client_id clients.enabled clients.hostname clients.name clients.organization
+        clients.redirect_templates clients.redirect_uris clients.redirect_uris.exact clients.scopes
+        clients.secrets clients.tokens_from clients.type clients.version legacy_instances.auth_server_hostname
+        legacy_instances.enabled legacy_instances.hostname remembered.last remembered.last.FIELD
+        remembered.last.FIELD.key remembered.last.FIELD.value remembered.made remembered.made.FIELD
+        remembered.made.FIELD.digest remembered.made.FIELD.value remembered.object remembered.object.kind
+        remembered.object.name remembered.start remembered.start.FIELD remembered.start.FIELD.key
+        remembered.start.FIELD.value signing_keys.algorithm signing_keys.created_at signing_keys.kid
+        signing_keys.number signing_keys.retired_at signing_keys.sealed_pkcs8 signing_keys.signs_from
+        users.accounts users.accounts.site users.accounts.user_id users.accounts.username
+        users.credentials_version users.email users.enabled users.organization users.password_hash
+        users.registered_password_digest users.single_sign_on users.tokens_from users.totp_secret_sealed
+        users.username";
 }

@@ -170,6 +170,7 @@ impl IndexDifference {
             key_authentication: _,
             require_pushed_authorization_requests: _,
             dpop_bound_access_tokens: _,
+            tls_client_certificate_bound_access_tokens: _,
             name: _,
             version: _,
             tokens_from: _,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::Thumbprint;
+use claims::{Confirmation, Thumbprint};
 use serde::{Deserialize, Serialize};
 
 use super::{GrantId, TokenId};
@@ -76,7 +76,7 @@ pub enum Revoked {
         username: Username,
         client_id: ClientId,
     },
-    /// All tokens that are bound to this key and have an `iat` up to the entry's time.
+    /// All tokens that are bound to this key or certificate and have an `iat` up to the entry's time.
     Key(Thumbprint),
 }
 
@@ -89,7 +89,7 @@ pub enum Owner {
         username: Username,
         client_id: ClientId,
     },
-    /// Whoever has this key: all that is bound to it.
+    /// Whoever has this key or certificate: all that is bound to it.
     Key(Thumbprint),
 }
 
@@ -231,8 +231,8 @@ pub struct TokenReference {
     pub client_id: ClientId,
     /// The user or account of the token.
     pub subject: TokenSubject,
-    /// The key to which the token is bound.
-    pub key: Option<Thumbprint>,
+    /// The claim `cnf`; empty for an unbound token.
+    pub bound_to: Confirmation,
     pub issued_at: Timestamp,
 }
 
@@ -269,7 +269,7 @@ impl TokenReference {
             Revoked::Client(self.client_id.clone()),
             Revoked::Issuer(self.issuer.clone()),
         ];
-        all.extend(self.key.map(Revoked::Key));
+        all.extend(self.bound_to.thumbprints().map(Revoked::Key));
         if let TokenSubject::User { username, account } = &self.subject {
             all.push(Revoked::User(username.clone()));
             all.push(Revoked::UserAtClient {

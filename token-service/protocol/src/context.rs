@@ -1,3 +1,4 @@
+use claims::dpop::UsedProofs;
 use domain::clock::Timestamp;
 use domain::random::Random;
 use domain::{Layout, RegistrySummary};
@@ -7,7 +8,6 @@ use crate::sealing::EncryptionKey;
 use crate::secret_uses::SecretUses;
 use crate::settings::Settings;
 use crate::token::{IdentityTokens, KeyRing, Mint};
-use crate::used_proofs::UsedProofs;
 
 /// Everything that decides about a request. `now` is read once, at the start of the request.
 #[derive(Debug, Clone, Copy)]

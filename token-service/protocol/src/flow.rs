@@ -91,7 +91,7 @@ pub struct OpaqueRefreshToken<'a> {
     pub grant_id: GrantId,
     /// The token's id within its grant.
     pub refresh_id: TokenId,
-    /// Time for which a used token gets the same response again.
+    /// Time for which a used token gets the same tokens again.
     pub reuse_grace: Duration,
 }
 
@@ -140,7 +140,8 @@ impl Flow for Current {
             let request = visit.carry_on(context, request);
             return Ok(Box::new(request.map_err(BeginError::Failed)?));
         }
-        Ok(Box::new(request.validate(client).map_err(refused)?))
+        let request = request.validate(client, context.now);
+        Ok(Box::new(request.map_err(refused)?))
     }
 
     fn issuers(&self, settings: &Settings, _instances: &[LegacyInstance]) -> Vec<String> {

@@ -15,7 +15,6 @@ pub mod secret_uses;
 pub mod settings;
 pub mod sign_in;
 pub mod token;
-pub mod used_proofs;
 
 pub use context::Context;
 pub use settings::Settings;

@@ -81,6 +81,12 @@ impl Entry {
         self.by("configuration".to_owned())
     }
 
+    /// Sets a command as the actor that opens the store itself, with the user and the host that run it.
+    pub fn by_command(self) -> Self {
+        let (user, host) = (system::user_name(), system::host_name());
+        self.by(format!("command:{user}@{host}"))
+    }
+
     /// Sets the affected client.
     pub fn client(mut self, client_id: impl Into<String>) -> Self {
         self.0.client_id = Some(client_id.into());

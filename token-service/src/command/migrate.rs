@@ -3,9 +3,12 @@
 use std::process::ExitCode;
 
 use super::{ConfigFile, output};
-use crate::config::StoreUrl;
-use domain::Layout;
-use store::postgres::{PostgresSettings, Upgrade, finish_upgrade, upgrade};
+use crate::audit_log::{Entry, Origin};
+use crate::config::{Config, StoreUrl};
+use domain::clock::Clock as _;
+use domain::{AuditAction, AuditEvent, Layout};
+use store::postgres::{Upgrade, finish_upgrade, upgrade};
+use system::SystemClock;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -26,27 +29,37 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let store = arguments.file.load()?.store;
-    match &store {
+    let config = arguments.file.load()?;
+    let store = &config.store;
+    match store {
         StoreUrl::Redb(_) => output::line(format_args!(
             "{store}: one service uses a redb file, so its start finishes an upgrade. A step back needs a backup from \
              before that start."
         ))?,
         StoreUrl::Postgres(settings) => {
             let system = actix_web::rt::System::new();
-            let lines = system.block_on(migrate(settings, arguments.finish))?;
+            let lines = system.block_on(async {
+                anyhow::Ok(if arguments.finish {
+                    let event = |layout| finishing(layout, &config);
+                    finished(&finish_upgrade(settings, &event).await?)
+                } else {
+                    state(&upgrade(settings).await?)
+                })
+            })?;
             output::line(format_args!("{store}: {}", lines.join("\n")))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn migrate(settings: &PostgresSettings, finish: bool) -> anyhow::Result<Vec<String>> {
-    Ok(if finish {
-        finished(&finish_upgrade(settings).await?)
-    } else {
-        state(&upgrade(settings).await?)
-    })
+/// The audit entry about the end of an upgrade from `layout`.
+fn finishing(layout: Layout, config: &Config) -> AuditEvent {
+    let detail = format!("from layout {layout} to layout {}", Layout::NEWEST);
+    let entry = Entry::new(AuditAction::UpgradeFinished).by_command();
+    let (now, keep_for) = (SystemClock.now(), config.audit.keep_for);
+    entry
+        .detail(detail)
+        .event(&Origin::default(), now, keep_for)
 }
 
 const STEP_BACK: &str =
@@ -111,16 +124,16 @@ mod tests {
     #[test]
     fn the_state_says_what_comes_next_and_what_a_step_back_needs() {
         assert_eq!(
-            state(&upgrade(Layout::FIRST, &[16, 17])),
+            state(&upgrade(Layout::FIRST, &[16, 18])),
             [
-                "layout 16 is in use, and this version knows 17",
+                "layout 16 is in use, and this version knows 18",
                 "  host-16: version 0.3.0, knows layout 16, seen 3 s ago",
-                "  host-17: version 0.3.0, knows layout 17, seen 3 s ago",
+                "  host-18: version 0.3.0, knows layout 18, seen 3 s ago",
                 "Services of the earlier version that run: 1. Replace them first.",
                 "A step back needs nothing: the earlier version reads this store.",
             ]
         );
-        let lines = state(&upgrade(Layout::FIRST, &[17]));
+        let lines = state(&upgrade(Layout::FIRST, &[18]));
         assert_eq!(
             lines[2],
             "No service of the earlier version runs: `token-service migrate --finish` finishes the upgrade."
@@ -129,11 +142,11 @@ mod tests {
         assert_eq!(lines[1], format!("The upgrade is finished. {STEP_BACK}"));
         assert_eq!(
             finished(&upgrade(Layout::FIRST, &[]))[0],
-            "layout 17 is in use, after layout 16: the upgrade is finished"
+            "layout 18 is in use, after layout 16: the upgrade is finished"
         );
         assert_eq!(
             finished(&upgrade(Layout::NEWEST, &[]))[0],
-            "layout 17 was in use already: nothing to finish"
+            "layout 18 was in use already: nothing to finish"
         );
     }
 }

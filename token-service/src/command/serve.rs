@@ -77,6 +77,7 @@ async fn serve(config: Config, passed: PassedSockets) -> anyhow::Result<()> {
     tracing::info!(
         public = %application.public_address(),
         internal = %application.internal_address(),
+        mutual_tls = application.mutual_tls_address().map(tracing::field::display),
         sockets_opened_by = ?application.opener(),
         "listening"
     );

@@ -7,7 +7,7 @@ use document::Section;
 /// Rate limits per client. Each replica counts separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Average number of revocations per second at `/auth/revoke`.
+    /// Average number of access tokens per second that a client revokes at `/auth/revoke`.
     pub revocations_per_second: NonZeroU32,
     /// Maximum burst of revocations after a pause.
     pub revocations_burst: NonZeroU32,

@@ -1,4 +1,4 @@
-//! `listen`, `internal_listen` and `allow_insecure_http`: the addresses of the listeners.
+//! `listen`, `internal_listen`, `mutual_tls.listen` and `allow_insecure_http`: the addresses of the listeners.
 
 use std::net::SocketAddr;
 
@@ -10,17 +10,19 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(|_| "expected an address and a port, such as 127.0.0.1:9080 or [::]:9080")
 }
 
-/// Reports an internal listener on the address of the public listener. Port 0 is allowed, because the system then
-/// chooses two ports.
-pub(super) fn check_listeners(
-    root: &Section<'_>,
-    listen: &Located<SocketAddr>,
-    internal_listen: &Located<SocketAddr>,
-) {
-    if listen.value == internal_listen.value && listen.value.port() != 0 {
-        let message =
-            "internal_listen: must differ from listen: the internal listener is not for the public";
-        root.report(&internal_listen.place, message);
+/// A key, and the address of its listener.
+type Listener<'a> = (&'static str, &'a Located<SocketAddr>);
+
+/// Reports listeners with one address: each is for others. Port 0 is allowed, because the system then chooses the ports.
+pub(super) fn check_listeners(root: &Section<'_>, listeners: &[Listener<'_>]) {
+    for (index, (key, listener)) in listeners.iter().enumerate() {
+        let mut earlier = listeners.iter().take(index);
+        if listener.value.port() != 0
+            && let Some((other, _)) = earlier.find(|(_, other)| other.value == listener.value)
+        {
+            let message = format!("{key}: must differ from {other}: each listener is for others");
+            root.report(&listener.place, message);
+        }
     }
 }
 
@@ -28,7 +30,7 @@ pub(super) fn check_listeners(
 pub(super) fn check_insecure_http(
     root: &Section<'_>,
     issuer: &Located<String>,
-    listeners: &[&Located<SocketAddr>],
+    listeners: &[Listener<'_>],
     development: bool,
 ) {
     const REMEDY: &str =
@@ -38,7 +40,7 @@ pub(super) fn check_insecure_http(
         let message = format!("issuer: plain http beyond this machine{REMEDY}");
         root.report(&issuer.place, message);
     }
-    for listener in listeners {
+    for (_, listener) in listeners {
         if listener.value.ip().is_loopback() {
             continue;
         }
@@ -72,8 +74,14 @@ mod tests {
 
     #[test]
     fn the_listeners_differ_unless_the_system_chooses_their_ports() {
-        let text = "listen = '127.0.0.1:9081'";
-        assert_eq!(load(text, &[]).unwrap_err().len(), 1);
+        let text = "listen = '127.0.0.1:9081'\n[mutual_tls]\nlisten = '127.0.0.1:9081'\nurl = 'https://mtls.example.com'";
+        assert_eq!(
+            load(text, &[]).unwrap_err(),
+            [
+                "config.toml:3: mutual_tls.listen: must differ from listen: each listener is for others",
+                "default: internal_listen: must differ from listen: each listener is for others",
+            ]
+        );
         assert!(
             load(
                 "listen = '127.0.0.1:0'\ninternal_listen = '127.0.0.1:0'",

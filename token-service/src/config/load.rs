@@ -15,8 +15,8 @@ use url::Url;
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, dpop, issuer, lifetimes, limits, listen, signing, site_labels, store,
-    trusted_proxies,
+    Config, LogFormat, audit, dpop, issuer, lifetimes, limits, listen, mutual_tls, signing,
+    site_labels, store, trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -99,9 +99,16 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         .map_or(defaults.allow_insecure_http, |flag| flag.value);
 
     issuer::check_audiences(&root, &issuer, &api_audience, &identity_audience);
-    listen::check_listeners(&root, &listen, &internal_listen);
+    let (mutual_tls, mutual_tls_listen) = mutual_tls::read(&mut root, &issuer).unzip();
+    let mut listeners = vec![("listen", &listen), ("internal_listen", &internal_listen)];
+    listeners.extend(
+        mutual_tls_listen
+            .as_ref()
+            .map(|listen| (mutual_tls::LISTEN, listen)),
+    );
+    listen::check_listeners(&root, &listeners);
     if !allow_insecure_http {
-        listen::check_insecure_http(&root, &issuer, &[&listen, &internal_listen], file.is_none());
+        listen::check_insecure_http(&root, &issuer, &listeners, file.is_none());
     }
 
     let bound = |number: Located<_>| u8::try_from(number.value).unwrap_or(u8::MAX);
@@ -126,6 +133,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         service_documentation: root
             .parsed("service_documentation", service_documentation)
             .map(|address| address.value),
+        mutual_tls,
         internal_hosts: internal_hosts(&mut root).unwrap_or(defaults.internal_hosts),
         trusted_proxies: trusted_proxies::read(&mut root).unwrap_or(defaults.trusted_proxies),
         registrations: root.path("registrations").map(absolute),

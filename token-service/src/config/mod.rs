@@ -9,6 +9,7 @@ mod lifetimes;
 mod limits;
 mod listen;
 mod load;
+mod mutual_tls;
 mod paths;
 mod signing;
 mod site_labels;
@@ -30,6 +31,7 @@ use protocol::settings::Settings;
 
 pub use self::audit::Audit;
 pub use self::limits::Limits;
+pub use self::mutual_tls::{LISTEN as MUTUAL_TLS_LISTEN, MutualTls};
 pub use self::store::StoreUrl;
 use crate::key_file::{exposed_mode, group_readable_mode};
 use duration::DAY;
@@ -43,9 +45,12 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address of the internal listener: health, metrics, revocations, administration.
     pub internal_listen: SocketAddr,
+    /// The listener for clients with certificates; `None` for no such listener.
+    pub mutual_tls: Option<MutualTls>,
     /// Host names under which callers reach the internal listener, beside addresses and private names.
     pub internal_hosts: Vec<HostPattern>,
-    /// Addresses of the gateways, whose `X-Forwarded-For` the service believes.
+    /// Addresses of the gateways, whose `X-Forwarded-For` the service believes, and at the listener for mutual TLS the
+    /// certificates of clients.
     pub trusted_proxies: Vec<IpNet>,
     /// Allows an http issuer, and the development defaults, on addresses other than loopback.
     pub allow_insecure_http: bool,
@@ -136,6 +141,7 @@ impl Default for Config {
             service_documentation: None,
             listen: loopback(9080),
             internal_listen: loopback(9081),
+            mutual_tls: None,
             internal_hosts: Vec::new(),
             trusted_proxies: vec![IpNet::from(IpAddr::from(Ipv4Addr::LOCALHOST))],
             allow_insecure_http: false,

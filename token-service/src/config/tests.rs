@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use actix_web::http::header::HeaderName;
 use claims::Algorithm;
 use protocol::lifetimes::Lifetimes;
 use protocol::settings::{Dpop, NoncePolicy, Signing, SingleUse};
@@ -228,6 +229,15 @@ fn every_key_of_the_example_is_also_a_variable() {
         ),
         ("TOKEN_SERVICE__LISTEN", "[::]:1"),
         ("TOKEN_SERVICE__INTERNAL_LISTEN", "0.0.0.0:2"),
+        ("TOKEN_SERVICE__MUTUAL_TLS__LISTEN", "127.0.0.1:3"),
+        (
+            "TOKEN_SERVICE__MUTUAL_TLS__URL",
+            "https://mtls.lobby.example.com",
+        ),
+        (
+            "TOKEN_SERVICE__MUTUAL_TLS__CERTIFICATE_HEADER",
+            "X-Client-Cert",
+        ),
         ("TOKEN_SERVICE__INTERNAL_HOSTS", "a.example, *.B.example"),
         ("TOKEN_SERVICE__TRUSTED_PROXIES", "10.0.0.0/8,::1"),
         ("TOKEN_SERVICE__REGISTRATIONS", "r.toml"),
@@ -300,6 +310,11 @@ fn every_key_of_the_example_is_also_a_variable() {
         service_documentation: Some("https://docs.example.com/".into()),
         listen: "[::]:1".parse().unwrap(),
         internal_listen: "0.0.0.0:2".parse().unwrap(),
+        mutual_tls: Some(MutualTls {
+            listen: "127.0.0.1:3".parse().unwrap(),
+            url: "https://mtls.lobby.example.com".into(),
+            certificate_header: HeaderName::from_static("x-client-cert"),
+        }),
         internal_hosts: ["a.example", "*.b.example"]
             .map(|text| HostPattern::parse(text).unwrap())
             .to_vec(),

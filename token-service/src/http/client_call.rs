@@ -9,7 +9,7 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 use claims::dpop;
 use futures_util::future::LocalBoxFuture;
 
-use super::{body, origin};
+use super::{body, mutual_tls, origin};
 use crate::audit_log::Origin;
 use crate::service::{Moment, Service};
 use protocol::Context;
@@ -58,6 +58,7 @@ impl ClientCall {
                 .get_all(dpop::HEADER)
                 .map(|value| value.as_bytes())
                 .collect(),
+            connection: mutual_tls::connection(&self.http, &self.service),
             content_type: headers
                 .get(header::CONTENT_TYPE)
                 .map(|value| value.as_bytes()),

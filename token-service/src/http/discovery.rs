@@ -9,6 +9,7 @@ use claims::Algorithm;
 use serde::Serialize;
 
 use super::{cors, error, pages, paths};
+use crate::config::MutualTls;
 use crate::service::Service;
 use domain::Layout;
 use domain::client_key;
@@ -74,9 +75,8 @@ fn cacheable(request: &HttpRequest, content_type: &'static str, content: String)
 
 const CLIENT_SECRET_BASIC: &str = "client_secret_basic";
 const PRIVATE_KEY_JWT: &str = "private_key_jwt";
-
-/// The methods of client authentication.
-const METHODS: [&str; 3] = [CLIENT_SECRET_BASIC, PRIVATE_KEY_JWT, "none"];
+/// RFC 8705 §2.2.
+const SELF_SIGNED_TLS: &str = "self_signed_tls_client_auth";
 
 /// Authorization server metadata (RFC 8414 §2), with the flag of RFC 9207 §3.
 #[derive(Debug, Serialize)]
@@ -86,29 +86,56 @@ struct Metadata<'a> {
     token_endpoint: String,
     revocation_endpoint: String,
     introspection_endpoint: String,
-    pushed_authorization_request_endpoint: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pushed_authorization_request_endpoint: Option<String>,
     /// False: single clients may be registered for it (RFC 9126 §5, §6).
     require_pushed_authorization_requests: bool,
     jwks_uri: String,
     response_types_supported: [&'static str; 1],
     response_modes_supported: [&'static str; 1],
     grant_types_supported: Vec<&'static str>,
-    token_endpoint_auth_methods_supported: [&'static str; 3],
+    token_endpoint_auth_methods_supported: Vec<&'static str>,
     token_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
-    revocation_endpoint_auth_methods_supported: [&'static str; 3],
+    revocation_endpoint_auth_methods_supported: Vec<&'static str>,
     revocation_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
-    introspection_endpoint_auth_methods_supported: [&'static str; 2],
+    introspection_endpoint_auth_methods_supported: Vec<&'static str>,
     introspection_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
     code_challenge_methods_supported: [&'static str; 1],
     /// RFC 9449 §5.1.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     dpop_signing_alg_values_supported: Vec<&'static str>,
+    /// RFC 8705 §3.3.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    tls_client_certificate_bound_access_tokens: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtls_endpoint_aliases: Option<Aliases>,
     authorization_response_iss_parameter_supported: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     scopes_supported: Vec<&'a str>,
     ui_locales_supported: [&'static str; 2],
     #[serde(skip_serializing_if = "Option::is_none")]
     service_documentation: Option<&'a str>,
+}
+
+/// The endpoints for connections with a certificate (RFC 8705 §5).
+#[derive(Debug, Serialize)]
+struct Aliases {
+    token_endpoint: String,
+    revocation_endpoint: String,
+    introspection_endpoint: String,
+    pushed_authorization_request_endpoint: String,
+}
+
+impl Aliases {
+    fn of(config: &MutualTls) -> Self {
+        let at = |path: &str| format!("{}{path}", config.url);
+        Self {
+            token_endpoint: at(paths::TOKEN),
+            revocation_endpoint: at(paths::REVOKE),
+            introspection_endpoint: at(paths::INTROSPECT),
+            pushed_authorization_request_endpoint: at(paths::PUSHED),
+        }
+    }
 }
 
 async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse {
@@ -121,30 +148,41 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
     }
     let at = |path: &str| format!("{issuer}{path}");
     let summary = service.directory().summary();
+    // Before, the next request of a flow may reach a replica that knows neither pushed requests nor proofs.
+    let layout = service.store.layout();
+    let is_upgraded = layout >= Layout::KEY_BINDINGS;
+    let mutual_tls = (service.config.mutual_tls.as_ref())
+        .filter(|_| layout >= Layout::CERTIFICATE_BINDINGS)
+        .map(Aliases::of);
+    // Only clients that authenticate may introspect.
+    let mut proving = vec![CLIENT_SECRET_BASIC, PRIVATE_KEY_JWT];
+    proving.extend(mutual_tls.as_ref().map(|_| SELF_SIGNED_TLS));
+    let methods = [proving.as_slice(), &["none"]].concat();
     let metadata = Metadata {
         issuer,
         authorization_endpoint: at(paths::AUTHORIZE),
         token_endpoint: at(paths::TOKEN),
         revocation_endpoint: at(paths::REVOKE),
         introspection_endpoint: at(paths::INTROSPECT),
-        pushed_authorization_request_endpoint: at(paths::PUSHED),
+        pushed_authorization_request_endpoint: is_upgraded.then(|| at(paths::PUSHED)),
         require_pushed_authorization_requests: false,
         jwks_uri: at(paths::JWKS),
         response_types_supported: ["code"],
         response_modes_supported: ["query"],
         grant_types_supported: GrantType::ALL.iter().map(|grant| grant.name()).collect(),
-        token_endpoint_auth_methods_supported: METHODS,
+        token_endpoint_auth_methods_supported: methods.clone(),
         token_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
-        revocation_endpoint_auth_methods_supported: METHODS,
+        revocation_endpoint_auth_methods_supported: methods,
         revocation_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
-        // Only clients that authenticate may introspect.
-        introspection_endpoint_auth_methods_supported: [CLIENT_SECRET_BASIC, PRIVATE_KEY_JWT],
+        introspection_endpoint_auth_methods_supported: proving,
         introspection_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
         code_challenge_methods_supported: ["S256"],
-        dpop_signing_alg_values_supported: match service.store.layout() >= Layout::KEY_BINDINGS {
+        dpop_signing_alg_values_supported: match is_upgraded {
             true => proof::ALGORITHMS.map(Algorithm::name).to_vec(),
             false => Vec::new(),
         },
+        tls_client_certificate_bound_access_tokens: mutual_tls.is_some(),
+        mtls_endpoint_aliases: mutual_tls,
         authorization_response_iss_parameter_supported: true,
         scopes_supported: summary.scopes.iter().map(String::as_str).collect(),
         ui_locales_supported: pages::LANGUAGES,

@@ -1,7 +1,5 @@
 //! Health of the process, on the internal listener.
 
-use std::sync::Arc;
-
 use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web::{self, Data};
@@ -9,7 +7,6 @@ use serde_json::json;
 
 use super::{error, line, paths};
 use crate::service::Service;
-use store::StoreError;
 
 pub(crate) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -35,7 +32,7 @@ async fn readyz(service: Data<Service>) -> HttpResponse {
     }
     let (reason, description) = match service.unopened_signing_key() {
         Some(error) => (Some("signing_key"), error.to_string()),
-        None => match service.readiness.of(|| ready(&service)).await {
+        None => match service.ready().await {
             Ok(()) => (None, String::new()),
             Err(error) => (Some("store"), error.to_string()),
         },
@@ -45,11 +42,6 @@ async fn readyz(service: Data<Service>) -> HttpResponse {
         Some(reason) => not_ready(reason, &description),
         None => line::json(&mut HttpResponse::Ok(), &json!({"status": "ready"})),
     }
-}
-
-fn ready(service: &Service) -> impl Future<Output = Result<(), StoreError>> + use<> {
-    let store = Arc::clone(&service.store);
-    async move { store.ready().await }
 }
 
 /// Only the internal listener serves this path, so the response may name the failure.

@@ -24,7 +24,7 @@ async fn introspect(call: ClientCall) -> HttpResponse {
             .json(introspection),
         Err(error) => {
             let refusal = error.refusal();
-            report::refused(&call, "introspection", &refusal);
+            report::refused(&call, "introspection", &refusal).await;
             error::refused(&refusal)
         }
     }

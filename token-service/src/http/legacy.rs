@@ -49,20 +49,15 @@ async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
         })
         .await
         .map_err(|error| error.refusal());
-    let claimed_client = match answer {
-        Ok(_) => None,
-        Err(_) => call.request().claimed_client(),
-    };
     let hostname = answer
         .as_ref()
         .map_or(&first.hostname, |response| &response.hostname);
     let request = TokenRequest {
         grant_type: Some("legacy"),
         client_id: None,
-        claimed_client: claimed_client.as_deref(),
         detail: Some(format!("legacy instance {hostname}")),
     };
     let issued = answer.as_ref().map(|response| &response.authorization);
-    report::token_request(&call, request, issued);
+    report::token_request(&call, request, issued).await;
     tokens::answer(answer)
 }

@@ -8,9 +8,11 @@ use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::{error, paths};
+use crate::metrics::Stored;
 use crate::service::Service;
 use crate::upkeep::MOST_CERTIFICATES;
 use protocol::sign_in::password;
+use store::StoreError;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -26,22 +28,11 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn metrics(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    let counts = service.store.counts().await;
-    let certificates = service
-        .store
-        .certificates_by_expiry(MOST_CERTIFICATES)
-        .await;
-    let (counts, certificates) = match (counts, certificates) {
-        (Ok(counts), Ok(certificates)) => (counts, certificates),
-        (Err(error), _) | (_, Err(error)) => return error::unavailable(error),
-    };
+    let stored = stored(&service).await.ok();
     let moment = service.moment();
     let context = service.context(&moment);
     let waiting = password::waiting();
-    match service
-        .metrics
-        .text(&context, counts, &certificates, waiting)
-    {
+    match service.metrics.text(&context, stored.as_ref(), waiting) {
         Ok(text) => {
             let (content_type, text) = match asks_for_open_metrics(&request) {
                 true => (OPEN_METRICS, text),
@@ -55,6 +46,16 @@ async fn metrics(request: HttpRequest, service: Data<Service>) -> HttpResponse {
         }
         Err(std::fmt::Error) => error::failed("The metrics cannot be written"),
     }
+}
+
+/// While the store fails or hangs, Prometheus still gets what its alerts need, within its time limit.
+async fn stored(service: &Service) -> Result<Stored, StoreError> {
+    service.ready().await?;
+    let store = &service.store;
+    Ok(Stored {
+        counts: store.counts().await?,
+        certificates: store.certificates_by_expiry(MOST_CERTIFICATES).await?,
+    })
 }
 
 /// Prometheus names the formats that it reads, with its preferred format first.

@@ -14,6 +14,7 @@ mod line;
 mod lost;
 mod method;
 mod metrics;
+mod mutual_tls;
 mod observe;
 mod origin;
 mod pages;
@@ -27,7 +28,7 @@ mod tokens;
 mod uncancelled;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +38,11 @@ use actix_web::dev::{Server, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, Error, HttpServer, web};
+use futures_util::future::try_join_all;
 use process::{Connections, Opener, PassedSockets, Running};
 
+use self::mutual_tls::MutualTls;
+use crate::config::MUTUAL_TLS_LISTEN;
 use crate::service::Service;
 use crate::upkeep;
 
@@ -48,62 +52,53 @@ const SHUTDOWN_SECONDS: u64 = 30;
 /// Time from the first byte of a request to the end of its headers.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Idle timeout of a connection to the public listener: longer than the gateways' idle timeout.
+/// Idle timeout of a connection to these listeners: longer than the gateways' idle timeout.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// Maximum number of connections to the public listener, for all workers together. A gateway needs as many as its
-/// circuit breakers allow.
+/// Maximum number of connections to the public listener, and to that for mutual TLS, for all workers together. A gateway
+/// needs as many as its circuit breakers allow.
 const MAX_PUBLIC_CONNECTIONS: usize = 16_384;
 
 /// Maximum number of connections to the internal listener: gateways that poll or hold a request, monitoring, operators.
 const MAX_INTERNAL_CONNECTIONS: usize = 16_384;
 
-/// The service with both listeners bound: what `serve` runs and tests start.
+/// The service with its listeners bound: what `serve` runs and tests start.
 pub struct Application {
-    public: Server,
-    internal: Server,
-    public_address: SocketAddr,
-    internal_address: SocketAddr,
-    connections: [Connections; 2],
+    public: Listening,
+    internal: Listening,
+    mutual_tls: Option<Listening>,
     opener: Opener,
     service: Arc<Service>,
 }
 
 impl Application {
-    /// Listens with the passed sockets, or binds both listeners; port 0 selects a free port.
+    /// Listens with the passed sockets, or binds the listeners; port 0 selects a free port.
     ///
     /// # Errors
     /// If an address cannot be bound, or if sockets with other addresses were passed. The message names the address and its
     /// configuration key.
     pub fn bind(service: Arc<Service>, passed: PassedSockets) -> std::io::Result<Self> {
-        let addresses = (service.config.listen, service.config.internal_listen);
-        let (opener, [public_socket, internal_socket]) =
-            passed.take([("listen", addresses.0), ("internal_listen", addresses.1)])?;
-        let connections = [Connections::default(), Connections::default()];
-        let [of_public, of_internal] = connections.clone();
+        let config = &service.config;
+        let addresses = (config.listen, config.internal_listen);
+        let mutual_tls = config.mutual_tls.as_ref();
+        let (opener, [public_socket, internal_socket, mutual_tls_socket]) = passed.take([
+            ("listen", Some(addresses.0)),
+            ("internal_listen", Some(addresses.1)),
+            (MUTUAL_TLS_LISTEN, mutual_tls.map(|config| config.listen)),
+        ])?;
         let data = web::Data::from(Arc::clone(&service));
-        let public_data = data.clone();
-        let workers = std::thread::available_parallelism().map_or(2, NonZero::get);
-        let public = HttpServer::new(move || {
-            App::new()
-                .configure(|routes| public_routes(routes, &public_data))
-                .wrap(from_fn(observe::observe))
-                .wrap(from_fn(uncancelled::run))
-                // Outermost, because pages replace responses.
-                .wrap(from_fn(strict_transport))
-        })
-        .disable_signals()
-        .shutdown_timeout(SHUTDOWN_SECONDS)
-        .workers(workers)
-        .max_connections(MAX_PUBLIC_CONNECTIONS.div_ceil(workers))
-        .client_request_timeout(HEAD_DEADLINE)
-        .keep_alive(KEEP_ALIVE)
-        .on_connect(move |_, data| of_public.begin(data));
-        let public = match public_socket {
-            Some(socket) => public.listen(socket),
-            None => public.bind(addresses.0),
-        }
-        .map_err(cannot_listen("listen", addresses.0))?;
+        let public = serve_public(
+            Place::of("listen", addresses.0, public_socket),
+            &data,
+            public_routes,
+        )?;
+        let mutual_tls = mutual_tls.map(|config| {
+            let place = Place::of(MUTUAL_TLS_LISTEN, config.listen, mutual_tls_socket);
+            serve_public(place, &data, mutual_tls_routes)
+        });
+        let place = Place::of("internal_listen", addresses.1, internal_socket);
+        let connections = Connections::default();
+        let of_internal = connections.clone();
         let internal = HttpServer::new(move || {
             App::new()
                 .app_data(data.clone())
@@ -117,34 +112,32 @@ impl Application {
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
         .on_connect(move |_, data| of_internal.begin(data));
-        let internal = match internal_socket {
+        let internal = match place.socket {
             Some(socket) => internal.listen(socket),
-            None => internal.bind(addresses.1),
+            None => internal.bind(place.address),
         }
-        .map_err(cannot_listen("internal_listen", addresses.1))?;
-        let bound = |addresses: Vec<SocketAddr>| {
-            addresses
-                .first()
-                .copied()
-                .ok_or_else(|| std::io::Error::other("nothing was bound"))
-        };
+        .map_err(cannot_listen(place.key, place.address))?;
         Ok(Self {
-            public_address: bound(public.addrs())?,
-            internal_address: bound(internal.addrs())?,
-            public: public.run(),
-            internal: internal.run(),
-            connections,
+            public,
+            internal: Listening::of(&internal.addrs(), internal.run(), connections)?,
+            mutual_tls: mutual_tls.transpose()?,
             opener,
             service,
         })
     }
 
     pub const fn public_address(&self) -> SocketAddr {
-        self.public_address
+        self.public.address
     }
 
     pub const fn internal_address(&self) -> SocketAddr {
-        self.internal_address
+        self.internal.address
+    }
+
+    /// `None` if the listener is not configured.
+    pub fn mutual_tls_address(&self) -> Option<SocketAddr> {
+        let listening = self.mutual_tls.as_ref();
+        listening.map(|listening| listening.address)
     }
 
     /// Who has opened the sockets.
@@ -163,24 +156,24 @@ impl Application {
     pub async fn run(self) -> std::io::Result<()> {
         let service = self.service;
         let mut upkeep = actix_web::rt::spawn(upkeep::run(Arc::clone(&service)));
-        let [of_public, of_internal] = self.connections;
-        let servers = [
-            Running {
-                server: self.public.handle(),
-                connections: of_public,
-            },
-            Running {
-                server: self.internal.handle(),
-                connections: of_internal,
-            },
-        ];
-        let stop = process::stop_on_signals(servers, self.opener, service.config.drain_for, || {
+        // The internal listener stops last: gateways read the feed there.
+        let public = std::iter::once(self.public).chain(self.mutual_tls);
+        let (servers, running) = public
+            .chain([self.internal])
+            .map(|listening| {
+                let running = Running {
+                    server: listening.server.handle(),
+                    connections: listening.connections,
+                };
+                (listening.server, running)
+            })
+            .collect::<(Vec<_>, Vec<_>)>();
+        let stop = process::stop_on_signals(running, self.opener, service.config.drain_for, || {
             service.start_draining(self.opener);
         });
-        let (public, internal) = (self.public, self.internal);
         let outcome = tokio::select! {
             () = stop => Ok(()),
-            outcome = async { tokio::try_join!(public, internal) } => outcome.map(|_| ()),
+            outcome = try_join_all(servers) => outcome.map(|_| ()),
             stopped = &mut upkeep => Err(stopped.map_or_else(
                 |error| std::io::Error::other(format!("upkeep has stopped: {error}")),
                 |()| std::io::Error::other("upkeep has stopped"),
@@ -189,7 +182,7 @@ impl Application {
         };
         upkeep.abort();
         service.audit.tell_of_left_out(service.clock.now());
-        if let Err(error) = service.audit.write(&*service.store).await {
+        if let Err(error) = service.audit.write(&service.store).await {
             tracing::error!(%error, "the last entries of the audit log are on standard output only");
         }
         let uses = &service.secret_uses;
@@ -219,10 +212,80 @@ async fn strict_transport(
     Ok(response)
 }
 
+/// Where a server listens.
+struct Place {
+    /// The configuration key of the address.
+    key: &'static str,
+    address: SocketAddr,
+    /// The socket, if the parent has opened it.
+    socket: Option<TcpListener>,
+}
+
+impl Place {
+    const fn of(key: &'static str, address: SocketAddr, socket: Option<TcpListener>) -> Self {
+        Self {
+            key,
+            address,
+            socket,
+        }
+    }
+}
+
+/// A server with its listener bound.
+struct Listening {
+    server: Server,
+    address: SocketAddr,
+    connections: Connections,
+}
+
+impl Listening {
+    fn of(addresses: &[SocketAddr], server: Server, connections: Connections) -> io::Result<Self> {
+        let address = addresses.first().copied();
+        Ok(Self {
+            server,
+            address: address.ok_or_else(|| io::Error::other("nothing was bound"))?,
+            connections,
+        })
+    }
+}
+
+/// Binds a server for gateways, with these routes.
+fn serve_public(
+    place: Place,
+    service: &web::Data<Service>,
+    routes: fn(&mut web::ServiceConfig, &web::Data<Service>),
+) -> io::Result<Listening> {
+    let connections = Connections::default();
+    let of_server = connections.clone();
+    let service = service.clone();
+    let workers = std::thread::available_parallelism().map_or(2, NonZero::get);
+    let server = HttpServer::new(move || {
+        App::new()
+            .configure(|config| routes(config, &service))
+            .wrap(from_fn(observe::observe))
+            .wrap(from_fn(uncancelled::run))
+            // Outermost, because pages replace responses.
+            .wrap(from_fn(strict_transport))
+    })
+    .disable_signals()
+    .shutdown_timeout(SHUTDOWN_SECONDS)
+    .workers(workers)
+    .max_connections(MAX_PUBLIC_CONNECTIONS.div_ceil(workers))
+    .client_request_timeout(HEAD_DEADLINE)
+    .keep_alive(KEEP_ALIVE)
+    .on_connect(move |_, data| of_server.begin(data));
+    let server = match place.socket {
+        Some(socket) => server.listen(socket),
+        None => server.bind(place.address),
+    }
+    .map_err(cannot_listen(place.key, place.address))?;
+    Listening::of(&server.addrs(), server.run(), connections)
+}
+
 /// Adds the address and its configuration key to the error.
 fn cannot_listen(key: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> io::Error {
     move |error| {
-        let variable = key.to_uppercase();
+        let variable = key.to_uppercase().replace('.', "__");
         let advice = match error.kind() {
             io::ErrorKind::AddrInUse => {
                 "stop the program that listens there, or set another address"
@@ -239,14 +302,29 @@ fn cannot_listen(key: &'static str, address: SocketAddr) -> impl FnOnce(io::Erro
 pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Service>) {
     routes
         .app_data(service.clone())
-        .configure(token::routes)
-        .configure(pushed::routes)
-        .configure(revocation::routes)
-        .configure(introspection::routes)
+        .configure(client_routes)
         .configure(discovery::routes)
         .configure(legacy::routes)
         .configure(pages::routes)
         .default_service(web::to(lost::not_found));
+}
+
+/// The endpoints of `mtls_endpoint_aliases`, and nothing else: people sign in at the public listener.
+fn mutual_tls_routes(routes: &mut web::ServiceConfig, service: &web::Data<Service>) {
+    routes
+        .app_data(service.clone())
+        .app_data(MutualTls)
+        .configure(client_routes)
+        .default_service(web::to(error::not_found));
+}
+
+/// The endpoints with client authentication.
+fn client_routes(routes: &mut web::ServiceConfig) {
+    routes
+        .configure(token::routes)
+        .configure(pushed::routes)
+        .configure(revocation::routes)
+        .configure(introspection::routes);
 }
 
 pub fn internal_routes(routes: &mut web::ServiceConfig) {

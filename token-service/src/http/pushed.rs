@@ -29,7 +29,7 @@ async fn push(call: ClientCall) -> HttpResponse {
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .json(pushed),
         Err(refusal) => {
-            report::refused(&call, "pushed authorization request", refusal);
+            report::refused(&call, "pushed authorization request", refusal).await;
             error::refused(refusal)
         }
     };

@@ -3,7 +3,8 @@
 
 use super::client_call::ClientCall;
 use crate::audit_log::Entry;
-use domain::{AuditAction, ClientId};
+use domain::AuditAction;
+use protocol::oauth::client_authentication::claimed::ClaimedClient;
 use protocol::oauth::error::ErrorCode;
 use protocol::oauth::refusal::Refusal;
 use protocol::oauth::token_response::Authorization;
@@ -13,61 +14,41 @@ pub(super) struct TokenRequest<'a> {
     /// The grant type, or the flow if that is more specific.
     pub(super) grant_type: Option<&'static str>,
     pub(super) client_id: Option<&'a str>,
-    /// The claimed Client ID of a request without a known client.
-    pub(super) claimed_client: Option<&'a str>,
     /// Detail for the audit entry of issued tokens.
     pub(super) detail: Option<String>,
 }
 
-pub(super) fn token_request(
+pub(super) async fn token_request(
     call: &ClientCall,
     request: TokenRequest<'_>,
     answer: Result<&Authorization, &Refusal>,
 ) {
-    let metrics = &call.service.metrics;
     let TokenRequest {
         grant_type,
         client_id,
-        claimed_client,
         ..
     } = request;
-    if let Err(refusal) = answer {
-        let Refusal { reason, cause, .. } = refusal;
-        match refusal.code {
-            ErrorCode::InvalidClient
-            | ErrorCode::InvalidGrant
-            | ErrorCode::InvalidRequest
-            | ErrorCode::UnauthorizedClient
-            | ErrorCode::UnsupportedResponseType
-            | ErrorCode::InvalidScope
-            | ErrorCode::InvalidDpopProof
-            | ErrorCode::UseDpopNonce => {
-                let revoked_grant = refusal.revoked_grant.map(|grant_id| grant_id.to_string());
-                tracing::info!(
-                    client_id,
-                    claimed_client,
-                    grant_type,
-                    revoked_grant,
-                    reason,
-                    "token request refused"
-                );
-            }
-            ErrorCode::TooManyRequests => return too_soon(call, refusal),
-            // The store logs its failures once, and not for each request.
-            ErrorCode::TemporarilyUnavailable => {
-                tracing::debug!(client_id, grant_type, reason, cause, "try again");
-            }
-            ErrorCode::ServerError => {
-                tracing::error!(client_id, grant_type, reason, cause, "token request failed");
+    let claimed = match answer {
+        Err(refusal) if client_id.is_none() => claimed_client(call, refusal).await,
+        _ => None,
+    };
+    match answer {
+        Ok(_) => tracing::debug!(client_id, grant_type, "tokens issued"),
+        Err(refusal) => {
+            let refused = Refused {
+                endpoint: "token",
+                grant_type,
+                client_id,
+                claimed: claimed.as_ref(),
+            };
+            log(call, &refused, refusal);
+            if refusal.code == ErrorCode::TooManyRequests {
+                return;
             }
         }
-        if refusal.code == ErrorCode::InvalidClient {
-            metrics.client_refused(reason);
-        }
-    } else {
-        tracing::debug!(client_id, grant_type, "tokens issued");
     }
     let outcome = answer.map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
+    let metrics = &call.service.metrics;
     metrics.token_request(grant_type, outcome);
     let entry = match answer {
         Ok(authorization) => {
@@ -75,9 +56,16 @@ pub(super) fn token_request(
                 .by_client(Some(authorization.client_id.as_str()))
                 .user(authorization.username.as_str())
                 .grant(authorization.grant_id);
-            let key = authorization.binding.key();
-            let key = key.map(|key| format!("bound to the key {key}"));
-            let details: Vec<String> = request.detail.into_iter().chain(key).collect();
+            let binding = authorization.binding;
+            let key = (binding.key()).map(|key| format!("bound to the key {key}"));
+            let certificate = (binding.certificate())
+                .map(|certificate| format!("bound to the certificate {certificate}"));
+            let details: Vec<String> = request
+                .detail
+                .into_iter()
+                .chain(key)
+                .chain(certificate)
+                .collect();
             if details.is_empty() {
                 entry
             } else {
@@ -88,7 +76,7 @@ pub(super) fn token_request(
             let entry = Entry::new(refusal.action).by_client(client_id);
             match refusal.revoked_grant {
                 Some(grant_id) => entry.grant(grant_id),
-                None => refused_client(entry, claimed_client, &refusal.description),
+                None => refused_client(entry, claimed, &refusal.description),
             }
         }
     };
@@ -96,40 +84,114 @@ pub(super) fn token_request(
 }
 
 /// Reports a refused request to another endpoint. Only failed client authentication goes to the audit log.
-pub(super) fn refused(call: &ClientCall, endpoint: &'static str, refusal: &Refusal) {
-    let Refusal { reason, cause, .. } = refusal;
-    match refusal.code {
-        ErrorCode::InvalidClient => {}
-        ErrorCode::TooManyRequests => return too_soon(call, refusal),
-        _ => {
-            tracing::info!(endpoint, reason, cause, "request refused");
-            return;
-        }
+pub(super) async fn refused(call: &ClientCall, endpoint: &'static str, refusal: &Refusal) {
+    let is_client_wrong = refusal.code == ErrorCode::InvalidClient;
+    let claimed = match is_client_wrong {
+        true => claimed_client(call, refusal).await,
+        false => None,
+    };
+    let refused = Refused {
+        endpoint,
+        grant_type: None,
+        client_id: None,
+        claimed: claimed.as_ref(),
+    };
+    log(call, &refused, refusal);
+    if is_client_wrong {
+        let entry = Entry::new(AuditAction::TokenRequestRefused);
+        let description = format!("{endpoint}: {}", refusal.description);
+        let entry = refused_client(entry, claimed, &description);
+        call.service.record(&call.origin(), entry);
     }
-    let claimed_client = call.request().claimed_client();
-    tracing::info!(endpoint, claimed_client, reason, "request refused");
-    call.service.metrics.client_refused(reason);
-    let entry = Entry::new(AuditAction::TokenRequestRefused);
-    let description = format!("{endpoint}: {}", refusal.description);
-    let entry = refused_client(entry, claimed_client.as_deref(), &description);
-    call.service.record(&call.origin(), entry);
 }
 
-/// Reports a client that must wait after wrong secrets. Not in the audit log, which has the earlier guesses: these
-/// entries could only flood it.
-fn too_soon(call: &ClientCall, Refusal { reason, .. }: &Refusal) {
-    tracing::info!(reason, "client authentication refused");
-    call.service.metrics.client_refused(reason);
+/// A refused request, for the log.
+struct Refused<'a> {
+    endpoint: &'static str,
+    grant_type: Option<&'static str>,
+    client_id: Option<&'a str>,
+    claimed: Option<&'a ClaimedClient>,
+}
+
+/// Logs a refusal, and counts a client that was not authenticated. Failures of the service are no refusals: an operator
+/// who looks for errors has to find them, whatever the endpoint.
+fn log(call: &ClientCall, request: &Refused<'_>, refusal: &Refusal) {
+    let &Refused {
+        endpoint,
+        grant_type,
+        client_id,
+        claimed,
+    } = request;
+    let Refusal { reason, cause, .. } = refusal;
+    match refusal.code {
+        ErrorCode::InvalidClient
+        | ErrorCode::InvalidGrant
+        | ErrorCode::InvalidRequest
+        | ErrorCode::UnauthorizedClient
+        | ErrorCode::UnsupportedResponseType
+        | ErrorCode::InvalidScope
+        | ErrorCode::InvalidDpopProof
+        | ErrorCode::UseDpopNonce => {
+            let revoked_grant = refusal.revoked_grant.map(|grant_id| grant_id.to_string());
+            let claimed_client = claimed.map(ToString::to_string);
+            tracing::info!(
+                endpoint,
+                client_id,
+                claimed_client,
+                grant_type,
+                revoked_grant,
+                reason,
+                "request refused"
+            );
+        }
+        // Not in the audit log, which has the earlier guesses: these entries could only flood it.
+        ErrorCode::TooManyRequests => {
+            tracing::info!(endpoint, reason, "client authentication refused");
+        }
+        // The store logs its failures once, and not for each request.
+        ErrorCode::TemporarilyUnavailable => {
+            tracing::debug!(endpoint, client_id, grant_type, reason, cause, "try again");
+        }
+        ErrorCode::ServerError => {
+            tracing::error!(
+                endpoint,
+                client_id,
+                grant_type,
+                reason,
+                cause,
+                "request failed"
+            );
+        }
+    }
+    if matches!(
+        refusal.code,
+        ErrorCode::InvalidClient | ErrorCode::TooManyRequests
+    ) {
+        call.service.metrics.client_refused(reason);
+    }
+}
+
+/// The client that a refused request claims to be. `None` if the store may have failed, because another look-up would keep
+/// the client waiting, and for a client that must wait, whom the earlier guesses name.
+async fn claimed_client(call: &ClientCall, refusal: &Refusal) -> Option<ClaimedClient> {
+    if matches!(
+        refusal.code,
+        ErrorCode::TemporarilyUnavailable | ErrorCode::TooManyRequests
+    ) {
+        return None;
+    }
+    let directory = call.service.directory();
+    call.request().claimed_client(directory).await
 }
 
 /// Adds the claimed client to a refusal, so that operators find guesses of one client's secret by its id. The client is
 /// not the actor, because it was not authenticated.
-fn refused_client(entry: Entry, claimed: Option<&str>, description: &str) -> Entry {
+fn refused_client(entry: Entry, claimed: Option<ClaimedClient>, description: &str) -> Entry {
     match claimed {
-        Some(claimed) if ClientId::parse(claimed).is_some() => {
-            entry.client(claimed).detail(description)
+        Some(ClaimedClient::Registered(client_id)) => entry.client(client_id).detail(description),
+        Some(ClaimedClient::Unknown(excerpt)) => {
+            entry.detail(format!("{description} (claimed client: {excerpt})"))
         }
-        Some(claimed) => entry.detail(format!("{description} (claimed client: {claimed})")),
         None => entry.detail(description),
     }
 }

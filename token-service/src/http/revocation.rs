@@ -44,7 +44,7 @@ async fn revoke(call: ClientCall) -> HttpResponse {
             let refusal = error.refusal();
             match &error {
                 TokenError::TooManyRevocations { client_id, .. } => limited(&call, client_id),
-                _ => report::refused(&call, "revocation", &refusal),
+                _ => report::refused(&call, "revocation", &refusal).await,
             }
             error::refused(&refusal)
         }
@@ -65,7 +65,7 @@ fn revoked(token: Ended) -> Entry {
 fn limited(call: &ClientCall, client_id: &ClientId) {
     call.service.metrics.revocation_refused();
     if call.service.revocation_limit.is_to_be_told(client_id) {
-        tracing::warn!(%client_id, "a client revokes more than limits.revocations_per_second allows");
+        tracing::warn!(%client_id, "a client revokes more access tokens than limits.revocations_per_second allows");
         let entry = Entry::new(AuditAction::RevocationsLimited).by_client(Some(client_id.as_str()));
         call.service.record(&call.origin(), entry);
     }

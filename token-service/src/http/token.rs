@@ -31,11 +31,10 @@ async fn token(call: ClientCall) -> HttpResponse {
     let request = TokenRequest {
         grant_type,
         client_id: trace.client_id.as_deref(),
-        claimed_client: trace.claimed_client.as_deref(),
         detail: grant_type.map(str::to_owned),
     };
     let issued = answer.as_ref().map(|response| &response.authorization);
-    report::token_request(&call, request, issued);
+    report::token_request(&call, request, issued).await;
     let refusal = answer.as_ref().err().cloned();
     let mut response = tokens::answer(answer);
     call.offer_nonce(&mut response, refusal.as_ref());

@@ -104,13 +104,21 @@ impl Directory {
         &self,
         client_id: &str,
     ) -> Result<Option<Arc<Client>>, StoreError> {
+        let found = self.registered_client(client_id).await?;
+        Ok(found.filter(|client| client.enabled))
+    }
+
+    /// The client with this id, enabled or disabled.
+    pub async fn registered_client(
+        &self,
+        client_id: &str,
+    ) -> Result<Option<Arc<Client>>, StoreError> {
         let Some(client_id) = ClientId::parse(client_id) else {
             return Ok(None);
         };
         let read = |client_id| self.store.client_with_bound_user(client_id);
         let name = |client: &Client| client.client_id.clone();
-        let found = self.find(&self.clients, client_id, read, name).await?;
-        Ok(found.filter(|client| client.enabled))
+        self.find(&self.clients, client_id, read, name).await
     }
 
     /// The enabled legacy client with this id, on this instance (protocol.md §4.5).

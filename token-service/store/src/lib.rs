@@ -41,6 +41,9 @@ use domain::{ClientId, Extent, GrantId, Revoked, UnfinishedSignIns};
 /// store twice a second for changes; the rest of the time is for reading them.
 pub const REGISTRATIONS_MAX_AGE: Duration = Duration::from_secs(10);
 
+/// Interval between two calls of [`Store::sweep`].
+pub const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
 /// Maximum difference between the clocks of replicas, plus the time until a change is durable.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 

@@ -322,7 +322,7 @@ pub trait OnceStore: Send + Sync {
 /// Credentials of users, and second factors that users set up themselves.
 #[async_trait]
 pub trait CredentialStore: Send + Sync {
-    /// The credentials of the user with this name in any letter case (D-43); `None` if the user is unknown or disabled.
+    /// The credentials of the user with this name in any letter case (D-43); `None` if the user is unknown.
     async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError>;
 
     /// The second factor that this user set up.
@@ -434,7 +434,7 @@ pub trait Store:
     /// The layout in use. Never falls while the store is open.
     fn layout(&self) -> Layout;
 
-    /// Removes up to `limit` rows that expired before `now`.
+    /// Removes up to `limit` rows that expired before `now`. Called every [`SWEEP_EVERY`](crate::SWEEP_EVERY).
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
 
     async fn counts(&self) -> Result<Counts, StoreError>;

@@ -51,16 +51,15 @@ pub trait Row: Serialize + DeserializeOwned {
     }
 }
 
-/// The first version, without a key binding, or the second.
-const fn with_binding<T>(binding: Option<&T>) -> u8 {
-    if binding.is_some() { 2 } else { 1 }
-}
-
 impl Row for Grant {
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
 
     fn version(&self) -> u8 {
-        with_binding(self.binding.as_ref())
+        match (self.binding, self.certificate) {
+            (_, Some(_)) => 3,
+            (Some(_), None) => 2,
+            (None, None) => 1,
+        }
     }
 }
 
@@ -69,7 +68,7 @@ impl Row for SelfContainedCode {
     const VERSION: u8 = 2;
 
     fn version(&self) -> u8 {
-        with_binding(self.dpop_jkt.as_ref())
+        if self.dpop_jkt.is_some() { 2 } else { 1 }
     }
 }
 
@@ -248,13 +247,20 @@ mod tests {
         let row = encode(&grant).unwrap();
         assert_eq!(data_encoding::HEXLOWER.encode(&row), GRANT);
         assert_eq!(decode(&row), Ok(grant.clone()));
-        let bound = Grant {
-            binding: Some(KEY),
-            ..grant
-        };
-        let row = encode(&bound).unwrap();
-        assert_eq!(row[0], 2);
-        assert_eq!(decode(&row), Ok(bound));
+        for (binding, certificate, version) in [
+            (Some(KEY), None, 2),
+            (None, Some(KEY), 3),
+            (Some(KEY), Some(KEY), 3),
+        ] {
+            let bound = Grant {
+                binding,
+                certificate,
+                ..grant.clone()
+            };
+            let row = encode(&bound).unwrap();
+            assert_eq!(row[0], version);
+            assert_eq!(decode(&row), Ok(bound));
+        }
     }
 
     const GRANT: &str = "01100707070707070707070707070707070703776562036164610131056861742d311768747470733a2f2f75\

@@ -29,6 +29,7 @@ pub struct Watched {
     store: Arc<dyn Store>,
     calls: Mutex<Vec<String>>,
     overtaking: Mutex<Option<Overtaking>>,
+    held: watch::Sender<Option<&'static str>>,
 }
 
 /// A change that another replica makes.
@@ -46,6 +47,7 @@ impl Watched {
             store,
             calls: Mutex::default(),
             overtaking: Mutex::default(),
+            held: watch::Sender::default(),
         }
     }
 
@@ -63,6 +65,11 @@ impl Watched {
         });
     }
 
+    /// From now on, calls of `operation` wait until the next call of this function.
+    pub fn hold(&self, operation: Option<&'static str>) {
+        self.held.send_replace(operation);
+    }
+
     async fn note(&self, operation: &'static str, arguments: String) {
         lock(&self.calls).push(format!("{operation}({arguments})"));
         let due = {
@@ -76,6 +83,9 @@ impl Watched {
             let outcome = self.store.change_registry(change, SystemClock.now()).await;
             debug_assert_eq!(outcome, Ok(RegistryOutcome::Changed));
         }
+        let mut held = self.held.subscribe();
+        let released = held.wait_for(|held| *held != Some(operation)).await;
+        debug_assert!(released.is_ok());
     }
 }
 

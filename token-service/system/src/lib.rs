@@ -1,4 +1,4 @@
-//! The clock, the random bytes and the host name of the operating system: the only crate that reads the wall clock.
+//! The clock, the random bytes and the names of host and user of the operating system: the only crate that reads the wall clock.
 
 use domain::clock::{Clock, Timestamp};
 use domain::random::{Random, RandomError};
@@ -35,6 +35,11 @@ impl Random for OsRandom {
 /// The name of this machine or container.
 pub fn host_name() -> String {
     whoami::hostname().unwrap_or_else(|_| "unknown".to_owned())
+}
+
+/// The name of the user that runs this process.
+pub fn user_name() -> String {
+    whoami::username().unwrap_or_else(|_| "unknown".to_owned())
 }
 
 #[cfg(test)]

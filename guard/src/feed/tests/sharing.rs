@@ -107,7 +107,7 @@ fn one_vm_polls_for_all() {
         assert!(*vm == leader && path.contains("wait=20"), "{vm} {path}");
     }
     for (feed, _) in &gateway.vms {
-        assert!(feed.is_fresh(60, gateway.now));
+        assert!(feed.freshness().suffices(60, gateway.now));
     }
     // The feed stops answering all VMs.
     let now = gateway.now;
@@ -116,7 +116,7 @@ fn one_vm_polls_for_all() {
         .iter_mut()
         .for_each(|(_, held)| *held = Some(String::new()));
     for (feed, _) in &mut gateway.vms {
-        assert!(!feed.is_fresh(60, now + 100));
+        assert!(!feed.freshness().suffices(60, now + 100));
     }
 }
 
@@ -242,7 +242,10 @@ fn a_new_vm_takes_over_what_the_others_know() {
         assert!((0..later).all(|number| is_revoked(&new, &format!("b{number}"))));
         assert!(!is_revoked(&new, "c"));
         assert_eq!(new.completed_at(), Some(answered_at));
-        assert!(new.is_fresh(60, answered_at + 60) && !new.is_fresh(60, answered_at + 61));
+        assert!(
+            new.freshness().suffices(60, answered_at + 60)
+                && !new.freshness().suffices(60, answered_at + 61)
+        );
         // What is stale is read on at once.
         let mut late = sharing();
         assert!(!late.keep_in_step(&gateway.store, at(answered_at + 61)));

@@ -34,7 +34,7 @@ fn refuses(feed: &Feed, claims: &Value) -> bool {
         sub: text("sub"),
         user_id: text("user_id"),
         user_site: text("user_site"),
-        jkt: Confirmation::read(&claims["cnf"]).and_then(|cnf| cnf.jkt),
+        bound_to: Confirmation::read(&claims["cnf"]).unwrap_or_default(),
         iat: claims["iat"].as_u64().unwrap(),
         exp: claims["exp"].as_u64().unwrap(),
     };

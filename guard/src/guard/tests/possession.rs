@@ -229,76 +229,29 @@ fn a_token_is_judged_before_the_proof_and_scopes_after() {
 
 #[test]
 fn what_a_token_is_bound_to_is_read_from_the_token_alone() {
+    use Refusal::{Bound, CertificateMissing, CertificateOther, Confirmation, NotBoundToKey};
     let (issuer, client) = (Issuer::new(Algorithm::EdDsa), Client::new());
     let (shown, other) = (Thumbprint::of(b"shown"), Thumbprint::of(b"other"));
-    let to_certificate = json!({"x5t#S256": shown});
-    let to_both = json!({"x5t#S256": shown, "jkt": client.thumbprint()});
+    let bound = |to: Value| with(claims(), "cnf", to);
+    let certified = bound(json!({"x5t#S256": shown}));
+    let both = bound(json!({"x5t#S256": shown, "jkt": client.thumbprint()}));
+    let (keyed, unknown) = (client.bound(), bound(json!({"kid": "1"})));
     let plain = claims();
     for (claims, scheme, certificate, expected) in [
         (&plain, "Bearer", None, None),
-        (&plain, "DPoP", None, Some(Refusal::NotBoundToKey)),
-        (&client.bound(), "Bearer", Some(shown), Some(Refusal::Bound)),
-        (&client.bound(), "DPoP", Some(other), None),
-        (
-            &with(claims(), "cnf", to_certificate.clone()),
-            "Bearer",
-            Some(shown),
-            None,
-        ),
-        (
-            &with(claims(), "cnf", to_certificate.clone()),
-            "Bearer",
-            None,
-            Some(Refusal::CertificateMissing),
-        ),
-        (
-            &with(claims(), "cnf", to_certificate.clone()),
-            "Bearer",
-            Some(other),
-            Some(Refusal::CertificateOther),
-        ),
-        (
-            &with(claims(), "cnf", to_certificate),
-            "DPoP",
-            Some(shown),
-            Some(Refusal::NotBoundToKey),
-        ),
-        (
-            &with(claims(), "cnf", to_both.clone()),
-            "DPoP",
-            Some(shown),
-            None,
-        ),
-        (
-            &with(claims(), "cnf", to_both.clone()),
-            "DPoP",
-            None,
-            Some(Refusal::CertificateMissing),
-        ),
-        (
-            &with(claims(), "cnf", to_both.clone()),
-            "DPoP",
-            Some(other),
-            Some(Refusal::CertificateOther),
-        ),
-        (
-            &with(claims(), "cnf", to_both),
-            "Bearer",
-            Some(shown),
-            Some(Refusal::Bound),
-        ),
-        (
-            &with(claims(), "cnf", json!({"kid": "1"})),
-            "DPoP",
-            Some(shown),
-            Some(Refusal::Confirmation),
-        ),
-        (
-            &with(claims(), "cnf", json!({"kid": "1"})),
-            "Bearer",
-            Some(shown),
-            Some(Refusal::Confirmation),
-        ),
+        (&plain, "DPoP", None, Some(NotBoundToKey)),
+        (&keyed, "Bearer", Some(shown), Some(Bound)),
+        (&keyed, "DPoP", Some(other), None),
+        (&certified, "Bearer", Some(shown), None),
+        (&certified, "Bearer", None, Some(CertificateMissing)),
+        (&certified, "Bearer", Some(other), Some(CertificateOther)),
+        (&certified, "DPoP", Some(shown), Some(NotBoundToKey)),
+        (&both, "DPoP", Some(shown), None),
+        (&both, "DPoP", None, Some(CertificateMissing)),
+        (&both, "DPoP", Some(other), Some(CertificateOther)),
+        (&both, "Bearer", Some(shown), Some(Bound)),
+        (&unknown, "DPoP", Some(shown), Some(Confirmation)),
+        (&unknown, "Bearer", Some(shown), Some(Confirmation)),
     ] {
         let mut guard = ready_with(&config(), &issuer);
         let token = issuer.token(claims);

@@ -58,7 +58,8 @@ fn flip(bytes: &[u8], bit: usize) -> Vec<u8> {
     flipped
 }
 
-/// Flips every bit of the encoded token, and every bit of the decoded parts with correct encoding.
+/// Flips every bit of the encoded token, and every bit of the decoded parts with correct encoding. Cuts the token after each
+/// byte.
 #[test]
 fn rfc8725_s3_3_a_token_with_any_bit_flipped_is_refused() {
     // RS384 and RS512 differ from RS256 only in the digest, and take as long as all others.
@@ -74,6 +75,9 @@ fn rfc8725_s3_3_a_token_with_any_bit_flipped_is_refused() {
             if let Ok(flipped) = String::from_utf8(flip(token.as_bytes(), bit)) {
                 assert!(is_refused(&flipped), "bit {bit} of {token}");
             }
+        }
+        for length in 0..token.len() {
+            assert!(is_refused(&token[..length]), "cut at {length}");
         }
         let parts: Vec<&str> = token.split('.').collect();
         for part in 0..parts.len() {

@@ -253,10 +253,7 @@ impl Cluster {
     /// The cluster as Patroni describes it.
     fn members(&self) -> Option<Vec<Value>> {
         self.nodes.iter().find_map(|node| {
-            let url = format!("http://{}:8008/cluster", node.address());
-            let response = agent(Duration::from_secs(1)).get(url).call().ok()?;
-            let text = response.into_body().read_to_string().ok()?;
-            let cluster: Value = serde_json::from_str(&text).ok()?;
+            let cluster = get(&format!("http://{}:8008/cluster", node.address()))?;
             Some(cluster.get("members")?.as_array()?.clone())
         })
     }
@@ -278,15 +275,24 @@ impl Cluster {
         Some((one("leader")?, one("sync_standby")?)).filter(|_| is_well)
     }
 
-    /// Waits until there are a leader, a synchronous standby and another standby.
+    /// Number of standbys to which a node sends its changes, as the primary.
+    fn streams(&self, leader: usize) -> usize {
+        let url = format!("http://{}:8008/primary", self.nodes[leader].address());
+        // Successful on the primary alone.
+        let status = get(&url).unwrap_or_default();
+        let standbys = status["replication"].as_array().into_iter().flatten();
+        standbys.filter(|one| one["state"] == "streaming").count()
+    }
+
+    /// Waits until there are a leader, a synchronous standby and another standby. The primary decides: to Patroni, a standby
+    /// is running while `pg_rewind` runs, and a failover then would leave a standby that does not start.
     pub(crate) fn until_complete(&mut self) -> Result<(usize, usize)> {
         let start = Instant::now();
         loop {
-            if let Some((leader, standby)) = self.roles() {
-                let url = format!("http://{}:8008/primary", self.nodes[leader].address());
-                if status(&url) == Some(200) {
-                    return Ok((leader, standby));
-                }
+            if let Some((leader, standby)) = self.roles()
+                && self.streams(leader) == COUNT - 1
+            {
+                return Ok((leader, standby));
             }
             if start.elapsed() > PATIENCE {
                 bail!("no complete cluster: {:?}", self.members());
@@ -358,6 +364,14 @@ impl Cluster {
         });
         logs.collect()
     }
+}
+
+/// The JSON of a successful response.
+fn get(url: &str) -> Option<Value> {
+    let response = agent(Duration::from_secs(1)).get(url).call().ok()?;
+    let is_success = response.status().is_success();
+    let text = response.into_body().read_to_string().ok()?;
+    serde_json::from_str(&text).ok().filter(|_| is_success)
 }
 
 fn status(url: &str) -> Option<u16> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use tests::load::{ExactlyOnce, Load, Operation, Scope, World};
-use tests::{Artifacts, Pair, Ports, Setup, pace};
+use tests::{Artifacts, Pair, Ports, Setup, pace, setting, state_in};
 
 use cluster::{Cluster, Fault, TTL};
 use watch::Watch;
@@ -119,11 +119,9 @@ fn main() -> Result<ExitCode> {
 /// The demo's pair with two token services. The filter refuses tokens if it does not know the revocations of the last
 /// minute.
 fn setup(repository: &Path, state: &Path, store: &str) -> Result<Setup> {
-    let at = |name: &str| state.join(name).display().to_string();
-    let environment = [
+    let mut environment = state_in(state);
+    let changes = [
         ("STORE__URL", store.to_owned()),
-        ("ENCRYPTION_KEY_FILE", at("encryption-key")),
-        ("ADMIN_TOKEN_FILE", at("admin-token")),
         (
             "LIFETIMES__ACCESS_TOKEN",
             format!("{}s", ACCESS_TOKEN.as_secs()),
@@ -133,24 +131,14 @@ fn setup(repository: &Path, state: &Path, store: &str) -> Result<Setup> {
         ("LIFETIMES__AUTHORIZATION_CODE", "5m".to_owned()),
         ("AUDIT__STANDARD_OUTPUT", "false".to_owned()),
     ];
+    environment.extend(changes.map(setting));
     Ok(Setup {
-        ports: Ports::free()?,
-        token_service: None,
-        config: Some(repository.join("demo/config.toml")),
-        environment: environment
-            .map(|(key, value)| (format!("TOKEN_SERVICE__{key}"), value))
-            .into(),
-        early_access: None,
         replica: true,
-        holds_sockets: false,
-        filter: None,
-        feed: None,
-        workers: 1,
         gateway: vec![(
             r#""when_stale": "allow""#.to_owned(),
             r#""when_stale": "deny""#.to_owned(),
         )],
-        directory: repository.to_owned(),
+        ..Setup::of_demo(Ports::free()?, repository.to_owned(), environment)
     })
 }
 

@@ -1,9 +1,7 @@
 //! What operators see meanwhile: `/readyz`, the metrics with their alerts, and the log.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -12,21 +10,22 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use tests::browsing::agent;
-use tests::{Log, Pair, pace};
+use tests::{Log, Pair, Series, pace, store_causes};
 
 /// Interval between two samples of the metrics.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The alert that must fire and end, and the metrics of the rules about requests and the store.
+/// Samples after the run, in which the alerts end.
+const MORE: usize = 400;
+
+/// The alert that must fire and end, the alert that must not fire, and the metrics of the rules about requests and the
+/// store.
 const ALERT: &str = "TokenServiceStoreFails";
+const OTHER: &str = "TokenServiceDown";
 const METRICS: [&str; 2] = [
     "token_service_store_failed_transactions_total",
     "token_service_http_requests_total",
 ];
-
-/// The values of each series, one for each sample. A series that began later has `None` before.
-#[derive(Debug, Default)]
-struct Series(BTreeMap<String, Vec<Option<f64>>>);
 
 /// Looks at both token services all the time.
 pub(crate) struct Watch {
@@ -73,8 +72,9 @@ impl Watch {
                             lock(&seen).insert(description);
                         }
                         let metrics = get(service, "/metrics");
+                        let metrics = metrics.filter(|(status, _)| *status == 200);
                         let metrics = metrics.map(|(_, body)| body);
-                        lock(&series).take(service, samples, metrics.as_deref());
+                        lock(&series).take(service, samples, metrics.as_deref(), &METRICS);
                     }
                     samples += 1;
                 }
@@ -137,60 +137,10 @@ fn of_the_store(body: &str) -> Option<String> {
     is_store.then(|| description.to_owned())
 }
 
-impl Series {
-    /// Takes a sample with this number.
-    fn take(&mut self, service: &str, number: usize, metrics: Option<&str>) {
-        for line in metrics.unwrap_or_default().lines() {
-            let Some((name, value)) = line.rsplit_once(' ') else {
-                continue;
-            };
-            let (metric, labels) = name.split_once('{').unwrap_or((name, "}"));
-            let (true, Ok(value)) = (METRICS.contains(&metric), value.parse()) else {
-                continue;
-            };
-            let labels = labels.trim_end_matches('}');
-            let comma = if labels.is_empty() { "" } else { "," };
-            let name =
-                format!("{metric}{{job=\"token-service\",instance=\"{service}\"{comma}{labels}}}");
-            let values = self.0.entry(name).or_default();
-            values.resize(number, None);
-            values.push(Some(value));
-        }
-    }
-
-    /// The series for `promtool test rules`: each keeps its last value for `more` samples.
-    fn for_promtool(&self, count: usize, more: usize) -> Vec<Value> {
-        let series = self.0.iter().map(|(name, values)| {
-            let mut text = String::new();
-            let (mut last, mut values) = (None, values.iter());
-            for _ in 0..count {
-                last = values.next().copied().flatten().or(last);
-                match last {
-                    Some(value) => _ = write!(text, "{value} "),
-                    None => text += "_ ",
-                }
-            }
-            text += &last.map_or("_".to_owned(), |value| format!("{value}+0x{more}"));
-            json!({"series": name, "values": text})
-        });
-        series.collect()
-    }
-}
-
 impl Samples {
     /// True if the runbook says what to do about each description of `/readyz`.
     pub(crate) fn know_the_runbook(&self, repository: &Path) -> Result<bool> {
-        let page = std::fs::read_to_string(repository.join("docs/runbook.md"))?;
-        let (_, chapter) = page
-            .split_once(&format!("### {ALERT}\n"))
-            .context("the runbook lacks the alert")?;
-        let (chapter, _) = chapter.split_once("\n### ").unwrap_or((chapter, ""));
-        let cells = chapter.lines().filter_map(|line| line.strip_prefix("| `"));
-        let known: Vec<&str> = cells
-            .filter_map(|row| row.split(" | ").next())
-            .flat_map(|cell| cell.split('`').step_by(2))
-            .filter(|phrase| !phrase.is_empty())
-            .collect();
+        let known = store_causes(repository)?;
         let mut all_known = true;
         for description in &self.descriptions {
             if !known.iter().any(|phrase| description.contains(phrase)) {
@@ -203,20 +153,8 @@ impl Samples {
 
     /// Runs the alert rules over the metrics of this run: the alert fires at each service, and ends.
     pub(crate) fn judge(&self, repository: &Path, state: &Path) -> Result<bool> {
-        let count = self
-            .series
-            .0
-            .values()
-            .map(Vec::len)
-            .max()
-            .context("no metrics")?;
-        let failed = self
-            .series
-            .0
-            .iter()
-            .filter(|(name, _)| name.starts_with(METRICS[0]));
         // When the last service has failed for the first time.
-        let firsts = failed.map(|(_, values)| {
+        let firsts = self.series.of(METRICS[0]).map(|values| {
             let first = values.first().copied().flatten();
             values
                 .iter()
@@ -226,35 +164,23 @@ impl Samples {
             .collect::<Option<Vec<usize>>>()
             .context("a service did not fail")?;
         let fires = fires.into_iter().max().context("no service")? + 2;
-        let (over, alert) = (
-            count + 400,
-            format!("count(ALERTS{{alertname=\"{ALERT}\",alertstate=\"firing\"}})"),
+        let over = self.series.count() + MORE;
+        let alert = format!("count(ALERTS{{alertname=\"{ALERT}\",alertstate=\"firing\"}})");
+        let other = format!(
+            "count_over_time(ALERTS{{alertname=\"{OTHER}\",alertstate=\"firing\"}}[{over}s])"
         );
-        let rules = repository.join("charts/gatepass/files/prometheus-alerts.yml");
-        let test = json!({
-            "rule_files": [rules],
-            "evaluation_interval": "1s",
-            "tests": [{
-                "interval": "1s",
-                "input_series": self.series.for_promtool(count, 400),
-                "promql_expr_test": [
-                    {"expr": alert, "eval_time": format!("{fires}s"), "exp_samples": [{"labels": "{}", "value": 2}]},
-                    {"expr": "ALERTS", "eval_time": format!("{over}s"), "exp_samples": []},
-                ],
-            }],
-        });
-        let file = state.join("alerts.json");
-        std::fs::write(&file, test.to_string())?;
-        let output = Command::new(repository.join(".cache/promtool"))
-            .args(["test", "rules"])
-            .arg(&file)
-            .output()?;
-        let said =
-            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        match output.status.success() {
-            true => println!("{ALERT} fired at both token services, and ended."),
-            false => println!("The alerts are not as they should be: {said}"),
+        let expected = json!([
+            {"expr": alert, "eval_time": format!("{fires}s"), "exp_samples": [{"labels": "{}", "value": 2}]},
+            {"expr": "ALERTS", "eval_time": format!("{over}s"), "exp_samples": []},
+            {"expr": other, "eval_time": format!("{over}s"), "exp_samples": []},
+        ]);
+        let judged = self
+            .series
+            .expect(repository, state, ("1s", MORE), &expected);
+        match &judged {
+            Ok(()) => println!("{ALERT} fired at both token services, and ended."),
+            Err(said) => println!("The alerts are not as they should be: {said:#}"),
         }
-        Ok(output.status.success())
+        Ok(judged.is_ok())
     }
 }

@@ -21,7 +21,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tests::load::{Ledger, Load, Operation, Scope, Times, World};
 use tests::visitor::Visitor;
-use tests::{Artifacts, Pair, Ports, Postgres, Setup, pace};
+use tests::{Artifacts, Pair, Ports, Postgres, Setup, pace, setting, state_in};
 
 use sample::{Spent, Store, Stored, Taken};
 use verdict::{Bound, Verdict};
@@ -213,11 +213,9 @@ const FAILURE_LOG: &str = r#"                access_log:
 
 /// The demo's pair, with lifetimes so short that as many tokens, grants and sessions end as begin.
 fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<Setup> {
-    let at = |name: &str| state.join(name).display().to_string();
-    let environment = [
+    let mut environment = state_in(state);
+    let changes = [
         ("STORE__URL", store.to_owned()),
-        ("ENCRYPTION_KEY_FILE", at("encryption-key")),
-        ("ADMIN_TOKEN_FILE", at("admin-token")),
         (
             "LIFETIMES__ACCESS_TOKEN",
             format!("{}s", ACCESS_TOKEN.as_secs()),
@@ -232,21 +230,13 @@ fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<
         ("AUDIT__STANDARD_OUTPUT", "false".to_owned()),
         ("DRAIN_FOR", "2s".to_owned()),
     ];
+    environment.extend(changes.map(setting));
     Ok(Setup {
-        ports: Ports::free()?,
-        token_service: None,
-        config: Some(repository.join("demo/config.toml")),
-        environment: environment
-            .map(|(key, value)| (format!("TOKEN_SERVICE__{key}"), value))
-            .into(),
-        early_access: None,
         replica,
         holds_sockets: !replica,
-        filter: None,
-        feed: None,
         workers: 2,
         gateway: vec![(LISTENER.to_owned(), format!("{FAILURE_LOG}{LISTENER}"))],
-        directory: repository.to_owned(),
+        ..Setup::of_demo(Ports::free()?, repository.to_owned(), environment)
     })
 }
 

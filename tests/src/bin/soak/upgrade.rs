@@ -12,6 +12,8 @@ use tests::{Artifacts, Pair, Postgres, pace};
 
 use crate::{ACCESS_TOKEN, Avoids, print_failures, report_requests, setup, until_the_gateway};
 
+const REGISTRATIONS: &str = "TOKEN_SERVICE__REGISTRATIONS";
+
 /// Pauses of an upgrade.
 pub(crate) const STEPS: u32 = 7;
 
@@ -21,6 +23,12 @@ struct Version {
     name: &'static str,
     token_service: PathBuf,
     config: PathBuf,
+}
+
+/// The registrations file of the demo of a version.
+fn registrations(version: &Version) -> String {
+    let file = version.config.with_file_name("registrations.toml");
+    file.display().to_string()
 }
 
 /// Which of the two token services.
@@ -71,6 +79,9 @@ pub(crate) fn run(earlier: &Path, step: Duration) -> Result<bool> {
         println!("token-service migrate {}:\n{text}", arguments.join(" "));
         Ok::<_, anyhow::Error>((output.status.success(), text))
     };
+    // Until the end of the upgrade, both versions read the registrations that the earlier version knows.
+    let own = registrations(&earlier);
+    settings.environment.push((REGISTRATIONS.to_owned(), own));
     let pair = Pair::start(settings)?;
     let admin_token = std::fs::read_to_string(state.join("admin-token"))?;
     let world = Arc::new(World::of(&pair, &admin_token, ACCESS_TOKEN)?);
@@ -122,7 +133,9 @@ impl Upgrade {
             !done && text.contains("a step back needs the backup from before"),
             "the earlier version must refuse the store: {text}"
         );
-        // A restart after the end of the upgrade.
+        // A restart after the end of the upgrade, with registrations that only this version knows.
+        let own = registrations(this);
+        self.pair.set_environment(REGISTRATIONS, &own);
         self.replace(Which::Second, this)
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context as _, Result};
-use tests::{Artifacts, Pair, Ports, Setup};
+use tests::{Artifacts, Pair, Ports, Setup, state_in};
 
 /// Interval between two checks that the pair runs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -49,37 +49,23 @@ fn run() -> Result<()> {
         let registrations = registrations.display().to_string();
         environment.push(("TOKEN_SERVICE__REGISTRATIONS".to_owned(), registrations));
     }
+    // The state belongs to one issuer, and another pair in this checkout may use the state that the configuration names.
     let mut early_environment = environment.clone();
     if ports.lobby_ea != default.lobby_ea {
         let folder = format!("demo/data/early-access-{}", ports.lobby_ea);
         early_environment.extend(state_in(&repository.join(folder)));
     }
-    let config = match path("CONFIG") {
-        Some(config) => config?,
-        None => {
-            if ports.lobby != default.lobby {
-                let folder = format!("demo/data/{}", ports.lobby);
-                environment.extend(state_in(&repository.join(folder)));
-            }
-            repository.join("demo/config.toml")
-        }
-    };
+    let config = path("CONFIG").transpose()?;
+    if config.is_none() && ports.lobby != default.lobby {
+        let folder = format!("demo/data/{}", ports.lobby);
+        environment.extend(state_in(&repository.join(folder)));
+    }
     let early_access = repository.join("demo/early-access.toml");
     println!("Starting the token service and Envoy ...");
-    let mut pair = Pair::start(Setup {
-        replica: false,
-        holds_sockets: false,
-        feed: None,
-        workers: 1,
-        filter: None,
-        gateway: Vec::new(),
-        ports,
-        token_service: None,
-        config: Some(config),
-        early_access: Some((early_access, early_environment)),
-        environment,
-        directory: repository,
-    })?;
+    let mut setup = Setup::of_demo(ports, repository, environment);
+    setup.config = config.or(setup.config);
+    setup.early_access = Some((early_access, early_environment));
+    let mut pair = Pair::start(setup)?;
     callback::serve(&pair)?;
     println!("{}", introduction(&pair));
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
@@ -91,18 +77,6 @@ fn run() -> Result<()> {
     drop(pair);
     println!("Stopped.");
     Ok(())
-}
-
-/// Puts the state of a service on another port into `folder`, because the state belongs to one issuer, and another pair
-/// in this checkout may use the state that the configuration names.
-fn state_in(folder: &Path) -> [(String, String); 3] {
-    let at = |name: &str| folder.join(name).display().to_string();
-    [
-        ("STORE__URL", format!("redb:{}", at("token-service.redb"))),
-        ("ENCRYPTION_KEY_FILE", at("encryption-key")),
-        ("ADMIN_TOKEN_FILE", at("admin-token")),
-    ]
-    .map(|(key, value)| (format!("TOKEN_SERVICE__{key}"), value))
 }
 
 /// Writes the demo's registrations with redirect URIs at another port: the URI of a web server application is compared as

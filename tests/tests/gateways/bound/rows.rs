@@ -35,6 +35,7 @@ pub(super) struct Row {
     pub(super) name: String,
     pub(super) method: &'static str,
     pub(super) target: &'static str,
+    pub(super) host: &'static str,
     /// Lines of the head, each with its line end.
     pub(super) headers: String,
     pub(super) body: String,
@@ -48,6 +49,7 @@ fn row(name: impl Into<String>, headers: String, fate: Fate) -> Row {
         name: name.into(),
         method: "GET",
         target: TARGET,
+        host: "localhost",
         headers,
         body: String::new(),
         fate,
@@ -109,6 +111,23 @@ impl<'a> Client<'a> {
     pub(super) fn good(&self) -> Row {
         let token = self.bound_to(self.key.confirmation());
         row("a good proof", dpop(&token, &self.proved(&token)), Passes)
+    }
+
+    /// Good requests whose proofs have the same place in the memory of used proofs.
+    pub(super) fn crowded(&self, count: usize) -> Vec<Row> {
+        let token = self.bound_to(self.key.confirmation());
+        let crowded = self.key.crowded_ids().take(count);
+        crowded
+            .map(|id| {
+                let proof = self.proof(&token).claim("jti", json!(id));
+                let proof = self.key.sign(&proof).unwrap();
+                row(
+                    format!("a proof with the id {id}"),
+                    dpop(&token, &proof),
+                    Passes,
+                )
+            })
+            .collect()
     }
 
     /// A request with a token that needs a proof with a nonce.
@@ -422,6 +441,16 @@ impl<'a> Client<'a> {
             "",
             PROOF,
         );
+        let url = "https://evil.example/api/projects";
+        let proof = self.key.prove("GET", url, Some(&token)).unwrap();
+        rows.push(Row {
+            host: "evil.example",
+            ..row(
+                format!("Host and proof of {url}"),
+                dpop(&token, &proof),
+                PROOF,
+            )
+        });
         rows
     }
 

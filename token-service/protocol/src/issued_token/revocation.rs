@@ -30,11 +30,14 @@ pub struct Ended {
 /// Returns `None` for unknown, revoked and expired tokens and changes nothing: RFC 7009 §2.2, "invalid tokens do not
 /// cause an error response".
 ///
-/// The service calls `admit` before it writes. If the client revokes too often, `admit` returns the time to wait.
+/// The service calls `admit` before it revokes an access token. If the client revokes too many, `admit` returns the time to
+/// wait. Refresh tokens are exempt: a grant ends only once, so each of these revocations needs another code, and a person gets
+/// codes by signing in. Otherwise one user of a public client, by revoking and refreshing, would keep the other users from
+/// signing out.
 ///
 /// # Errors
-/// A [`TokenError`] if the request is malformed, the client is not authenticated or revokes too often, the token was
-/// issued to another client (RFC 7009 §2.1: "the request is refused"), or the store failed. After a failure of the
+/// A [`TokenError`] if the request is malformed, the client is not authenticated or revokes too many access tokens, the
+/// token was issued to another client (RFC 7009 §2.1: "the request is refused"), or the store failed. After a failure of the
 /// store the token may still be valid, so the client must get an error.
 pub async fn revoke(
     context: &Context<'_>,
@@ -44,12 +47,6 @@ pub async fn revoke(
     let (form, presented) = request.open(context, Served::AnyFlow).await?;
     presented.note_use(context);
     let client_id = &presented.fully_authenticated()?.client_id;
-    let admit = || {
-        admit(client_id).map_err(|wait| TokenError::TooManyRevocations {
-            client_id: client_id.clone(),
-            wait,
-        })
-    };
     let text = required(&form, Parameter::Token)?;
     let Some(token) = read(context, text) else {
         let Some(OpaqueRefresh { grant, .. }) = read_opaque(context, text).await? else {
@@ -61,7 +58,6 @@ pub async fn revoke(
         if grant.revoked_at.is_some() {
             return Ok(None);
         }
-        admit()?;
         let ended = context
             .store
             .revoke_grant(grant.grant_id, Arc::default(), context.now)
@@ -88,7 +84,6 @@ pub async fn revoke(
             if grant.is_none_or(|grant| grant.revoked_at.is_some()) {
                 return Ok(None);
             }
-            admit()?;
             let ended = store.revoke_grant(reference.grant_id, Arc::default(), context.now);
             ended.await?
         }
@@ -96,7 +91,10 @@ pub async fn revoke(
             if expires_at <= context.now || store.is_revoked(reference.clone()).await? {
                 return Ok(None);
             }
-            admit()?;
+            admit(client_id).map_err(|wait| TokenError::TooManyRevocations {
+                client_id: client_id.clone(),
+                wait,
+            })?;
             let extent = Extent {
                 at: context.now,
                 expires_at,

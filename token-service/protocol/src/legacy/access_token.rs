@@ -4,6 +4,7 @@
 //! The token is always signed with Ed25519, because an RSA signature alone has 342 characters. A padding claim without
 //! meaning fills the remaining space.
 
+use claims::Confirmation;
 use claims::token::ACCESS_TOKEN_TYPE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -178,7 +179,7 @@ pub(super) fn read(claims: Value) -> Option<IssuedToken> {
             subject: TokenSubject::Account {
                 user_id: claims.sub.clone(),
             },
-            key: None,
+            bound_to: Confirmation::default(),
             issued_at: Timestamp::from_seconds(claims.iat),
             issuer: claims.iss,
         },

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use claims::Confirmation;
 use serde::Serialize;
 
 use super::access_token::{self, Names};
@@ -23,7 +24,7 @@ use domain::{
     RefreshStep, Scope, TokenId,
 };
 
-/// Time for which a used refresh token gets the same response again (D-15).
+/// Time for which a used refresh token gets the same tokens again (D-15).
 pub const REUSE_GRACE: Duration = Duration::from_secs(60);
 
 /// The response of protocol.md §2.5, with exactly these members.
@@ -31,7 +32,7 @@ pub const REUSE_GRACE: Duration = Duration::from_secs(60);
 pub struct LegacyTokenResponse {
     /// Always `Bearer`.
     pub token_type: &'static str,
-    /// Lifetime of the access token, in seconds.
+    /// Time from this response until the access token expires, in seconds.
     pub expires_in: u64,
     /// 42 characters.
     pub refresh_token: String,
@@ -134,7 +135,7 @@ impl Endpoint<'_> {
             redirect_uri: String::new(),
             verifier_digest: None,
             client_authenticated: false,
-            key: None,
+            proven: Confirmation::default(),
         };
         let code = code_digest(code, &self.instance.hostname);
         let grant_id = GrantId::generate(context.random, context.now)?;
@@ -165,7 +166,7 @@ impl Endpoint<'_> {
     ) -> Result<Arc<Client>, LegacyTokenError> {
         let served = Served::Legacy(&self.instance.hostname);
         let presented =
-            client_authentication::authenticate(self.context, served, authorization, fields)
+            client_authentication::authenticate(self.context, served, authorization, None, fields)
                 .await?;
         presented.note_use(self.context);
         Ok(Arc::clone(presented.fully_authenticated()?))
@@ -208,7 +209,7 @@ impl Endpoint<'_> {
             redirect_uri: redirect_uri.to_owned(),
             verifier_digest: None,
             client_authenticated: true,
-            key: None,
+            proven: Confirmation::default(),
         };
         let grant_id = GrantId::generate(context.random, context.now)?;
         let token = LegacyRefreshToken::first(grant_id);
@@ -237,7 +238,7 @@ impl Endpoint<'_> {
             grant_id: token.grant_id,
             refresh_id: id(token),
             client_id: client.client_id.clone(),
-            key: None,
+            proven: Confirmation::default(),
             scope: None,
             next_refresh_id: id(next),
             next_access_id: TokenId::generate(context.random)?,
@@ -251,14 +252,15 @@ impl Endpoint<'_> {
 
     fn respond(
         &self,
-        IssuedStep {
+        issued: &IssuedStep,
+        refresh_token: LegacyRefreshToken,
+    ) -> Result<LegacyTokenResponse, TokenError> {
+        let IssuedStep {
             grant,
             step,
             issuance,
             asked: _,
-        }: &IssuedStep,
-        refresh_token: LegacyRefreshToken,
-    ) -> Result<LegacyTokenResponse, TokenError> {
+        } = issued;
         let context = self.context;
         let lifetime = context.settings.lifetimes.legacy_access_token;
         let key = context.keys.ed25519().ok_or(TokenError::Signing)?;
@@ -270,7 +272,7 @@ impl Endpoint<'_> {
         };
         Ok(LegacyTokenResponse {
             token_type: "Bearer",
-            expires_in: lifetime.as_secs(),
+            expires_in: issued.expires_in(lifetime, context.now).as_secs(),
             refresh_token: refresh_token.text(&self.instance.hostname, context.encryption_key),
             access_token: access_token::mint(
                 key,

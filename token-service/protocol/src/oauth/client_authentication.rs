@@ -1,10 +1,13 @@
-//! Client authentication (protocol.md §4.2, §5.2, §5.3, §5.12; RFC 6749 §2.3).
+//! Client authentication (protocol.md §4.2, §5.2, §5.3, §5.12, §5.14; RFC 6749 §2.3).
+
+pub mod claimed;
 
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use claims::Thumbprint;
 use zeroize::Zeroizing;
 
 use super::assertion::AssertionError;
@@ -14,9 +17,9 @@ use super::parameter::Parameter;
 use super::parameters::{Parameters, form_decode};
 use crate::Context;
 use crate::settings::Settings;
-use domain::Client;
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
+use domain::{Client, KeyAuthentication};
 use store::{AssertionId, Claim as StoreClaim};
 
 /// Padding is optional because some clients omit it.
@@ -40,6 +43,8 @@ pub enum Proof {
     Secret(ClientSecret),
     /// `private_key_jwt`.
     Assertion(ClientAssertion),
+    /// `self_signed_tls_client_auth`.
+    Certificate,
 }
 
 impl PresentedClient {
@@ -64,8 +69,8 @@ impl PresentedClient {
     /// The client, if the authentication is sufficient for its integration type.
     ///
     /// # Errors
-    /// [`TokenError::SecretRequired`] or [`TokenError::ClientAssertionRequired`] if a confidential client did not
-    /// authenticate.
+    /// [`TokenError::SecretRequired`], [`TokenError::ClientAssertionRequired`] or [`TokenError::CertificateRequired`] if a
+    /// confidential client did not authenticate.
     pub fn fully_authenticated(&self) -> Result<&Arc<Client>, TokenError> {
         match self {
             Self::Named(client) if client.is_public() => Ok(client),
@@ -80,12 +85,18 @@ impl PresentedClient {
     pub fn authenticated(&self) -> Result<&Arc<Client>, TokenError> {
         match self {
             Self::Authenticated(client, _) => Ok(client),
-            Self::Named(client)
-                if client.secrets().is_empty() && !client.key_authentication.is_empty() =>
-            {
-                Err(TokenError::ClientAssertionRequired)
+            Self::Named(client) => {
+                let KeyAuthentication {
+                    keys,
+                    tls_client_certificates: certificates,
+                    ..
+                } = &client.key_authentication;
+                match (client.secrets(), keys.as_slice(), certificates.as_slice()) {
+                    ([], [], [_, ..]) => Err(TokenError::CertificateRequired),
+                    ([], [_, ..], _) => Err(TokenError::ClientAssertionRequired),
+                    _ => Err(TokenError::SecretRequired),
+                }
             }
-            Self::Named(_) => Err(TokenError::SecretRequired),
         }
     }
 }
@@ -101,15 +112,18 @@ pub enum Served<'a> {
     Legacy(&'a str),
 }
 
-/// Authenticates the client from its Authorization headers and its form. Claims the `jti` of a client assertion, durably.
+/// Authenticates the client from its Authorization headers, the certificate of its connection and its form. Claims the `jti`
+/// of a client assertion, durably.
 ///
 /// # Errors
 /// A [`TokenError`] for all combinations except these three: one Basic header with the right secret, or a client assertion
-/// (each with no `client_id` in the body, or the same Client ID), or only a `client_id` in the body.
+/// (each with no `client_id` in the body, or the same Client ID), or only a `client_id` in the body. The latter is authenticated
+/// if the certificate is registered for the client.
 pub async fn authenticate(
     context: &Context<'_>,
     served: Served<'_>,
     authorization: &[&[u8]],
+    certificate: Option<Thumbprint>,
     form: &Parameters<'_>,
 ) -> Result<PresentedClient, TokenError> {
     let claim = Claim::read(authorization, form)?;
@@ -121,7 +135,7 @@ pub async fn authenticate(
             Served::Legacy(hostname) => directory.legacy_client(&client_id, hostname).await?,
         };
         if let Some(client) = found {
-            let presented = claim.check(client, context.settings, context.now)?;
+            let presented = claim.check(client, certificate, context.settings, context.now)?;
             claim_assertion(context, &presented).await?;
             return Ok(presented);
         }
@@ -225,11 +239,12 @@ impl<'a> Claim<'a> {
     fn check(
         &self,
         client: Arc<Client>,
+        certificate: Option<Thumbprint>,
         settings: &Settings,
         now: Timestamp,
     ) -> Result<PresentedClient, TokenError> {
         let (secret, also_named) = match self {
-            Self::Named(_) => return Ok(PresentedClient::Named(client)),
+            Self::Named(_) => return by_certificate(client, certificate),
             Self::Basic {
                 secret, also_named, ..
             } => (secret, also_named),
@@ -269,37 +284,20 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The Client ID that a refused request claims, for the log and the audit log, so that an operator sees which client's
-/// secret is being guessed: in the header, the body or the client assertion. At most [`LONGEST_CLAIM`] characters; unprintable characters are escaped.
-pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
-    let in_header = authorization.iter().find_map(|header| {
-        let credentials = decode_basic(header)?;
-        let (client_id, _) = credentials.split_once(':')?;
-        readings(client_id)
-            .next()
-            .map(|client_id| client_id.to_string())
-    });
-    let in_body = || {
-        let form = Parameters::parse(body).ok()?;
-        let named = form.get(Parameter::ClientId).map(str::to_owned);
-        named.or_else(|| {
-            let assertion = Unverified::parse(form.get(Parameter::ClientAssertion)?).ok()?;
-            assertion.client_id().ok().map(str::to_owned)
-        })
-    };
-    let claimed = in_header.or_else(in_body)?;
-    let printable = claimed.chars().flat_map(char::escape_default);
-    let mut bounded: String = printable.take(LONGEST_CLAIM + 1).collect();
-    if bounded.len() > LONGEST_CLAIM {
-        bounded.truncate(LONGEST_CLAIM);
-        bounded.push_str("...");
+/// RFC 8705 §2.2. The certificate of a client without registered certificates does not authenticate.
+fn by_certificate(
+    client: Arc<Client>,
+    shown: Option<Thumbprint>,
+) -> Result<PresentedClient, TokenError> {
+    let registered = &client.key_authentication.tls_client_certificates;
+    match shown {
+        Some(shown) if registered.contains(&shown) => {
+            Ok(PresentedClient::Authenticated(client, Proof::Certificate))
+        }
+        Some(_) if !registered.is_empty() => Err(TokenError::CertificateOther),
+        Some(_) | None => Ok(PresentedClient::Named(client)),
     }
-    Some(bounded)
 }
-
-/// Maximum length of a claimed Client ID in the log and the audit log, in characters: the maximum length of a Client
-/// ID.
-const LONGEST_CLAIM: usize = 128;
 
 fn decode_basic(header: &[u8]) -> Option<Zeroizing<String>> {
     let (scheme, encoded) = std::str::from_utf8(header).ok()?.split_once(' ')?;
@@ -322,147 +320,4 @@ fn readings(text: &str) -> impl Iterator<Item = Zeroizing<String>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use domain::testing::{installed, web_server};
-
-    fn authenticate_with(headers: &[&str], form: &str) -> Result<PresentedClient, TokenError> {
-        let registered = [
-            web_server("web", &["first:+%41", "second"], &[]),
-            web_server("we:b", &["secret"], &[]),
-            installed("app", &[]),
-        ];
-        let headers: Vec<&[u8]> = headers.iter().map(|header| header.as_bytes()).collect();
-        let form = Parameters::parse(form.as_bytes()).unwrap();
-        let claim = Claim::read(&headers, &form)?;
-        let found = claim.client_ids().into_iter().find_map(|claimed| {
-            let mut registered = registered.iter();
-            registered.find(|client| client.client_id.as_str() == claimed.as_str())
-        });
-        let found = Arc::new(found.ok_or(TokenError::UnknownClient)?.clone());
-        let now = Timestamp::from_seconds(1_800_000_000);
-        claim.check(found, &Settings::default(), now)
-    }
-
-    fn basic(credentials: &str) -> String {
-        format!("Basic {}", BASE64.encode(credentials))
-    }
-
-    fn outcome(headers: &[&str], form: &str) -> Result<(String, bool), TokenError> {
-        authenticate_with(headers, form).map(|presented| {
-            (
-                presented.client().client_id.to_string(),
-                presented.is_authenticated(),
-            )
-        })
-    }
-
-    /// Form-encoded and verbatim secrets, `:` `+` `%` included.
-    #[test]
-    fn rfc6749_s2_3_1_basic_is_read_encoded_and_verbatim() {
-        let web = Ok(("web".to_owned(), true));
-        assert_eq!(outcome(&[&basic("web:first:+%41")], ""), web);
-        assert_eq!(outcome(&[&basic("web:first%3A%2B%2541")], ""), web);
-        assert_eq!(outcome(&[&basic("web:second")], "client_id=web"), web);
-        assert_eq!(
-            outcome(&[&basic("web:second").replace("Basic", "bAsIc  ")], ""),
-            web
-        );
-        assert_eq!(
-            outcome(&[basic("web:second").trim_end_matches('=')], ""),
-            web
-        );
-        assert_eq!(
-            outcome(&[&basic("we%3Ab:secret")], ""),
-            Ok(("we:b".to_owned(), true))
-        );
-    }
-
-    #[test]
-    fn a_client_id_alone_names_but_does_not_prove() {
-        assert_eq!(outcome(&[], "client_id=app"), Ok(("app".to_owned(), false)));
-        assert_eq!(outcome(&[], "client_id=web"), Ok(("web".to_owned(), false)));
-        let web = authenticate_with(&[], "client_id=web").unwrap();
-        assert_eq!(web.fully_authenticated(), Err(TokenError::SecretRequired));
-        assert!(
-            authenticate_with(&[], "client_id=app")
-                .unwrap()
-                .fully_authenticated()
-                .is_ok()
-        );
-    }
-
-    /// D-31.
-    #[test]
-    fn rfc6749_s3_2_an_empty_secret_was_not_sent() {
-        let named = Ok(("app".to_owned(), false));
-        assert_eq!(outcome(&[], "client_id=app&client_secret="), named);
-        let web = Ok(("web".to_owned(), true));
-        let header = basic("web:second");
-        assert_eq!(outcome(&[&header], "client_id=&client_secret="), web);
-    }
-
-    #[test]
-    fn everything_else_is_refused_for_its_own_reason() {
-        let good = basic("web:second");
-        for (headers, form, reason) in [
-            (vec![], "", TokenError::NoClient),
-            (vec![], "client_id=", TokenError::NoClient),
-            (vec![], "client_id=nobody", TokenError::UnknownClient),
-            (
-                vec![],
-                "client_id=web&client_secret=second",
-                TokenError::SecretInBody,
-            ),
-            (
-                vec![good.clone()],
-                "client_secret=second",
-                TokenError::SeveralAuthentications,
-            ),
-            (
-                vec![good.clone(), good.clone()],
-                "",
-                TokenError::SeveralAuthentications,
-            ),
-            (
-                vec![good.clone()],
-                "client_id=app",
-                TokenError::ClientIdDiffers,
-            ),
-            (vec![basic("web:wrong")], "", TokenError::WrongSecret),
-            (vec![basic("web:")], "", TokenError::WrongSecret),
-            (vec![basic("nobody:second")], "", TokenError::UnknownClient),
-            (vec![basic("app:")], "", TokenError::PublicClientInHeader),
-            (
-                vec![basic("app:x")],
-                "client_id=app",
-                TokenError::PublicClientInHeader,
-            ),
-            (vec![basic("web")], "", TokenError::BasicMalformed),
-            (vec!["Basic".into()], "", TokenError::BasicMalformed),
-            (vec!["Basic !!!".into()], "", TokenError::BasicMalformed),
-            (vec!["Basic /w==".into()], "", TokenError::BasicMalformed),
-            (vec!["Bearer abc".into()], "", TokenError::BasicMalformed),
-        ] {
-            let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-            assert_eq!(outcome(&headers, form), Err(reason), "{headers:?} {form}");
-        }
-    }
-
-    #[test]
-    fn a_refused_client_is_named_bounded_and_escaped() {
-        let basic = |text: &str| format!("Basic {}", BASE64.encode(text));
-        let claim = |header: &str, body: &str| claimed(&[header.as_bytes()], body.as_bytes());
-        assert_eq!(claim(&basic("web:guess"), ""), Some("web".to_owned()));
-        assert_eq!(claim(&basic("a%3Ab:guess"), ""), Some("a:b".to_owned()));
-        assert_eq!(claimed(&[], b"client_id=app&x=y"), Some("app".to_owned()));
-        assert_eq!(claim("Bearer x", "client_id=app"), Some("app".to_owned()));
-        let escaped = claim(&basic("a\u{1b}[31m\n:guess"), "").unwrap();
-        assert_eq!(escaped, "a\\u{1b}[31m\\n");
-        let long = claim(&basic(&format!("{}:guess", "x".repeat(5000))), "").unwrap();
-        assert_eq!(long.len(), 131);
-        for nobody in ["Basic !", "Basic", &basic("no colon")] {
-            assert_eq!(claim(nobody, "a=b"), None, "{nobody}");
-        }
-    }
-}
+mod tests;

@@ -1,10 +1,15 @@
 //! First step of all endpoints with client authentication: read the form, find the client.
 
+use zeroize::Zeroizing;
+
+use super::client_authentication::claimed::{self, ClaimedClient};
 use super::client_authentication::{self, PresentedClient, Served};
+use super::connection::{Connection, Shown};
 use super::error::TokenError;
 use super::parameter::Parameter;
 use super::parameters::Parameters;
 use crate::Context;
+use store::Directory;
 
 /// The parts of an HTTP request that these endpoints read.
 #[derive(Clone)]
@@ -13,6 +18,7 @@ pub struct EndpointRequest<'a> {
     pub authorization: Vec<&'a [u8]>,
     /// All `DPoP` headers, as sent.
     pub dpop: Vec<&'a [u8]>,
+    pub connection: Connection<'a>,
     /// The `Content-Type` header, as sent.
     pub content_type: Option<&'a [u8]>,
     /// The query string of the URL, without `?`.
@@ -21,27 +27,49 @@ pub struct EndpointRequest<'a> {
 }
 
 impl<'a> EndpointRequest<'a> {
-    /// The Client ID that the request claims, authenticated or not, for the log.
-    pub fn claimed_client(&self) -> Option<String> {
-        client_authentication::claimed(&self.authorization, self.body)
+    /// The Client IDs that the request may claim: see [`claimed::ids`].
+    pub(super) fn claimed_ids(&self) -> Vec<Zeroizing<String>> {
+        claimed::ids(&self.authorization, self.body)
+    }
+
+    /// The client that the request claims to be, authenticated or not, for the log.
+    pub async fn claimed_client(&self, directory: &Directory) -> Option<ClaimedClient> {
+        ClaimedClient::find(directory, &self.claimed_ids()).await
     }
 
     /// Reads the form and authenticates the client.
     ///
     /// # Errors
-    /// The first [`TokenError`] of content type, URL, form and client authentication, in this order.
+    /// The first [`TokenError`] of connection, content type, URL, form and client authentication, in this order.
     pub async fn open(
         &self,
         context: &Context<'_>,
         served: Served<'_>,
     ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
+        check_connection(self.connection)?;
         check_content_type(self.content_type)?;
         check_query(self.query)?;
         let form = Parameters::parse(self.body)?;
-        let client =
-            client_authentication::authenticate(context, served, &self.authorization, &form)
-                .await?;
+        let certificate = self.connection.certificate();
+        let client = client_authentication::authenticate(
+            context,
+            served,
+            &self.authorization,
+            certificate,
+            &form,
+        )
+        .await?;
         Ok((form, client))
+    }
+}
+
+fn check_connection(connection: Connection<'_>) -> Result<(), TokenError> {
+    match connection {
+        Connection::MutualTls {
+            certificate: Shown::Unreadable,
+            ..
+        } => Err(TokenError::CertificateUnreadable),
+        Connection::MutualTls { .. } | Connection::Public => Ok(()),
     }
 }
 

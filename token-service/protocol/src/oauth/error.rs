@@ -87,6 +87,14 @@ pub enum TokenError {
     ClientAssertionType,
     /// A client with keys and without a secret did not authenticate.
     ClientAssertionRequired,
+    /// The gateway sent something else than a certificate of the client, or several.
+    CertificateUnreadable,
+    /// A client with certificates, and without a secret and keys, showed no certificate (RFC 8705 §2.2).
+    CertificateRequired,
+    /// The certificate of the connection is not registered for the client (RFC 8705 §2.2).
+    CertificateOther,
+    /// The client gets only tokens that are bound to a certificate, and showed none (RFC 8705 §3.4).
+    CertificateToBind,
     /// The request does not name exactly one linked account.
     #[strum(serialize = "account_refused")]
     Account(AccountError),
@@ -94,7 +102,7 @@ pub enum TokenError {
     Proof(ProofRefusal),
     /// The user of the user-bound client was deleted or disabled.
     BoundUserGone,
-    /// The client exceeds its limit of revocations.
+    /// The client exceeds its limit of revoked access tokens.
     TooManyRevocations {
         client_id: ClientId,
         /// Time until the next revocation is allowed.
@@ -122,6 +130,8 @@ impl TokenError {
             | Self::MalformedScope
             | Self::SeveralAuthentications
             | Self::ClientIdDiffers
+            | Self::CertificateUnreadable
+            | Self::CertificateToBind
             | Self::ScopeNotPermitted(_)
             | Self::Code(CodeMismatch::ScopeExceeded(_))
             | Self::Refresh(RotationRefusal::ScopeExceeded(_) | RotationRefusal::ScopeDiffers) => {
@@ -136,7 +146,9 @@ impl TokenError {
             | Self::SecretRequired
             | Self::ClientAssertion(_)
             | Self::ClientAssertionType
-            | Self::ClientAssertionRequired => ErrorCode::InvalidClient,
+            | Self::ClientAssertionRequired
+            | Self::CertificateRequired
+            | Self::CertificateOther => ErrorCode::InvalidClient,
             Self::UnknownGrantType
             | Self::GrantNotPermitted
             | Self::UnknownCode
@@ -278,6 +290,20 @@ impl TokenError {
             Self::ClientAssertionRequired => {
                 "This client must authenticate with client_assertion, signed by one of its keys"
             }
+            Self::CertificateUnreadable => {
+                "The gateway sent something else than the one certificate of the client: its configuration is wrong"
+            }
+            Self::CertificateRequired => {
+                "This client must authenticate its connection with a registered certificate: \
+                 use an endpoint of mtls_endpoint_aliases in the metadata"
+            }
+            Self::CertificateOther => {
+                "The certificate of the connection is not registered for this client"
+            }
+            Self::CertificateToBind => {
+                "This client gets only tokens that are bound to a certificate: send the request with a certificate \
+                 to an endpoint of mtls_endpoint_aliases in the metadata"
+            }
             Self::UnknownGrantType => {
                 "grant_type must be authorization_code, refresh_token, client_credentials or \
                  urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -322,6 +348,9 @@ impl TokenError {
             Self::Refresh(RotationRefusal::OtherKey) => {
                 "The refresh token is bound to a key: send a DPoP proof of this key"
             }
+            Self::Refresh(RotationRefusal::OtherCertificate) => {
+                "The refresh token is bound to a certificate: authenticate the connection with this certificate"
+            }
             Self::Refresh(RotationRefusal::Expired) => "The refresh token has expired",
             Self::Refresh(RotationRefusal::Revoked) => "The authorization has been revoked",
             Self::Refresh(RotationRefusal::ScopeDiffers) => {
@@ -335,7 +364,7 @@ impl TokenError {
             Self::Proof(refusal) => refusal.description(),
             Self::BoundUserGone => "The bound user of this client is not available",
             Self::TooManyRevocations { .. } => {
-                "This client revokes too many tokens at once; try again after the time of Retry-After"
+                "This client revokes too many access tokens at once; try again after the time of Retry-After, or revoke the refresh token"
             }
             Self::TooEarly(_) => {
                 "The client, user or account was disabled or removed a moment ago; try again after the time of Retry-After"

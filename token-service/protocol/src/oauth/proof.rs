@@ -4,10 +4,10 @@ use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, ProofUse, PublicOrigin
 use claims::jwk::PublicKey;
 use claims::{Algorithm, Thumbprint};
 
+use super::endpoint_request::EndpointRequest;
 use super::error::TokenError;
 use crate::Context;
 use crate::settings::{NoncePolicy, SingleUse};
-use crate::token::Binding;
 use domain::client_key::VerifyingKey;
 use domain::clock::Timestamp;
 use store::{AssertionId, Claim, StoreError};
@@ -28,15 +28,15 @@ pub const WINDOW: Window = Window {
 pub struct PresentedProof(Option<ProofUse>);
 
 impl PresentedProof {
-    /// Checks the proof of a request to `path`. `fields` are the values of all its `DPoP` headers, as sent; `bound_to` is the
-    /// key that the request names. During an upgrade, proofs are ignored: see [`Context::offers_dpop`].
+    /// Checks the proof of a request to `path`. `bound_to` is the key that the request names. During an upgrade, proofs are
+    /// ignored: see [`Context::offers_dpop`].
     ///
     /// # Errors
     /// [`TokenError::Proof`], also if a proof `is_required` and the client sent none (RFC 9449 §5.2).
     pub fn check(
         context: &Context<'_>,
+        request: &EndpointRequest<'_>,
         path: &str,
-        fields: &[&[u8]],
         is_required: bool,
         bound_to: Option<Thumbprint>,
     ) -> Result<Self, TokenError> {
@@ -48,11 +48,11 @@ impl PresentedProof {
                 Ok(Self(None))
             };
         }
-        if fields.is_empty() && !is_required {
+        if request.dpop.is_empty() && !is_required {
             return Ok(Self(None));
         }
-        let proof = Proof::parse(fields, &ALGORITHMS)?;
-        let origin = PublicOrigin::parse(&context.settings.issuer);
+        let proof = Proof::parse(&request.dpop, &ALGORITHMS)?;
+        let origin = PublicOrigin::parse(request.connection.base_url(&context.settings.issuer));
         let key = context.encryption_key.nonce_key();
         let checked = proof.check(&Expected {
             bound_to,
@@ -75,15 +75,15 @@ impl PresentedProof {
     }
 
     /// Uses up the proof. This is the last step before something is redeemed or issued, so that nobody can fill the memory
-    /// with proofs of requests that are refused anyway. Returns the binding of the access token.
+    /// with proofs of requests that are refused anyway.
     ///
     /// # Errors
     /// [`TokenError::Proof`] if the proof was used before, or the memory is full; [`TokenError::Store`].
-    pub async fn claim(self, context: &Context<'_>) -> Result<Binding, TokenError> {
+    pub async fn claim(self, context: &Context<'_>) -> Result<(), TokenError> {
         let Some(used) = self.0 else {
-            return Ok(Binding::Bearer);
+            return Ok(());
         };
-        context.used_proofs.accept(&used, context.now)?;
+        context.used_proofs.accept(&used, context.now.seconds())?;
         if context.settings.dpop.single_use == SingleUse::Store {
             let (id, until) = (
                 AssertionId::of_proof(&used.id),
@@ -94,7 +94,7 @@ impl PresentedProof {
                 return Err(ProofRefusal::Replayed.into());
             }
         }
-        Ok(Binding::of(Some(used.thumbprint), None))
+        Ok(())
     }
 }
 

@@ -33,7 +33,7 @@ pub async fn count_wrong(
     address: Option<IpAddr>,
     error: TokenError,
 ) -> TokenError {
-    let client_id = request.claimed_client().unwrap_or_default();
+    let client_id = request.claimed_ids().into_iter().next().unwrap_or_default();
     let key = context.encryption_key;
     let network = network(address, key);
     let parts = [b"client secret", client_id.as_bytes(), network.as_bytes()];

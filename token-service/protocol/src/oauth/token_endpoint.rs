@@ -6,17 +6,14 @@ use super::error::{TokenError, required};
 use super::grants::{GrantType, authorization_code, client_credentials, jwt_bearer, refresh_token};
 use super::parameter::Parameter;
 use super::parameters::Parameters;
-use super::proof::PresentedProof;
+use super::possession::Possession;
 use super::token_response::TokenResponse;
 use crate::Context;
-use crate::paths::TOKEN;
 
 /// The parts of a request for the log, without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     pub client_id: Option<String>,
-    /// The claimed Client ID of a request without a known client.
-    pub claimed_client: Option<String>,
     pub grant_type: Option<GrantType>,
 }
 
@@ -29,19 +26,13 @@ pub async fn answer(
     request: &EndpointRequest<'_>,
     trace: &mut Trace,
 ) -> Result<TokenResponse, TokenError> {
-    let opened = request.open(context, Served::Current).await;
-    if opened.is_err() {
-        trace.claimed_client = request.claimed_client();
-    }
-    let (form, client) = opened?;
+    let (form, client) = request.open(context, Served::Current).await?;
     client.note_use(context);
     trace.client_id = Some(client.client().client_id.to_string());
     let grant_type = read_grant_type(&form)?;
     trace.grant_type = Some(grant_type);
-    let is_required = client.client().dpop_bound_access_tokens;
-    // Bindings are compared in the transaction that redeems the code or the refresh token.
-    let proof = PresentedProof::check(context, TOKEN, &request.dpop, is_required, None)?;
-    issue(context, grant_type, &client, &form, proof).await
+    let possession = Possession::check(context, request, client.client())?;
+    issue(context, grant_type, &client, &form, possession).await
 }
 
 async fn issue(
@@ -49,16 +40,16 @@ async fn issue(
     grant_type: GrantType,
     client: &PresentedClient,
     form: &Parameters<'_>,
-    proof: PresentedProof,
+    possession: Possession,
 ) -> Result<TokenResponse, TokenError> {
     match grant_type {
         GrantType::AuthorizationCode => {
-            authorization_code::exchange(context, client, form, proof).await
+            authorization_code::exchange(context, client, form, possession).await
         }
-        GrantType::RefreshToken => refresh_token::refresh(context, client, form, proof).await,
-        GrantType::JwtBearer => jwt_bearer::exchange(context, client, form, proof).await,
+        GrantType::RefreshToken => refresh_token::refresh(context, client, form, possession).await,
+        GrantType::JwtBearer => jwt_bearer::exchange(context, client, form, possession).await,
         GrantType::ClientCredentials => {
-            client_credentials::issue(context, client, form, proof).await
+            client_credentials::issue(context, client, form, possession).await
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct TokenResponse {
     pub access_token: String,
     /// `Bearer`, or `DPoP` for an access token that is bound to a key (RFC 9449 §5).
     pub token_type: &'static str,
-    /// Lifetime of the access token from its issue, in seconds.
+    /// Time from this response until the access token expires, in seconds.
     pub expires_in: u64,
     /// The refresh token, a signed JWT; only for the authorization code grant and its refreshes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub enum Issuance {
     First,
     /// For the first use of a refresh token.
     Refreshed,
-    /// For a reused refresh token within its grace period: the response of the first use again (D-3). The request comes
+    /// For a reused refresh token within its grace period: the tokens of the first use again (D-3). The request comes
     /// from a client that lost the response, or from an attacker who stole the token.
     Repeated,
 }
@@ -75,10 +75,10 @@ impl Authorization {
 }
 
 impl TokenResponse {
-    /// A response with these tokens; `lifetime` is the lifetime of the access token.
+    /// A response with these tokens; `expires_in` is the time until the access token expires.
     pub fn new(
         access_token: String,
-        lifetime: Duration,
+        expires_in: Duration,
         refresh_token: Option<String>,
         scope: Option<Scope>,
         authorization: Authorization,
@@ -86,7 +86,7 @@ impl TokenResponse {
         Self {
             access_token,
             token_type: authorization.binding.token_type(),
-            expires_in: lifetime.as_secs(),
+            expires_in: expires_in.as_secs(),
             refresh_token,
             scope,
             authorization,

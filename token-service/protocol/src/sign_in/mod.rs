@@ -31,7 +31,7 @@ pub use second_factor::{SecondFactorOutcome, with_second_factor};
 use session::Proven;
 pub use session::SessionId;
 pub use throttle::network;
-use throttle::{Attempt, Guess};
+use throttle::{Account, Attempt, Guess};
 
 /// A failure inside the service during a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,10 +66,12 @@ pub enum PasswordOutcome {
         unfinished: UnfinishedSignIns,
     },
     /// The password is wrong, the user does not exist, or the user cannot sign in. All have the same outcome
-    /// deliberately. Also returned if the credentials changed during the check (D-35).
-    Refused,
-    /// There were too many wrong passwords. The person must wait this long.
-    Wait(Duration),
+    /// deliberately. Also returned if the credentials changed during the check (D-35). With the registered spelling of
+    /// the name if the user exists, for the audit log alone: a look-up there would make the response take longer for
+    /// some names than for others.
+    Refused(Option<Username>),
+    /// There were too many wrong passwords. The person must wait this long. With the name as for [`Self::Refused`].
+    Wait(Option<Username>, Duration),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -125,12 +127,9 @@ pub async fn with_password(
     let device = known.as_ref().and_then(|credentials| {
         place.known_device(context, &credentials.username, credentials.version)
     });
-    // All spellings of a username share one count of guesses.
-    let normal = Username::parse(username);
-    let folded = normal.as_ref().map(Username::folded);
     let checked = check_password(
         context,
-        folded.as_deref().unwrap_or(username),
+        username,
         stored.clone(),
         password,
         place.address,
@@ -138,15 +137,21 @@ pub async fn with_password(
     );
     let (checked, attempt) = match checked.await? {
         Ok(checked) => checked,
-        Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
+        Err(wait) => {
+            let username = known.map(|credentials| credentials.username);
+            return Ok(PasswordOutcome::Wait(username, wait));
+        }
     };
-    let refused = |username: Option<&Username>| {
-        tracing::info!(username = username.map(Username::as_str), "sign-in refused");
-        Ok(PasswordOutcome::Refused)
+    let refused = |username: Option<Username>| {
+        tracing::info!(
+            username = username.as_ref().map(Username::as_str),
+            "sign-in refused"
+        );
+        Ok(PasswordOutcome::Refused(username))
     };
     let credentials = match known {
         Some(known) if checked.right => known,
-        known => return refused(known.as_ref().map(|credentials| &credentials.username)),
+        known => return refused(known.map(|credentials| credentials.username)),
     };
     let username = credentials.username;
     if let (Some(stored), Some(stronger)) = (stored, checked.stronger) {
@@ -173,7 +178,7 @@ pub async fn with_password(
     };
     let stage = session.stage;
     let Some((id, unfinished)) = session::start(context, session, replaces).await? else {
-        return refused(Some(&username));
+        return refused(Some(username));
     };
     let device = match stage {
         SessionStage::SignedIn => place.remember(context, &username, credentials.version)?,
@@ -204,8 +209,9 @@ async fn check_password<'a>(
         Some(_) => Asker::KnownDevice,
         None => Asker::Stranger(&network),
     };
-    let request = password::Request::begin(username, asker)?;
-    let guess = Guess::Password(username);
+    let account = Account::of(username);
+    let request = password::Request::begin(account.as_str(), asker)?;
+    let guess = Guess::Password(&account);
     let attempt = match Attempt::admit(context, guess, address, device).await? {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(Err(wait)),

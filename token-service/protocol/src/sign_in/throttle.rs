@@ -18,7 +18,7 @@ use super::device::KnownDevice;
 use crate::Context;
 use crate::sealing::EncryptionKey;
 use domain::digest::Digest;
-use domain::{Admission, Counted, Pace, PacedKey, Session};
+use domain::{Admission, Counted, Pace, PacedKey, Session, Username};
 use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -68,10 +68,26 @@ const NETWORK_48: Pace = Pace {
     forget_one_after: Duration::from_secs(1),
 };
 
+/// The account of a username as its passwords are counted: all spellings of the name share one count, because all of them
+/// sign in (D-43). The username may be unregistered, or no username at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Account(String);
+
+impl Account {
+    pub(super) fn of(username: &str) -> Self {
+        let parsed = Username::parse(username);
+        Self(parsed.map_or_else(|| username.to_owned(), |name| name.folded().into_owned()))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess<'a> {
-    /// A password for this username. The username may be unregistered.
-    Password(&'a str),
+    /// A password for this account.
+    Password(&'a Account),
     /// A one-time or recovery code for this user.
     SecondFactor(&'a str),
 }
@@ -84,7 +100,7 @@ impl Guess<'_> {
         key: &EncryptionKey,
     ) -> Keys {
         let (what, username, pace) = match self {
-            Self::Password(username) => ("password", username, PASSWORD),
+            Self::Password(account) => ("password", account.as_str(), PASSWORD),
             Self::SecondFactor(username) => ("second factor", username, SECOND_FACTOR),
         };
         let paced = |scope: &str, name: &[u8], pace| PacedKey {
@@ -205,7 +221,8 @@ pub(super) async fn forgive_password(
     let Some(origin) = &session.origin else {
         return Ok(());
     };
-    let guess = Guess::Password(session.username.as_str());
+    let account = Account::of(session.username.as_str());
+    let guess = Guess::Password(&account);
     let last = guess.keys(None, device, context.encryption_key).last;
     let last = last.map(|paced| Counted::at(paced, session.authenticated_at));
     let store = context.store;
@@ -337,11 +354,12 @@ mod tests {
             let address = Some(address.parse().unwrap());
             guess.keys(address, device, &key()).own.key
         };
-        let ada = Guess::Password("ada");
+        let [ada, grace] = ["ada", "grace"].map(Account::of);
+        let ada = Guess::Password(&ada);
         let here = own(ada, "192.0.2.1", None);
         assert_eq!(here, own(ada, "192.0.2.1", None));
         assert_ne!(here, own(ada, "192.0.2.2", None));
-        assert_ne!(here, own(Guess::Password("grace"), "192.0.2.1", None));
+        assert_ne!(here, own(Guess::Password(&grace), "192.0.2.1", None));
         assert_ne!(here, own(Guess::SecondFactor("ada"), "192.0.2.1", None));
         assert_eq!(
             own(ada, "2001:db8::1", None),
@@ -361,5 +379,19 @@ mod tests {
         );
         let keys = ada.keys(None, devices.first(), &key());
         assert!(keys.shared.is_empty() && keys.last.is_none());
+    }
+
+    /// The second factor takes back what the password counted, under the registered spelling of the name.
+    #[test]
+    fn all_spellings_of_a_name_share_the_counts_of_its_passwords() {
+        let counted = |username: &str| {
+            let keys = Guess::Password(&Account::of(username)).keys(None, None, &key());
+            (keys.own.key, keys.last.map(|last| last.key))
+        };
+        let registered = counted("Zo\u{cb}@Example.com");
+        assert_eq!(counted("zo\u{eb}@example.com"), registered);
+        assert_eq!(counted(" ZOE\u{308}@EXAMPLE.COM "), registered);
+        assert_ne!(counted("zoe@example.com"), registered);
+        assert_ne!(counted("no\nname"), counted("another\nname"));
     }
 }

@@ -36,6 +36,11 @@ impl Binding {
         self.confirmation()?.jkt
     }
 
+    /// The certificate of the connections over which the token is used.
+    pub fn certificate(self) -> Option<Thumbprint> {
+        self.confirmation()?.certificate
+    }
+
     /// The value of `token_type` (RFC 9449 §5). A certificate does not change the scheme (RFC 8705 §3).
     pub fn token_type(self) -> &'static str {
         match self.key() {

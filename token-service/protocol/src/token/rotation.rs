@@ -94,17 +94,24 @@ pub struct Signers<'a> {
 
 impl<'a> Signers<'a> {
     /// Chooses the newest of `keys` that has the configured algorithm and is past its announcement. Until a newly
-    /// configured algorithm has such a key, the newest key of any algorithm continues to sign.
+    /// configured algorithm has such a key, the newest key of any algorithm continues to sign. If no key is past its
+    /// announcement, the first key signs: the clock went back, or is behind that of the replica that made the key.
     pub fn at(keys: &'a [SealedSigningKey], policy: &Policy, now: Timestamp) -> Self {
-        let newest = |wanted: Option<Algorithm>| {
-            keys.iter()
-                .filter(|key| key.signs_from <= now)
-                .filter(|key| wanted.is_none_or(|algorithm| key.algorithm == algorithm))
-                .max_by(|one, other| one.turn().cmp(&other.turn()))
+        let of = |wanted: Option<Algorithm>| {
+            let keys = keys.iter();
+            keys.filter(move |key| wanted.is_none_or(|algorithm| key.algorithm == algorithm))
         };
+        let newest = |wanted| {
+            let past = of(wanted).filter(|key| key.signs_from <= now);
+            past.max_by(|one, other| one.turn().cmp(&other.turn()))
+        };
+        let first = |wanted| of(wanted).min_by(|one, other| one.turn().cmp(&other.turn()));
+        let eddsa = Some(Algorithm::EdDsa);
         Self {
-            current: newest(Some(policy.algorithm)).or_else(|| newest(None)),
-            legacy: newest(Some(Algorithm::EdDsa)).filter(|_| policy.legacy),
+            current: newest(Some(policy.algorithm))
+                .or_else(|| newest(None))
+                .or_else(|| first(None)),
+            legacy: (newest(eddsa).or_else(|| first(eddsa))).filter(|_| policy.legacy),
         }
     }
 

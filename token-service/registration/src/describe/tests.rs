@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use claims::Thumbprint;
 use serde_json::{Map, json};
 
 use super::*;
@@ -12,10 +13,11 @@ use domain::testing::{client_id, username};
 use domain::{Client, LegacyInstance, User};
 
 /// Members that the stored form leaves out if they have no value.
-const LEFT_OUT: [&str; 3] = [
+const LEFT_OUT: [&str; 4] = [
     "keys",
     "client_assertion_audience",
     "require_pushed_authorization_requests",
+    "tls_client_certificates",
 ];
 
 /// Members that are not in registrations.
@@ -61,7 +63,10 @@ fn every_member_of_the_domain_types_is_described() {
         assert_eq!(undescribed(&client(kind)), [""; 0], "{kind:?}");
     }
     let full = demo_clients().find(|client| !client.key_authentication.is_empty());
-    assert_eq!(undescribed(&full.unwrap()), [""; 0]);
+    let mut full = full.unwrap();
+    let certificates = &mut full.key_authentication.tls_client_certificates;
+    certificates.push(Thumbprint::from_bytes([7; 32]));
+    assert_eq!(undescribed(&full), [""; 0]);
     let user = User::new(username("user"));
     assert_eq!(undescribed(&user), [""; 0]);
     assert_eq!(undescribed(&instance()), [""; 0]);

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use super::content::content;
 use crate::describe::Record;
 use crate::describe::checks::unique;
 use crate::describe::reading::{Completeness, Entry};
 use crate::describe::values::plain;
-use document::{Located, Place, Section};
+use document::{Located, Place};
 use domain::certificate::CertificateState;
 use domain::clock::Timestamp;
 use domain::remembered::Element;
@@ -87,9 +88,9 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<Certificate> {
         if let Some(alias) = &alias {
             unique(&section, "alias", alias, &mut aliases);
         }
-        let pem_key = if section.has("file") { "file" } else { "pem" };
-        entry.is_settled &= pem_key == "pem";
-        if let (Some(alias), Some(pem)) = (alias, pem(&mut section)) {
+        entry.is_settled &= !section.has("file");
+        let pem = content(&mut section, "pem", "the certificate", std::fs::read);
+        if let (Some(alias), Some((given, pem))) = (alias, pem) {
             match Certificate::read(&alias.value, &pem.value) {
                 Ok(certificate) => {
                     let x5t = Located {
@@ -101,7 +102,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<Certificate> {
                     warn_of_validity(entry, &certificate, &x5t.place);
                     certificates.push(certificate);
                 }
-                Err(error) => section.report(&pem.place, format!("{pem_key}: {error}")),
+                Err(error) => section.report(&pem.place, format!("{given}: {error}")),
             }
         }
         section.finish();
@@ -124,36 +125,4 @@ fn warn_of_validity(entry: &mut Entry<'_, '_>, certificate: &Certificate, place:
         CertificateState::NotYetValid => format!("the certificate {alias} is not valid yet"),
     };
     entry.warn(place, message);
-}
-
-/// The PEM text of a certificate.
-fn pem(section: &mut Section<'_>) -> Option<Located<Vec<u8>>> {
-    if !section.has("file") && !section.has("pem") {
-        section.report(section.place(), "file or pem is missing");
-    }
-    if matches!(section.place(), Place::Json(_)) {
-        section.refuse(
-            "file",
-            "the administration reads no files; send the text of the certificate in pem",
-        );
-    }
-    let file = section.text("file");
-    let inline = section.text("pem");
-    match (file, inline) {
-        (Some(_), Some(inline)) => {
-            section.report(&inline.place, "pem: file is there too; keep one of the two");
-            None
-        }
-        (Some(Located { value, place }), None) => match std::fs::read(place.resolve(&value)) {
-            Ok(value) => Some(Located { value, place }),
-            Err(error) => {
-                section.report(&place, format!("file: {value} cannot be read: {error}"));
-                None
-            }
-        },
-        (None, inline) => inline.map(|Located { value, place }| Located {
-            value: value.into_bytes(),
-            place,
-        }),
-    }
 }

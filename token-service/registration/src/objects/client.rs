@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{certificate, client_key, client_secret, redirect_uris};
+use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
 use crate::describe::checks::{claim_text, display_name};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::values::parsed;
@@ -21,6 +21,8 @@ use domain::{
 };
 
 const PUSHED_ONLY: &str = "require_pushed_authorization_requests";
+const DPOP_BOUND: &str = "dpop_bound_access_tokens";
+const CERTIFICATE_BOUND: &str = "tls_client_certificate_bound_access_tokens";
 
 const DESCRIPTION: Description = Description {
     kind: ObjectKind::Client,
@@ -86,9 +88,30 @@ const DESCRIPTION: Description = Description {
             }),
             shape: Shape::Flag,
             ..Field::new(
-                "dpop_bound_access_tokens",
+                DPOP_BOUND,
                 "Only bound tokens",
                 "Whether the client gets only access tokens that are bound to a key (RFC 9449 §5.2).",
+            )
+        },
+        Field {
+            given: "`false` if absent. Not for `legacy`.",
+            flag: Some(Flag::Switch {
+                on: (
+                    "certificate-bound",
+                    "The client gets only access tokens that are bound to the certificate of its connection.",
+                ),
+                off: (
+                    "certificate-optional",
+                    "Access tokens are not bound to certificates.",
+                ),
+                default: false,
+            }),
+            shape: Shape::Flag,
+            ..Field::new(
+                CERTIFICATE_BOUND,
+                "Bound to certificates",
+                "Whether the client gets only access tokens that are bound to the certificate of its connection (RFC 8705 \
+                 §3.4).",
             )
         },
         Field {
@@ -194,6 +217,19 @@ const DESCRIPTION: Description = Description {
             )
         },
         Field {
+            given: "64 hexadecimal digits or base64url. A client with certificates needs no client secret.",
+            flag: Some(Flag::Value("tls-certificate", "SHA256")),
+            types: client_key::TYPES,
+            shape: Shape::Texts,
+            rule: Rule::List,
+            ..Field::new(
+                tls_client_certificate::KEY,
+                "TLS certificates",
+                "The SHA-256 thumbprints of the certificates with which the client authenticates its connection \
+                 (`self_signed_tls_client_auth`).",
+            )
+        },
+        Field {
             flag: Some(Flag::NamedFile("certificate", "ALIAS=FILE")),
             types: &[NonInteractive],
             shape: Shape::Records(&certificate::REGISTRATION),
@@ -262,17 +298,21 @@ impl Registered for Client {
         });
         let name = entry.text("name", display_name);
         let enabled = entry.enabled();
-        let dpop_bound_access_tokens = dpop_bound(entry);
+        let dpop_bound_access_tokens = bound(entry, DPOP_BOUND);
+        let tls_client_certificate_bound_access_tokens = bound(entry, CERTIFICATE_BOUND);
         let scopes = scopes(entry);
         let pushed_only = match entry.integration {
             Some(WebServer | Installed) => entry.section.flag(PUSHED_ONLY),
             _ => None,
         };
-        let has_keys = entry.section.has(client_key::KEY);
+        let has_keys = [client_key::KEY, tls_client_certificate::KEY]
+            .iter()
+            .any(|key| entry.section.has(key));
         let key_authentication = match entry.integration {
             Some(kind) if client_key::TYPES.contains(&kind) => KeyAuthentication {
                 keys: client_key::read(entry),
                 client_assertion_audience: client_key::audience(entry),
+                tls_client_certificates: tls_client_certificate::read(entry),
             },
             _ => KeyAuthentication::default(),
         };
@@ -309,6 +349,7 @@ impl Registered for Client {
             scopes,
             enabled,
             dpop_bound_access_tokens,
+            tls_client_certificate_bound_access_tokens,
             version: ClientVersion::default(),
             tokens_from: Timestamp::default(),
         }))
@@ -364,13 +405,13 @@ fn client_id(entry: &mut Entry<'_, '_>) -> Option<ClientId> {
     client_id
 }
 
-/// Tokens of the legacy flow have no room for the claim `cnf`.
-fn dpop_bound(entry: &mut Entry<'_, '_>) -> bool {
-    let Some(flag) = entry.section.flag("dpop_bound_access_tokens") else {
+/// Reads a flag for bound tokens. Tokens of the legacy flow have no room for the claim `cnf`.
+fn bound(entry: &mut Entry<'_, '_>, key: &'static str) -> bool {
+    let Some(flag) = entry.section.flag(key) else {
         return false;
     };
     if flag.value && entry.integration == Some(Legacy) {
-        let message = "dpop_bound_access_tokens: legacy access tokens cannot be bound";
+        let message = format!("{key}: legacy access tokens cannot be bound");
         entry.section.report(&flag.place, message);
     }
     flag.value

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::content::content;
 use crate::describe::Record;
 use crate::describe::checks::unique;
 use crate::describe::reading::Entry;
 use crate::describe::values::plain;
-use document::{Located, Place, Section};
 use domain::ClientKey;
 use domain::client::IntegrationKind::{self, NonInteractive, UserBound, WebServer};
 use domain::client_key::{AssertionAudience, MAX_KID_LENGTH, VerifyingKey};
@@ -63,7 +63,13 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<ClientKey> {
             }
         }
         entry.is_settled &= !section.has("file");
-        if let (Some(kid), Some((given, text))) = (kid, text(&mut section)) {
+        let text = content(
+            &mut section,
+            "public_key",
+            "the key",
+            std::fs::read_to_string,
+        );
+        if let (Some(kid), Some((given, text))) = (kid, text) {
             match VerifyingKey::read(&text.value) {
                 Ok(public_key) => keys.push(ClientKey {
                     kid: kid.value,
@@ -104,34 +110,5 @@ fn check_kid(kid: &str) -> Result<(), String> {
         Err(format!(
             "must have 1 to {MAX_KID_LENGTH} bytes, none of them a control character"
         ))
-    }
-}
-
-/// The text of a key, with the member that gives it.
-fn text(section: &mut Section<'_>) -> Option<(&'static str, Located<String>)> {
-    if !section.has("file") && !section.has("public_key") {
-        section.report(section.place(), "file or public_key is missing");
-    }
-    if matches!(section.place(), Place::Json(_)) {
-        section.refuse(
-            "file",
-            "the administration reads no files; send the text of the key in public_key",
-        );
-    }
-    let inline = section.text("public_key");
-    let Some(Located { value, place }) = section.text("file") else {
-        return inline.map(|inline| ("public_key", inline));
-    };
-    if let Some(inline) = inline {
-        let message = "public_key: file is there too; keep one of the two";
-        section.report(&inline.place, message);
-        return None;
-    }
-    match std::fs::read_to_string(place.resolve(&value)) {
-        Ok(value) => Some(("file", Located { value, place })),
-        Err(error) => {
-            section.report(&place, format!("file: {value} cannot be read: {error}"));
-            None
-        }
     }
 }

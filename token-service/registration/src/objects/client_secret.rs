@@ -57,13 +57,14 @@ pub(super) fn times(client: &Client, known: &[SecretTimes]) -> Option<Value> {
 }
 
 /// The secrets in the registration: one, or none if the registration may be incomplete. Legacy clients and clients with keys
-/// need no secret.
+/// or TLS certificates need no secret.
 pub(super) fn read(entry: &mut Entry<'_, '_>, has_keys: bool) -> Vec<ClientSecret> {
     let is_needed = entry.integration != Some(Legacy)
         && entry.reading.completeness == Completeness::Whole
         && !has_keys;
     if is_needed && !entry.section.has("client_secret") && !entry.section.has(DIGEST) {
-        let message = "client_secret, client_secret_sha256 or keys is missing";
+        let message =
+            "client_secret, client_secret_sha256, keys or tls_client_certificates is missing";
         entry.section.report(entry.section.place(), message);
     }
     let secret = entry.text("client_secret", |text| {
@@ -89,8 +90,8 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, has_keys: bool) -> Vec<ClientSecre
     }
     let secret = secret.or(digest.map(|digest| digest.value));
     if has_keys && secret.is_some() {
-        let message = "keys: a client secret is there too, and a stolen secret suffices; remove the secret when the whole \
-                       client uses its keys";
+        let message = "a client secret is there too, beside keys or certificates, and a stolen secret suffices; remove the secret \
+                       when the whole client uses the others";
         let place = entry.section.place().clone();
         entry.warn(&place, message);
     }

@@ -5,8 +5,10 @@ mod certificate;
 mod client;
 mod client_key;
 mod client_secret;
+mod content;
 mod legacy_instance;
 mod redirect_uris;
+mod tls_client_certificate;
 mod user;
 
 pub use account::ACCOUNT;

@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use claims::Thumbprint;
+
 use super::*;
 use crate::file;
 use crate::protection::Hidden;
@@ -198,7 +200,7 @@ fn every_problem_is_reported_at_once_with_its_line() {
             "r.toml:49: client_secret_sha256: expected a SHA-256 digest: 64 hexadecimal digits, or 43 characters of base64url",
             "r.toml:50: bound_user: there is no user bob@example.com",
             "r.toml:51: certificates: not for a client of type user_bound",
-            "r.toml:53: client_secret, client_secret_sha256 or keys is missing",
+            "r.toml:53: client_secret, client_secret_sha256, keys or tls_client_certificates is missing",
             "r.toml:56: redirect_uris: not for a client of type non_interactive",
             "r.toml:61: alias: one is already at r.toml:58",
             "r.toml:62: file: missing.pem cannot be read: No such file or directory (os error 2)",
@@ -291,6 +293,59 @@ fn rfc7523_s2_2_keys_replace_the_secret() {
             "r.toml:14: public_key: expected a public key: a JWK (a JSON object with kty), or PEM (PUBLIC KEY)",
             "r.toml:15: file or public_key is missing",
             "r.toml:15: kid is missing",
+        ]
+    );
+}
+
+/// A client with TLS certificates needs no secret (D-48).
+#[test]
+fn rfc8705_s2_2_certificates_replace_the_secret() {
+    let client = |more: &str| {
+        format!(
+            "[[clients]]\nclient_id = 'web'\ntype = 'web_server'\nredirect_uris = ['https://a.example/cb']\n{more}\n"
+        )
+    };
+    let (hex, thumbprint) = ("a7".repeat(32), Thumbprint::from_bytes([0xa7; 32]));
+    let colons = vec!["A7"; 32].join(":");
+    for one in [&hex, &colons, &thumbprint.to_string()] {
+        let text = client(&format!("tls_client_certificates = ['{one}']"));
+        assert_eq!(warnings(NOW, &text), [""; 0]);
+        let read = load(&text).ok().unwrap();
+        let authentication = &read.clients[0].object.key_authentication;
+        assert_eq!(authentication.tls_client_certificates, [thumbprint]);
+    }
+    let secret = "client_secret = 'long enough, with 32 bytes and some more'";
+    let both = client(&format!("{secret}\ntls_client_certificates = ['{hex}']"));
+    let both = warnings(NOW, &both);
+    assert!(both[0].contains("a client secret is there too"), "{both:?}");
+
+    let wrong = client(&format!(
+        "tls_client_certificates = [\n'{hex}',\n'{colons}',\n'a7a7']"
+    ));
+    let wrong = problems(&wrong);
+    assert!(
+        wrong[0].ends_with(&format!("{thumbprint} is already at r.toml:6")),
+        "{wrong:?}"
+    );
+    assert!(
+        wrong[1].starts_with(
+            "r.toml:8: tls_client_certificates: \"a7a7\" is not the SHA-256 of a certificate"
+        ),
+        "{wrong:?}"
+    );
+    let public = "[[clients]]\nclient_id = 'app'\ntype = 'installed'\nredirect_uris = ['https://a.example/cb']\n";
+    let public = format!("{public}tls_client_certificates = ['{hex}']\n");
+    assert_eq!(
+        problems(&public).len(),
+        1,
+        "public clients do not authenticate"
+    );
+    let legacy = "[[clients]]\nclient_id = 'old'\ntype = 'legacy'\nredirect_uris = ['https://a.example/cb']\n";
+    let legacy = format!("{legacy}tls_client_certificate_bound_access_tokens = true\n");
+    assert_eq!(
+        problems(&legacy),
+        [
+            "r.toml:5: tls_client_certificate_bound_access_tokens: legacy access tokens cannot be bound"
         ]
     );
 }

@@ -165,10 +165,14 @@ fn record_of(record: &Record, text: &str) -> Result<Object, String> {
         let names: Vec<String> = keys.iter().map(|(key, _)| key.to_uppercase()).collect();
         return Err(format!("expected {}", names.join(",")));
     }
-    let members = keys.iter().zip(values);
-    Ok(members
+    Ok(object(record, values))
+}
+
+fn object<'v>(record: &Record, values: impl IntoIterator<Item = &'v str>) -> Object {
+    let members = record.keys.iter().zip(values);
+    members
         .map(|((key, _), value)| ((*key).to_owned(), json!(value)))
-        .collect())
+        .collect()
 }
 
 /// Reads a linked account of the form `USER_ID,USERNAME,SITE`.
@@ -234,10 +238,7 @@ fn named_file(long: &str, record: &Record, named: &str) -> anyhow::Result<Value>
         .split_once('=')
         .with_context(|| format!("--{long} {named}: expected NAME=FILE"))?;
     let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
-    let members = record.keys.iter().zip([name, &text]);
-    Ok(members
-        .map(|((key, _), value)| ((*key).to_owned(), json!(value)))
-        .collect())
+    Ok(Value::Object(object(record, [name, &text])))
 }
 
 /// Reads a secret from a file or standard input, and removes the line end that editors add.

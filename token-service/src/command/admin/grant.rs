@@ -12,7 +12,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service grant revoke GRANT_ID    # the claim grant_id of its tokens
   token-service grant revoke --user ada@example.com
   token-service grant revoke --client shop --user ada@example.com
-  token-service grant revoke --key THUMBPRINT    # a lost device: jkt in the claim cnf of its tokens";
+  token-service grant revoke --key THUMBPRINT    # a lost device: jkt or x5t#S256 in the claim cnf of its tokens";
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
@@ -20,8 +20,9 @@ pub(in crate::command) enum Command {
     List(Connected<List>),
     /// Show a grant.
     Show(Connected<Named>),
-    /// Revoke a grant, or everything that was issued to a user or client or is bound to a key: refresh tokens are dead, and gateways refuse
-    /// the access tokens. An id that list does not show belongs to tokens without a refresh token, which end too.
+    /// Revoke a grant, or everything that was issued to a user or client or is bound to a key or certificate: refresh
+    /// tokens are dead, and gateways refuse the access tokens. An id that list does not show belongs to tokens without a
+    /// refresh token, which end too.
     Revoke(Connected<Revoke>),
 }
 
@@ -43,8 +44,8 @@ pub(in crate::command) struct Revoke {
     /// All grants and access tokens of this user. With --client: only those at this client.
     #[arg(long, value_name = "USERNAME")]
     user: Option<String>,
-    /// All grants and access tokens that are bound to the key with this thumbprint, which list and audit show: the device
-    /// is lost.
+    /// All grants and access tokens that are bound to the key or certificate with this thumbprint, which list and audit show:
+    /// the device is lost.
     #[arg(long, value_name = "THUMBPRINT", allow_hyphen_values = true, conflicts_with_all = ["client", "user"])]
     key: Option<String>,
 }
@@ -109,10 +110,21 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
     ]);
     let page: Answer<Page<GrantView>> = administration.get(&format!("/grants{query}"))?;
     let heads = [
-        "GRANT", "CLIENT", "USER", "ACCOUNT", "ISSUED", "EXPIRES", "KEY", "REVOKED",
+        "GRANT",
+        "CLIENT",
+        "USER",
+        "ACCOUNT",
+        "ISSUED",
+        "EXPIRES",
+        "KEY OR CERTIFICATE",
+        "REVOKED",
     ];
     page.print(|page| {
         table::page(page, heads, |grant| {
+            let bound_to: Vec<&str> = [&grant.jkt, &grant.certificate]
+                .into_iter()
+                .filter_map(Option::as_deref)
+                .collect();
             [
                 grant.grant_id.clone(),
                 grant.client_id.clone(),
@@ -120,7 +132,7 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
                 grant.account.0.user_id.clone(),
                 grant.last_issued_at.clone(),
                 grant.expires_at.clone(),
-                grant.jkt.clone().unwrap_or_default(),
+                bound_to.join(" "),
                 grant.revoked_at.clone().unwrap_or_default(),
             ]
         })
@@ -145,6 +157,7 @@ fn card(grant: &GrantView) -> String {
         ("Issued", Some(grant.last_issued_at.clone())),
         ("Expires", Some(grant.expires_at.clone())),
         ("Key", grant.jkt.clone()),
+        ("Certificate", grant.certificate.clone()),
         ("Revoked", grant.revoked_at.clone()),
     ])
 }

@@ -22,6 +22,7 @@ use domain::clock::{ManualClock, Timestamp};
 use domain::{AuditAction, AuditRange, User};
 use protocol::flow::{BeginError, Current, Flow as _};
 use protocol::oauth::assertion::AssertionError;
+use protocol::oauth::connection::Connection;
 use protocol::oauth::endpoint_request::EndpointRequest;
 use protocol::oauth::error::TokenError;
 use protocol::oauth::grants::GrantType;
@@ -167,6 +168,7 @@ fn form<'a>(authorization: &'a str, body: &'a str) -> EndpointRequest<'a> {
     EndpointRequest {
         authorization: vec![authorization.as_bytes()],
         dpop: Vec::new(),
+        connection: Connection::Public,
         content_type: Some(b"application/x-www-form-urlencoded"),
         query: "",
         body: body.as_bytes(),
@@ -410,7 +412,7 @@ async fn a_store_of_an_unreleased_version_is_refused_with_its_reason() {
         format!("{error:#}"),
         format!(
             "an unreleased version before 0.3.0 wrote the store {} (schema version 9), and no other version reads it: \
-             move it away to start with an empty one",
+             move it away, with its -journal, to start with an empty one",
             path.display()
         )
     );

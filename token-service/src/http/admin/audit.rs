@@ -139,7 +139,7 @@ impl Administration {
         }
         // Writes waiting entries first, so the response contains all events before the request. If the store cannot be
         // written, it may still be readable.
-        let written = self.service.audit.write(&*self.service.store).await;
+        let written = self.service.audit.write(&self.service.store).await;
         if let Err(error) = written {
             tracing::warn!(%error, "the newest entries of the audit log are not in the answer");
         }

@@ -45,6 +45,9 @@ pub struct GrantView {
     /// SHA-256 thumbprint of the key to which its refresh token is bound, base64url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jkt: Option<String>,
+    /// SHA-256 thumbprint of the certificate to which its refresh token is bound, base64url.
+    #[serde(rename = "x5t#S256", default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
     /// When it was revoked, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<String>,
@@ -62,6 +65,7 @@ impl From<&Grant> for GrantView {
             last_issued_at: grant.current.issued_at.rfc3339(),
             expires_at: grant.current.refresh_expires_at.rfc3339(),
             jkt: grant.binding.map(|key| key.to_string()),
+            certificate: grant.certificate.map(|certificate| certificate.to_string()),
             revoked_at: grant.revoked_at.map(Timestamp::rfc3339),
         }
     }
@@ -156,12 +160,13 @@ pub struct OwnerQuery {
     pub client_id: Option<String>,
     /// Grants of this user.
     pub username: Option<String>,
-    /// Grants that are bound to the key with this SHA-256 thumbprint (base64url), of all clients and users.
+    /// Grants that are bound to the key or certificate with this SHA-256 thumbprint (base64url), of all clients and users.
     pub jkt: Option<String>,
 }
 
-/// Revokes all live grants of a client, of a user, of a user at a client, or of a key, and every access token issued to them
-/// until now, also without a grant in the list. `jkt` stands alone; without it, client or user must be named.
+/// Revokes all live grants of a client, of a user, of a user at a client, or of a key or certificate, and every access
+/// token issued to them until now, also without a grant in the list. `jkt` stands alone; without it, client or user must
+/// be named.
 #[utoipa::path(delete, path = "/admin/grants", tag = "grants", params(OwnerQuery),
     responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn revoke_all(administrator: Administrator, http: HttpRequest) -> Answer {
@@ -237,12 +242,12 @@ impl Administration {
         let username = user.map(|user| user.username);
         let key = owner.jkt.as_deref().map(read_key).transpose()?;
         if key.is_some() && self.service.store.layout() < Layout::KEY_BINDINGS {
-            let message = "no token is bound to a key before `token-service migrate --finish`";
+            let message = "no token is bound before `token-service migrate --finish`";
             return Err(AdminError::Malformed(message.to_owned()));
         }
         let now = self.service.clock.now();
         let issued_up_to = now.rfc3339();
-        let of_key = key.map(|key| format!(" bound to the key {key}"));
+        let of_key = key.map(|key| format!(" bound to the key or certificate {key}"));
         let of_key = of_key.unwrap_or_default();
         let mut entry = Entry::new(AuditAction::GrantRevoked).detail(format!(
             "all{of_key}, and access tokens issued up to {issued_up_to}"

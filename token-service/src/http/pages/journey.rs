@@ -152,18 +152,14 @@ impl Journey {
         next_step(self.request.prompt(), live, confirmation)
     }
 
-    /// The live sign-in of the browser, if the request accepts it. While a page was open, the session may have ended or
-    /// another user may have signed in.
+    /// The live sign-in of the browser, if the request accepts it. While a page was open, the session may have ended or become
+    /// too old, or another user may have signed in. The form may contain another request than the page had.
     pub(super) async fn signed_in(&self) -> Result<Option<(SessionId, SignedIn)>, PageFailure> {
         let Some((id, live)) = self.browser.live_session().await? else {
             return Ok(None);
         };
-        let mut expected = self.expected_user().into_iter();
-        if expected.any(|user| user.username != live.session.username) {
-            return Ok(None);
-        }
-        let signed_in = SignedIn::of(live);
-        Ok(signed_in.map(|signed_in| (id, signed_in)))
+        let step = self.next_step(Some(live), Confirmation::Given);
+        Ok(step.signed_in().map(|signed_in| (id, signed_in)))
     }
 
     pub(super) fn error_address(&self, error: &RedirectError) -> String {

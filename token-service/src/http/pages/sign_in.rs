@@ -38,7 +38,7 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
     let context = browser.context();
     let outcome =
         sign_in::with_password(&context, username, password, replaces.as_ref(), place).await?;
-    record(browser, username, &outcome).await?;
+    record(browser, &outcome);
     let problem = match outcome {
         PasswordOutcome::Begun {
             id,
@@ -49,8 +49,8 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
             let response = next(purpose, &unfinished, None)?;
             return Ok(signed_in(response, purpose, &id, device.as_ref()));
         }
-        PasswordOutcome::Refused => Problem::PasswordRefused,
-        PasswordOutcome::Wait(wait) => Problem::Wait(wait),
+        PasswordOutcome::Refused(_) => Problem::PasswordRefused,
+        PasswordOutcome::Wait(_, wait) => Problem::Wait(wait),
     };
     again(purpose, problem, |flow, problem| SignInPage {
         flow,
@@ -161,36 +161,26 @@ fn again<'a, Page: Template>(
     Ok(response)
 }
 
-async fn record(
-    browser: &Browser,
-    username: &str,
-    outcome: &PasswordOutcome,
-) -> Result<(), PageFailure> {
-    let entry = match outcome {
+fn record(browser: &Browser, outcome: &PasswordOutcome) {
+    let (action, username) = match outcome {
         PasswordOutcome::Begun {
-            stage: SessionStage::SignedIn,
-            username,
-            ..
-        } => Entry::new(AuditAction::SignIn).by_user(username.as_str()),
-        PasswordOutcome::Begun {
-            stage: SessionStage::SecondFactorOwed,
-            username,
-            ..
-        } => Entry::new(AuditAction::SecondFactorRequired).by_user(username.as_str()),
-        PasswordOutcome::Wait(_) | PasswordOutcome::Refused => {
-            let entry = Entry::new(match outcome {
-                PasswordOutcome::Wait(_) => AuditAction::SignInThrottled,
-                _ => AuditAction::SignInRefused,
-            });
-            // An unregistered username may be a password in the wrong field.
-            match browser.context().directory.user(username).await? {
-                Some(user) => entry.by_user(user.username.as_str()),
-                None => entry.detail("unknown user"),
-            }
+            stage, username, ..
+        } => {
+            let action = match stage {
+                SessionStage::SignedIn => AuditAction::SignIn,
+                SessionStage::SecondFactorOwed => AuditAction::SecondFactorRequired,
+            };
+            (action, Some(username))
         }
+        PasswordOutcome::Refused(username) => (AuditAction::SignInRefused, username.as_ref()),
+        PasswordOutcome::Wait(username, _) => (AuditAction::SignInThrottled, username.as_ref()),
     };
-    browser.record(entry);
-    Ok(())
+    let entry = Entry::new(action);
+    browser.record(match username {
+        Some(username) => entry.by_user(username.as_str()),
+        // An unregistered username may be a password in the wrong field.
+        None => entry.detail("unknown user"),
+    });
 }
 
 /// Adds the cookies of a sign-in to the response. Signing in for a client confirms the client.

@@ -1,9 +1,9 @@
-//! Authorization codes of the current flows (D-2).
+//! Authorization codes of the current flows, and what holds for those of the legacy flow too (D-2).
 
 use super::*;
 
 /// Requests that do not fit [`code`], and the reasons for refusal.
-pub(crate) fn misfits() -> [(PresentedCode, CodeMismatch); 4] {
+fn misfits() -> [(PresentedCode, CodeMismatch); 4] {
     [
         (
             PresentedCode {
@@ -36,6 +36,35 @@ pub(crate) fn misfits() -> [(PresentedCode, CodeMismatch); 4] {
     ]
 }
 
+/// A code of a flow, issued for [`code`].
+#[derive(Clone)]
+enum Issued {
+    Current(Box<SelfContainedCode>),
+    Legacy(String),
+}
+
+impl Issued {
+    /// A code of each flow.
+    async fn of_each_flow(store: &dyn Store) -> [Self; 2] {
+        let text = TokenId::generate(&OsRandom).unwrap().to_string();
+        issue_legacy(store, &text, code()).await;
+        let current = self_contained(store, code()).await;
+        [Self::Current(Box::new(current)), Self::Legacy(text)]
+    }
+
+    async fn redeem(
+        &self,
+        store: &dyn Store,
+        presented: PresentedCode,
+        now: Timestamp,
+    ) -> Redemption {
+        match self {
+            Self::Current(code) => redeem(store, code, presented, now).await,
+            Self::Legacy(text) => redeem_legacy(store, text, presented, now).await,
+        }
+    }
+}
+
 pub(crate) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
     let code = self_contained(&*subject.store(), code()).await;
     subject.restart().await;
@@ -54,35 +83,33 @@ pub(crate) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
 }
 
 pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject) {
-    let store = subject.store();
-    let code = self_contained(&*store, code()).await;
-    let Redemption::Redeemed(grant) = redeem(&*store, &code, fitting(), at(1)).await else {
-        panic!("the code fits");
-    };
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    // An attacker who has only the code has neither verifier nor redirect URI.
-    for (presented, mismatch) in misfits() {
-        assert_eq!(
-            redeem(&*store, &code, presented, at(2)).await,
-            Redemption::Mismatch(mismatch)
-        );
-        assert!(
-            !is_revoked(&*store, &grant).await,
-            "a stranger ends nothing"
-        );
+    let codes = Issued::of_each_flow(&*subject.store()).await;
+    for (number, code) in codes.into_iter().enumerate() {
+        let redeemed = code.redeem(&*subject.store(), fitting(), at(1)).await;
+        let Redemption::Redeemed(grant) = redeemed else {
+            panic!("the code fits");
+        };
+        subject.restart().await;
+        let store = subject.store();
+        // An attacker who has only the code has neither verifier nor redirect URI.
+        for (presented, mismatch) in misfits() {
+            let redeemed = code.redeem(&*store, presented, at(2)).await;
+            assert_eq!(redeemed, Redemption::Mismatch(mismatch));
+            let is_ended = is_revoked(&*store, &grant).await;
+            assert!(!is_ended, "a stranger ends nothing");
+        }
+        let replayed = code.redeem(&*store, fitting(), at(2)).await;
+        assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
+        drop(store);
+        subject.restart().await;
+        let store = subject.store();
+        assert!(is_revoked(&*store, &grant).await);
+        let again = code.redeem(&*store, fitting(), at(3)).await;
+        assert_eq!(again, Redemption::Replayed(grant.grant_id));
+        let announced = feed(&*store).await;
+        assert_eq!(announced.len(), number + 1, "announced once");
+        assert_eq!(announced.last(), Some(&Revoked::Grant(grant.grant_id)));
     }
-    let replayed = redeem(&*store, &code, fitting(), at(2)).await;
-    assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    assert!(is_revoked(&*store, &grant).await);
-    assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
-    let again = redeem(&*store, &code, fitting(), at(3)).await;
-    assert_eq!(again, Redemption::Replayed(grant.grant_id));
-    assert_eq!(feed(&*store).await.len(), 1, "announced once");
 }
 
 /// Neither the expiry of the code nor the requested scope matters for a second use.
@@ -129,26 +156,22 @@ fn exceeding_step() -> RefreshStep {
 
 pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl Subject) {
     let store = subject.store();
-    let code = self_contained(&*store, code()).await;
-    for (presented, mismatch) in misfits() {
-        assert_eq!(
-            redeem(&*store, &code, presented, at(1)).await,
-            Redemption::Mismatch(mismatch)
-        );
+    for code in Issued::of_each_flow(&*store).await {
+        for (presented, mismatch) in misfits() {
+            let redeemed = code.redeem(&*store, presented, at(1)).await;
+            assert_eq!(redeemed, Redemption::Mismatch(mismatch));
+        }
+        if let Issued::Current(code) = &code {
+            let code = SelfContainedCode::clone(code);
+            let exceeding = store.redeem_code(code, fitting(), exceeding_step(), at(1));
+            let excess = CodeMismatch::ScopeExceeded(Scope::parse("admin").unwrap());
+            assert_eq!(exceeding.await.unwrap(), Redemption::Mismatch(excess));
+        }
+        let late = code.redeem(&*store, fitting(), at(60)).await;
+        assert_eq!(late, Redemption::Mismatch(CodeMismatch::Expired));
+        let redeemed = code.redeem(&*store, fitting(), at(59)).await;
+        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
     }
-    let exceeding = store.redeem_code(code.clone(), fitting(), exceeding_step(), at(1));
-    assert_eq!(
-        exceeding.await.unwrap(),
-        Redemption::Mismatch(CodeMismatch::ScopeExceeded(Scope::parse("admin").unwrap()))
-    );
-    assert_eq!(
-        redeem(&*store, &code, fitting(), at(60)).await,
-        Redemption::Mismatch(CodeMismatch::Expired)
-    );
-    assert!(matches!(
-        redeem(&*store, &code, fitting(), at(59)).await,
-        Redemption::Redeemed(_)
-    ));
 }
 
 pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl Subject) {
@@ -300,35 +323,31 @@ pub(crate) async fn redemptions_leave_nothing_of_a_client_that_is_disabled_in_pa
     }
 }
 
+/// The others revoke the grant.
 pub(crate) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subject) {
+    let store = subject.store();
     for _ in 0..10 {
-        let code = self_contained(&*subject.store(), code()).await;
-        let mut tasks = JoinSet::new();
-        for _ in 0..PARALLEL {
-            let (store, code) = (subject.store(), code.clone());
-            tasks.spawn(async move { redeem(&*store, &code, fitting(), at(1)).await });
+        for code in Issued::of_each_flow(&*store).await {
+            let mut tasks = JoinSet::new();
+            for _ in 0..PARALLEL {
+                let (store, code) = (subject.store(), code.clone());
+                tasks.spawn(async move { code.redeem(&*store, fitting(), at(1)).await });
+            }
+            let outcomes = tasks.join_all().await;
+            let winners = outcomes.iter().filter_map(|outcome| match outcome {
+                Redemption::Redeemed(grant) => Some(grant),
+                _ => None,
+            });
+            let winners: Vec<_> = winners.collect();
+            let [winner] = winners.as_slice() else {
+                panic!("{} winners", winners.len());
+            };
+            let replayed = Redemption::Replayed(winner.grant_id);
+            let losers = outcomes.iter().filter(|outcome| **outcome == replayed);
+            assert_eq!(losers.count(), outcomes.len() - 1);
+            assert!(is_revoked(&*store, winner).await);
         }
-        let outcomes = tasks.join_all().await;
-        assert_one_winner(&outcomes, &*subject.store()).await;
     }
-}
-
-/// Asserts that exactly one of many redemptions of a code created a grant, and that the others revoked the grant.
-pub(crate) async fn assert_one_winner(outcomes: &[Redemption], store: &dyn Store) {
-    let winners: Vec<_> = outcomes
-        .iter()
-        .filter_map(|outcome| match outcome {
-            Redemption::Redeemed(grant) => Some(grant),
-            _ => None,
-        })
-        .collect();
-    let [winner] = winners.as_slice() else {
-        panic!("{} winners", winners.len());
-    };
-    let replayed = Redemption::Replayed(winner.grant_id);
-    let losers = outcomes.iter().filter(|outcome| **outcome == replayed);
-    assert_eq!(losers.count(), outcomes.len() - 1);
-    assert!(is_revoked(store, winner).await);
 }
 
 /// RFC 9449 §10.
@@ -338,7 +357,10 @@ pub(crate) async fn a_bound_code_needs_its_key(subject: &mut impl Subject) {
         dpop_jkt: Some(key),
         ..self_contained(&*subject.store(), code()).await
     };
-    let with = |key| PresentedCode { key, ..fitting() };
+    let with = |key| PresentedCode {
+        proven: of_key(key),
+        ..fitting()
+    };
     let mismatch = Redemption::Mismatch(CodeMismatch::Key);
     for wrong in [None, Some(other)] {
         let refused = redeem(&*subject.store(), &code, with(wrong), at(1)).await;

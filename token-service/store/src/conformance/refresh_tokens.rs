@@ -29,24 +29,6 @@ pub(crate) async fn refresh_rotates(subject: &mut impl Subject) {
         subject.store().rotate_refresh(missing).await.unwrap(),
         Rotation::Refused(RotationRefusal::Unknown)
     );
-    let stranger = RefreshRotation {
-        client_id: client_id("other"),
-        ..use_of(&grant, live, at(1001))
-    };
-    assert_eq!(
-        subject.store().rotate_refresh(stranger).await.unwrap(),
-        Rotation::Refused(RotationRefusal::OtherClient)
-    );
-    let more = RefreshRotation {
-        scope: Scope::parse("projects admin"),
-        ..use_of(&grant, live, at(1001))
-    };
-    assert_eq!(
-        subject.store().rotate_refresh(more).await.unwrap(),
-        Rotation::Refused(RotationRefusal::ScopeExceeded(
-            Scope::parse("admin").unwrap()
-        ))
-    );
 }
 
 pub(crate) async fn a_repeated_refresh_within_the_grace_gets_the_same_answer(
@@ -95,23 +77,6 @@ pub(crate) async fn a_reused_refresh_token_revokes_its_grant_alone(subject: &mut
     assert!(is_revoked(&*store, &grant).await);
     assert!(!is_revoked(&*store, &other_device).await);
     assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
-}
-
-pub(crate) async fn refresh_expires_at_the_second(subject: &mut impl Subject) {
-    let grant = grant_of(&*subject.store(), code()).await;
-    subject.restart().await;
-    let end = at(0) + WEEK;
-    let at_the_end = use_of(&grant, grant.current.refresh_id, end);
-    assert_eq!(
-        subject.store().rotate_refresh(at_the_end).await.unwrap(),
-        Rotation::Refused(RotationRefusal::Expired)
-    );
-    let before = Timestamp::from_seconds(end.seconds() - 1);
-    let before = use_of(&grant, grant.current.refresh_id, before);
-    assert!(matches!(
-        subject.store().rotate_refresh(before).await.unwrap(),
-        Rotation::Rotated { .. }
-    ));
 }
 
 pub(crate) async fn parallel_refreshes_have_one_successor(subject: &mut impl Subject) {
@@ -178,13 +143,23 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     assert_eq!(stored.unwrap().scope, scope("projects"));
 }
 
-/// RFC 9449 §5, D-39.
-pub(crate) async fn a_bound_refresh_token_needs_its_key(subject: &mut impl Subject) {
+/// RFC 9449 §5, RFC 8705 §4, D-39.
+pub(crate) async fn a_bound_refresh_token_needs_its_key_or_certificate(subject: &mut impl Subject) {
+    bind_to_certificates(&*subject.store()).await;
+    refreshes_with(subject, of_key, RotationRefusal::OtherKey).await;
+    refreshes_with(subject, of_certificate, RotationRefusal::OtherCertificate).await;
+}
+
+async fn refreshes_with(
+    subject: &mut impl Subject,
+    proof_of: fn(Option<Thumbprint>) -> Confirmation,
+    refusal: RotationRefusal,
+) {
     let (key, other) = (Thumbprint::of(b"key"), Thumbprint::of(b"other"));
     let grant = grant_of(&*subject.store(), code()).await;
     let first = grant.current.refresh_id;
     let with = |key, refresh_id, now| RefreshRotation {
-        key,
+        proven: proof_of(key),
         ..use_of(&grant, refresh_id, now)
     };
     // The first proof of a public client binds its grant.
@@ -194,8 +169,8 @@ pub(crate) async fn a_bound_refresh_token_needs_its_key(subject: &mut impl Subje
     assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
     subject.restart().await;
     let stored = subject.store().grant(grant.grant_id).await.unwrap();
-    assert_eq!(stored.unwrap().binding, Some(key));
-    let refused = Rotation::Refused(RotationRefusal::OtherKey);
+    assert_eq!(stored.unwrap().bound_to(), proof_of(Some(key)));
+    let refused = Rotation::Refused(refusal);
     for wrong in [None, Some(other)] {
         // Not even a token whose reuse would revoke the grant.
         for (token, now) in [(first, at(2)), (second, at(2)), (first, at(100))] {

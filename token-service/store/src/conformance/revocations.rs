@@ -60,7 +60,7 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
             username: grant.username.clone(),
             account: Some((grant.account.user_id.clone(), grant.account.site.clone())),
         },
-        key: None,
+        bound_to: Confirmation::default(),
         issued_at,
     };
     let another = |token: &TokenReference| TokenReference {
@@ -127,7 +127,7 @@ pub(crate) fn token(issued_at: Timestamp) -> TokenReference {
             username: username("1"),
             account: Some(("1".into(), "https://us1.example.com".into())),
         },
-        key: None,
+        bound_to: Confirmation::default(),
         issued_at,
     }
 }
@@ -363,18 +363,27 @@ pub(crate) async fn the_feed_keeps_its_identity_until_it_is_renewed<S: Subject>(
     assert_eq!(after.feed == fresh, S::KEEPS_FEED);
 }
 
-/// A lost device: what is bound to its key ends, whoever's it is, and nothing else.
+/// A lost device: what is bound to its key or certificate ends, whoever's it is, and nothing else.
 pub(crate) async fn a_key_ends_with_all_that_is_bound_to_it(subject: &mut impl Subject) {
     let (key, other) = (Thumbprint::of(b"key"), Thumbprint::of(b"other"));
+    let (bound, unbound) = (of_key(Some(key)), Confirmation::default());
+    let both = Confirmation {
+        certificate: Some(key),
+        ..of_key(Some(other))
+    };
     let store = subject.store();
+    bind_to_certificates(&*store).await;
     let mut grants = Vec::new();
-    // The last one is bound by its first refresh.
-    for (name, bound) in [
-        ("ada", Some(key)),
-        ("grace", Some(key)),
-        ("ada", Some(other)),
-        ("ada", None),
-        ("grace", None),
+    // The last two are bound by their first refresh.
+    for (name, proven) in [
+        ("ada", bound),
+        ("grace", of_certificate(Some(key))),
+        ("grace", both),
+        ("ada", of_key(Some(other))),
+        ("ada", of_certificate(Some(other))),
+        ("ada", unbound),
+        ("grace", unbound),
+        ("ada", unbound),
     ] {
         let record = CodeRecord {
             username: username(name),
@@ -382,7 +391,7 @@ pub(crate) async fn a_key_ends_with_all_that_is_bound_to_it(subject: &mut impl S
         };
         let code = self_contained(&*store, record).await;
         let presented = PresentedCode {
-            key: bound,
+            proven,
             ..fitting()
         };
         match redeem(&*store, &code, presented, at(0)).await {
@@ -390,35 +399,42 @@ pub(crate) async fn a_key_ends_with_all_that_is_bound_to_it(subject: &mut impl S
             refused => panic!("{refused:?}"),
         }
     }
-    let late = RefreshRotation {
-        key: Some(key),
-        ..use_of(&grants[4], grants[4].current.refresh_id, at(1))
-    };
-    store.rotate_refresh(late).await.unwrap();
+    for (grant, proven) in [(&grants[6], bound), (&grants[7], of_certificate(Some(key)))] {
+        let late = RefreshRotation {
+            proven,
+            ..use_of(grant, grant.current.refresh_id, at(1))
+        };
+        store.rotate_refresh(late).await.unwrap();
+    }
     drop(store);
     subject.restart().await;
     let store = subject.store();
     let entry = audit_event(5);
     let revoked = store.revoke_all(Owner::Key(key), [entry].into(), at(5));
-    assert_eq!(revoked.await, Ok(3));
+    assert_eq!(revoked.await, Ok(5));
     drop(store);
     subject.restart().await;
     let store = subject.store();
     assert_eq!(feed(&*store).await, [Revoked::Key(key)]);
-    for (grant, ended) in grants.iter().zip([true, true, false, false, true]) {
+    for (grant, ended) in grants
+        .iter()
+        .zip([true, true, true, false, false, false, true, true])
+    {
         let stored = store.grant(grant.grant_id).await.unwrap().unwrap();
         assert_eq!(stored.revoked_at.is_some(), ended, "{grant:?}");
     }
-    for (key, issued_at, ended) in [
-        (Some(key), at(5), true),
-        (Some(key), at(6), false),
-        (Some(other), at(5), false),
-        (None, at(5), false),
+    for (bound_to, issued_at, ended) in [
+        (bound, at(5), true),
+        (of_certificate(Some(key)), at(5), true),
+        (both, at(5), true),
+        (bound, at(6), false),
+        (of_key(Some(other)), at(5), false),
+        (unbound, at(5), false),
     ] {
         let token = TokenReference {
-            key,
+            bound_to,
             ..token(issued_at)
         };
-        assert_eq!(store.is_revoked(token).await, Ok(ended), "{key:?}");
+        assert_eq!(store.is_revoked(token).await, Ok(ended), "{bound_to:?}");
     }
 }

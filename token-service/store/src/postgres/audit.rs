@@ -108,7 +108,18 @@ pub(super) async fn settle(client: &Connection<'_>) -> Result<bool, Fault> {
         .await?
         .ok_or_else(|| RowError("the counter of the audit log is missing".into()))?
         .try_get(0)?;
-    // The row of the counter is locked, so the greatest number of a kind stays until the commit.
+    // The row of the counter is locked, so the greatest number of a kind stays until the commit. Read before the insertion: a
+    // subquery of its statement would pass over the inserted entries for each entry, which takes longer than a statement may.
+    let kinds = AuditKind::ALL.map(|kind| i16::from(kind.number()));
+    let sql =
+        "SELECT found.kind, (SELECT max(number) FROM audit_log WHERE audit_log.kind = found.kind)
+        FROM unnest($1::SMALLINT[]) AS found (kind)";
+    let found = client.query(sql, &[&kinds.as_slice()]).await?;
+    let greatest = found.iter().map(|row| {
+        let number: Option<i64> = row.try_get(1)?;
+        Ok::<(i16, i64), Fault>((row.try_get(0)?, number.unwrap_or(0)))
+    });
+    let (kinds, numbers): (Vec<i16>, Vec<i64>) = greatest.collect::<Result<_, _>>()?;
     let sql = "WITH moved AS (
             DELETE FROM audit_waiting WHERE (batch, place) IN (
                 SELECT batch, place FROM audit_waiting ORDER BY waits_since, batch, place LIMIT $2
@@ -116,10 +127,10 @@ pub(super) async fn settle(client: &Connection<'_>) -> Result<bool, Fault> {
         )
         INSERT INTO audit_log (sequence, expires_at, body, kind, number)
         SELECT $1 + row_number() OVER (ORDER BY waits_since, batch, place), expires_at, body, kind,
-            row_number() OVER (PARTITION BY kind ORDER BY waits_since, batch, place)
-            + coalesce((SELECT max(held.number) FROM audit_log AS held WHERE held.kind = moved.kind), 0)
-        FROM moved";
-    let moved = client.execute(sql, &[&last, &rows(TOGETHER)]).await?;
+            coalesce(held.number, 0) + row_number() OVER (PARTITION BY kind ORDER BY waits_since, batch, place)
+        FROM moved LEFT JOIN unnest($3::SMALLINT[], $4::BIGINT[]) AS held (kind, number) USING (kind)";
+    let values: [&(dyn ToSql + Sync); 4] = [&last, &rows(TOGETHER), &kinds, &numbers];
+    let moved = client.execute(sql, &values).await?;
     let sql = "UPDATE counters SET value = $1 WHERE name = 'last_audit'";
     let last = last.saturating_add(number(moved));
     client.execute(sql, &[&last]).await?;

@@ -35,11 +35,11 @@ impl CodeStore for PostgresStore {
             let SelfContainedCode {
                 grant_id, record, ..
             } = code;
-            let key = presented.key;
+            let proven = presented.proven;
             let (of, user) =
                 credentials::client_and_user(client, &record.client_id, &record.username).await?;
             let (of, user) = (of.as_ref(), user.as_ref());
-            match record.redeem(grant_id, first, key, of, user, now) {
+            match record.redeem(grant_id, first, proven, of, user, now) {
                 Ok(grant) => {
                     if grants::insert(client, &grant, None, now, access_token_lifetime).await? {
                         return Ok(Redemption::Redeemed(Box::new(grant)));

@@ -34,6 +34,12 @@ pub(super) const BINDINGS: &str = "
     CREATE INDEX IF NOT EXISTS grants_by_key ON grants (binding) WHERE binding IS NOT NULL;
 ";
 
+/// The certificate to which a grant is bound, likewise.
+pub(super) const CERTIFICATES: &str = "
+    ALTER TABLE grants ADD COLUMN IF NOT EXISTS certificate BYTEA;
+    CREATE INDEX IF NOT EXISTS grants_by_certificate ON grants (certificate) WHERE certificate IS NOT NULL;
+";
+
 /// Maximum attempts of a rotation whose grant changes in the meantime. The loser of a race finds a spent token at its
 /// second attempt, so more than two attempts are rare.
 const LOOKS: u32 = 10;
@@ -188,15 +194,15 @@ impl PostgresStore {
         let (refresh_over_at, access_over_at) = over_at(after, self.longest_token());
         let (id, body) = (after.grant_id, encode(after).map_err(Fault::from)?);
         self.statement(async move |client| {
-            let sql = "UPDATE grants SET body = $3, refresh_over_at = $4, access_over_at = $5, binding = $6
+            let sql = "UPDATE grants SET body = $3, refresh_over_at = $4, access_over_at = $5, binding = $6, certificate = $7
                 WHERE grant_id = $1 AND body = $2 AND revoked_at IS NULL";
             let id = id.as_bytes().as_slice();
-            let key = key_of(after);
+            let keys = keys_of(after);
             let times = (refresh_over_at, access_over_at);
-            let replaced = client
-                .execute(sql, &[&id, &before, &body, &times.0, &times.1, &key])
-                .await?;
-            Ok(replaced > 0)
+            let values: [&(dyn ToSql + Sync); 7] = [
+                &id, &before, &body, &times.0, &times.1, &keys.0, &keys.1,
+            ];
+            Ok(client.execute(sql, &values).await? > 0)
         })
         .await
     }
@@ -239,8 +245,9 @@ fn grant(row: &Row) -> Result<Grant, Fault> {
 fn new_grant(before: &str) -> String {
     format!(
         "WITH {before} new AS (
-            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body, binding)
-            VALUES ($1, $2, $3, $4, $5, $6, $8) ON CONFLICT (grant_id) DO NOTHING RETURNING grant_id
+            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body, binding,
+                certificate)
+            VALUES ($1, $2, $3, $4, $5, $6, $8, $9) ON CONFLICT (grant_id) DO NOTHING RETURNING grant_id
         )
         SELECT NULL::BIGINT, grant_id FROM new
         UNION ALL
@@ -251,7 +258,7 @@ fn new_grant(before: &str) -> String {
 
 /// A used code keeps its row.
 const CODE_IS_USED: &str = "used AS (
-    UPDATE codes SET grant_id = $1, expires_at = $10, body = $11 WHERE code = $9
+    UPDATE codes SET grant_id = $1, expires_at = $11, body = $12 WHERE code = $10
 ),";
 
 /// What the row of a used legacy code becomes.
@@ -276,8 +283,8 @@ pub(super) async fn insert(
     let (refresh_over_at, access_over_at) = over_at(grant, access_token_lifetime);
     let body = encode(grant)?;
     let most = rows(cap::GRANTS.looked_at());
-    let key = key_of(grant);
-    let values: [&(dyn ToSql + Sync); 8] = [
+    let keys = keys_of(grant);
+    let values: [&(dyn ToSql + Sync); 9] = [
         &id,
         &of,
         &user,
@@ -285,7 +292,8 @@ pub(super) async fn insert(
         &access_over_at,
         &body,
         &most,
-        &key,
+        &keys.0,
+        &keys.1,
     ];
     let found = match &used {
         None => client.query(&new_grant(""), &values).await?,
@@ -324,9 +332,15 @@ pub(super) async fn insert(
     Ok(true)
 }
 
-fn key_of(grant: &Grant) -> Option<&[u8]> {
-    let key = grant.binding.as_ref();
-    key.map(|key| key.as_bytes().as_slice())
+/// The values of `binding` and `certificate`.
+fn keys_of(grant: &Grant) -> (Option<&[u8]>, Option<&[u8]>) {
+    [&grant.binding, &grant.certificate]
+        .map(|thumbprint| {
+            thumbprint
+                .as_ref()
+                .map(|thumbprint| thumbprint.as_bytes().as_slice())
+        })
+        .into()
 }
 
 /// The two times in [`Grant::is_over`].
@@ -417,7 +431,8 @@ pub(super) async fn end_all(
         }
         // Tokens of the legacy flow are never bound.
         Owner::Key(key) => {
-            let sql = "UPDATE grants SET revoked_at = $2 WHERE binding = $1 AND revoked_at IS NULL";
+            let sql = "UPDATE grants SET revoked_at = $2
+                WHERE (binding = $1 OR certificate = $1) AND revoked_at IS NULL";
             let values: [&(dyn ToSql + Sync); 2] = [&key.as_bytes().as_slice(), &seconds(now)];
             let ended = client.execute(sql, &values).await?;
             return Ok((ended, vec![owner.revoked()]));

@@ -1,5 +1,7 @@
 //! Runs operations on the database, and retries them.
 
+use std::time::Instant;
+
 use deadpool_postgres::Transaction;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
@@ -179,10 +181,12 @@ async fn once<T>(
         }
         Err(error) => Err(error.into()),
     };
-    let outage = &pool.manager().outage;
+    let (outage, now) = (&pool.manager().outage, Instant::now());
     match &outcome {
-        Ok(_) => outage.succeeded(),
-        Err(fault) if fault.is_outage() => outage.failed(fault),
+        Ok(_) => outage.succeeded(now),
+        Err(fault) if fault.is_outage() => {
+            outage.failed(fault, matches!(fault, Fault::Unanswered), now);
+        }
         Err(_) => {}
     }
     outcome
@@ -210,7 +214,7 @@ async fn on<T>(
 }
 
 /// The server's answer, or a fault after [`ANSWER`].
-async fn in_time<T>(
+pub(super) async fn in_time<T>(
     answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, Fault> {
     match timeout(ANSWER, answer).await {

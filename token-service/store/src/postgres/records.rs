@@ -22,6 +22,8 @@ use domain::{FeedId, Grant};
 pub(crate) struct DatabaseRecords {
     /// With a transaction, which ends without a commit if the connection is dropped.
     client: Client,
+    /// For a source, the connection whose lock keeps services out.
+    _lock: Option<Client>,
 }
 
 /// A connection of a service that has just stopped may remain for a moment.
@@ -29,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS: usize = 20;
 
 /// The name of a connection that reads a source. A target looks for the name, because it would wait for its own source.
-const READS: &str = "token-service copy, source";
+pub(super) const READS: &str = "token-service copy, source";
 
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
@@ -52,10 +54,13 @@ impl From<tokio_postgres::Error> for Refusal {
 impl DatabaseRecords {
     /// Connects to a database that no token service uses.
     pub(crate) async fn source(settings: &PostgresSettings) -> Result<Self, OpenError> {
-        let client = connect(settings).await?;
-        let opened = begin_reading(&client).await;
+        let (client, lock) = (connect(settings).await?, connect(settings).await?);
+        let opened = begin_reading(&client, &lock).await;
         opened.map_err(|refusal| failed(settings, &refusal))?;
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            _lock: Some(lock),
+        })
     }
 
     /// Connects to an empty database, and creates the tables.
@@ -64,7 +69,10 @@ impl DatabaseRecords {
         let feed = FeedId::generate(&OsRandom)?;
         let opened = empty(&mut client, feed).await;
         opened.map_err(|refusal| failed(settings, &refusal))?;
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            _lock: None,
+        })
     }
 
     async fn page(&self, table: Table) -> Result<Batch, Fault> {
@@ -101,14 +109,19 @@ fn failed(settings: &PostgresSettings, refusal: &Refusal) -> OpenError {
     }
 }
 
-/// Begins a transaction without time limits, during which no service starts.
+/// Begins a transaction without time limits.
 async fn begin(client: &Client, isolation: &str) -> Result<(), Refusal> {
     let sql = format!(
         "BEGIN ISOLATION LEVEL {isolation};
         SET LOCAL statement_timeout = 0;
         SET LOCAL idle_in_transaction_session_timeout = 0"
     );
-    client.batch_execute(&sql).await?;
+    Ok(client.batch_execute(&sql).await?)
+}
+
+/// Begins a transaction during which no service starts, and waits until no service has a connection.
+async fn keep_services_out(client: &Client) -> Result<(), Refusal> {
+    begin(client, "READ COMMITTED").await?;
     schema::lock(&Connection::Plain(client)).await?;
     let mut clock = tokio::time::interval(LOOK_EVERY);
     let mut used_by: i64 = 0;
@@ -119,7 +132,7 @@ async fn begin(client: &Client, isolation: &str) -> Result<(), Refusal> {
             .await?;
         used_by = connections(client, connection::APPLICATION).await?;
         if used_by == 0 {
-            return Ok(settle(client).await?);
+            return Ok(());
         }
     }
     Err(Refusal::InUse(used_by))
@@ -141,20 +154,26 @@ async fn connections(client: &Client, name: &str) -> Result<i64, Refusal> {
     Ok(client.query_one(sql, &[&name]).await?.try_get(0)?)
 }
 
-/// Like [`begin`], for a source.
-async fn begin_reading(client: &Client) -> Result<(), Refusal> {
+/// Begins to read a source. The snapshot begins after the last service has gone, because a service writes until its last
+/// connection ends. So the lock needs a connection of its own: a transaction takes its snapshot before its locks.
+async fn begin_reading(client: &Client, lock: &Client) -> Result<(), Refusal> {
     let sql = "SELECT set_config('application_name', $1, false)";
-    client.execute(sql, &[&READS]).await?;
-    begin(client, "REPEATABLE READ").await
+    for client in [client, lock] {
+        client.execute(sql, &[&READS]).await?;
+    }
+    keep_services_out(lock).await?;
+    begin(client, "REPEATABLE READ").await?;
+    Ok(settle(client).await?)
 }
 
-/// Like [`begin`], for a target. Creates the tables, of which none may have rows.
+/// Begins to fill a target. Creates the tables, of which none may have rows.
 async fn empty(client: &mut Client, feed: FeedId) -> Result<(), Refusal> {
     if connections(client, READS).await? > 0 {
         return Err(Refusal::IsSource);
     }
     schema::open(client, None).await?;
-    begin(client, "READ COMMITTED").await?;
+    keep_services_out(client).await?;
+    settle(client).await?;
     for table in Table::ALL {
         let name = table.name();
         let sql = format!("SELECT 1 FROM {name} LIMIT 1");

@@ -25,7 +25,7 @@ pub(super) const TABLE: &str = "
     )
 ";
 
-/// Time after which a silent replica counts as stopped. A replica says every 30 seconds that it runs.
+/// Time after which a silent replica counts as stopped. A replica says at each sweep that it runs.
 pub(super) const SILENCE: Duration = Duration::from_secs(120);
 
 /// Time after which the row of a crashed replica is removed.

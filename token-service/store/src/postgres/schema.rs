@@ -18,7 +18,7 @@ const FIRST: &str = include_str!("schema.sql");
 
 /// Statements that add tables, indexes or nullable columns to those of [`FIRST`]. A start makes the additions that the
 /// database lacks. Services of earlier versions that use the same database must not notice an addition.
-const ADDITIONS: &[&str] = &[replicas::TABLE, grants::BINDINGS];
+const ADDITIONS: &[&str] = &[replicas::TABLE, grants::BINDINGS, grants::CERTIFICATES];
 
 /// The tables of every version. `schema_version` is the layout in use, and `additions` the number of additions.
 const FOUNDATION: &str = "

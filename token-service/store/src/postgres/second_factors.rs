@@ -33,7 +33,7 @@ impl CredentialStore for PostgresStore {
                 Some(body) => Some(decode(body)?),
                 None => None,
             };
-            Ok(Credentials::of(decode_json(row.try_get(1)?)?, own))
+            Ok(Some(Credentials::of(decode_json(row.try_get(1)?)?, own)))
         })
         .await
     }

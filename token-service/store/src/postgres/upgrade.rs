@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use super::audit;
 use super::fault::Fault;
-use super::operation::Connection;
+use super::operation::{Connection, in_time};
 use super::replicas::{self, RunningReplica};
 use super::schema::{self, SchemaError};
 use super::settings::PostgresSettings;
 use super::{OpenError, connection};
-use domain::Layout;
+use domain::{AuditEvent, Layout};
 
 /// How far the upgrade of a database is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl fmt::Display for Listed<'_> {
 /// # Errors
 /// An [`OpenError`].
 pub async fn upgrade(settings: &PostgresSettings) -> Result<Upgrade, OpenError> {
-    match run(settings, false).await {
+    match run(settings, None).await {
         Ok(upgrade) => Ok(upgrade),
         Err(FinishError::Open(error)) => Err(error),
         Err(refused) => Err(failed(settings, refused)),
@@ -67,15 +68,25 @@ pub async fn upgrade(settings: &PostgresSettings) -> Result<Upgrade, OpenError> 
 }
 
 /// Makes the newest layout the layout in use, unless a service runs that does not know the newest layout. Returns the
-/// state before. Earlier versions refuse the database from now on.
+/// state before. Earlier versions refuse the database from now on. If the layout changes, the same transaction appends
+/// `audit`, made from the layout before, to the audit log.
 ///
 /// # Errors
 /// A [`FinishError`].
-pub async fn finish_upgrade(settings: &PostgresSettings) -> Result<Upgrade, FinishError> {
-    run(settings, true).await
+pub async fn finish_upgrade(
+    settings: &PostgresSettings,
+    audit: &Audit<'_>,
+) -> Result<Upgrade, FinishError> {
+    run(settings, Some(audit)).await
 }
 
-async fn run(settings: &PostgresSettings, finishes: bool) -> Result<Upgrade, FinishError> {
+/// Makes the audit entry about the end of an upgrade from this layout.
+type Audit<'a> = dyn Fn(Layout) -> AuditEvent + 'a;
+
+async fn run(
+    settings: &PostgresSettings,
+    finish: Option<&Audit<'_>>,
+) -> Result<Upgrade, FinishError> {
     let fault = |fault: Fault| failed(settings, SchemaError::from(fault));
     let mut client =
         (connection::pool(settings)?.get().await).map_err(|error| fault(error.into()))?;
@@ -85,15 +96,18 @@ async fn run(settings: &PostgresSettings, finishes: bool) -> Result<Upgrade, Fin
     let layout = (schema::lock(&connection).await).map_err(|error| failed(settings, error))?;
     let replicas = replicas::running(&connection).await.map_err(fault)?;
     let upgrade = Upgrade { layout, replicas };
-    if finishes && layout < Layout::NEWEST {
+    if let Some(event) = finish
+        && layout < Layout::NEWEST
+    {
         let earlier: Vec<RunningReplica> = upgrade.earlier().cloned().collect();
         if !earlier.is_empty() {
             return Err(FinishError::Earlier(earlier));
         }
         let set = schema::set_layout(&connection, Layout::NEWEST);
         set.await.map_err(fault)?;
-        let committed = transaction.commit().await;
-        committed.map_err(|error| fault(error.into()))?;
+        let events = [event(layout)];
+        audit::append(&connection, &events).await.map_err(fault)?;
+        in_time(transaction.commit()).await.map_err(fault)?;
     }
     Ok(upgrade)
 }

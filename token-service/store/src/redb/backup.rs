@@ -23,7 +23,7 @@ impl From<Fault> for BackupError {
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     #[error(
-        "{0} exists already: name a file that does not exist, or move the old store away first"
+        "{0} exists already: name another file, or move the old store away first, with its -journal"
     )]
     TargetExists(PathBuf),
     #[error(transparent)]
@@ -54,7 +54,9 @@ pub(super) fn write(database: &Database, to: &Path) -> Result<(), BackupError> {
 pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
     // The check runs on a copy next to the target, because the backup must stay unchanged.
     let copy = draft(to)?;
-    std::fs::copy(from, copy.path()).map_err(file_error(from))?;
+    // Only the contents: the mode of the backup may be any, and only the owner may read the store.
+    let contents = File::open(from).and_then(|mut from| io::copy(&mut from, &mut copy.as_file()));
+    contents.map_err(file_error(from))?;
     let mut database = open::existing(copy.path())?;
     match database.check_integrity() {
         Ok(true) => {}
@@ -71,10 +73,11 @@ fn file_error(path: &Path) -> impl FnOnce(io::Error) -> RestoreError {
     move |error| RestoreError::File { path, error }
 }
 
-/// An empty file next to `to`, which must not exist. Only the owner can read the file.
+/// An empty file next to `to`. Neither `to` nor its journal may exist. Only the owner can read the file.
 pub(super) fn draft(to: &Path) -> Result<NamedTempFile, RestoreError> {
-    if to.exists() {
-        return Err(RestoreError::TargetExists(to.to_owned()));
+    let mut names = [to.to_owned(), open::journal_path(to)].into_iter();
+    if let Some(taken) = names.find(|name| name.exists()) {
+        return Err(RestoreError::TargetExists(taken));
     }
     let folder = to
         .parent()

@@ -33,7 +33,7 @@ impl CodeStore for RedbStore {
         let SelfContainedCode {
             grant_id, record, ..
         } = code;
-        let key = presented.key;
+        let proven = presented.proven;
         self.write(move |tables, access_token_lifetime| {
             if grants::exists(tables, grant_id)? {
                 grants::revoke(tables, grant_id, now, access_token_lifetime)?;
@@ -42,7 +42,7 @@ impl CodeStore for RedbStore {
             let client = credentials::client(tables, &record.client_id)?;
             let user = credentials::user(tables, &record.username)?;
             let (client, user) = (client.as_ref(), user.as_ref());
-            match record.redeem(grant_id, first, key, client, user, now) {
+            match record.redeem(grant_id, first, proven, client, user, now) {
                 Ok(grant) => {
                     grants::insert(tables, &grant, now, access_token_lifetime)?;
                     Ok(Redemption::Redeemed(Box::new(grant)))

@@ -32,12 +32,12 @@ impl GrantStore for RedbStore {
             };
             let client = credentials::client(tables, &grant.client_id)?;
             let user = credentials::user(tables, &grant.username)?;
-            let was_bound = grant.binding.is_some();
+            let bound_to = grant.bound_to();
             match grant.rotate(&rotation, client.as_ref(), user.as_ref()) {
                 RotationDecision::Rotate { asked } => {
                     put(tables, &grant)?;
-                    if !was_bound {
-                        note_key(tables, &grant)?;
+                    if bound_to != grant.bound_to() {
+                        note_keys(tables, &grant)?;
                     }
                     let grant = Box::new(grant);
                     Ok(Rotation::Rotated { grant, asked })
@@ -198,12 +198,12 @@ pub(super) fn add(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     tables.grants_of_users.open()?.insert(key, ())?;
     let key = (grant.client_id.as_str(), grant.grant_id.as_bytes());
     tables.grants_by_client.open()?.insert(key, ())?;
-    note_key(tables, grant)
+    note_keys(tables, grant)
 }
 
-/// Writes the row of the key to which the grant is bound, if it is.
-fn note_key(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
-    if let Some(key) = &grant.binding {
+/// Writes the rows of the key and the certificate to which the grant is bound.
+fn note_keys(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    for key in grant.bound_to().thumbprints() {
         let row = (key.as_bytes(), grant.grant_id.as_bytes());
         tables.grants_by_key.open()?.insert(row, ())?;
     }
@@ -252,7 +252,7 @@ pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault
     tables.grants_of_users.open()?.remove(key)?;
     let by_client = tables.grants_by_client.open()?;
     by_client.remove((grant.client_id.as_str(), id))?;
-    if let Some(key) = &grant.binding {
+    for key in grant.bound_to().thumbprints() {
         tables.grants_by_key.open()?.remove((key.as_bytes(), id))?;
     }
     Ok(())

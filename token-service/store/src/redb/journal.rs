@@ -5,11 +5,13 @@
 //! checkpoints. Between two checkpoints, a transaction is durable once the journal has its rows, which takes one write and
 //! one sync. A start after a crash opens redb at the last checkpoint, and writes the rows of the journal.
 //!
-//! Layout: the journal's identity, which the file of the store names too (8 bytes), and from [`FIRST`] on one record for
-//! each transaction: a SHA-256 digest of the rest, the identity, the number of the checkpoint before, the position among
-//! the records since, the length of the rows in bytes (8 bytes each, little endian), and the rows. After each checkpoint,
-//! the records start at [`FIRST`] again, so older records may follow the last record. Like redb, the journal rests on
-//! disks that change no byte outside of a write.
+//! Layout: the journal's identity, which the file of the store names too, and the journal's length (8 bytes each, little
+//! endian), and from [`FIRST`] on one record for each transaction: a SHA-256 digest of the rest, the identity, the number
+//! of the checkpoint before, the position among the records since, the length of the rows in bytes (8 bytes each, little
+//! endian), and the rows. After each checkpoint, the records start at [`FIRST`] again, so older records may follow the
+//! last record. A crash can tear the last record alone, because each record is written after the sync of the one before.
+//! Like redb, the journal rests on disks that change no byte outside of a write: of the last record, damage cannot be told
+//! from a crash.
 
 use std::io;
 
@@ -51,7 +53,7 @@ impl Journal {
                 backend.write(part, &[0; PART])?;
             }
         }
-        backend.write(0, &id.to_le_bytes())?;
+        backend.write(0, head(id, CAPACITY).as_flattened())?;
         backend.sync_data()?;
         Ok(Self {
             backend,
@@ -99,25 +101,59 @@ impl Journal {
     }
 }
 
-/// The rows of each transaction since the checkpoint; `None` if the journal has another identity than `id`.
+const fn head(id: u64, length: u64) -> [[u8; 8]; 2] {
+    [id.to_le_bytes(), length.to_le_bytes()]
+}
+
+/// The rows of each transaction since the checkpoint; `None` if the journal has another identity than `id`, or is not whole.
+///
+/// # Errors
+/// An I/O error. `InvalidData` if a record is damaged that was followed by another one.
 pub(super) fn read(
     backend: &dyn StorageBackend,
     id: u64,
     checkpoint: u64,
 ) -> io::Result<Option<Vec<Vec<u8>>>> {
-    let length = usize::try_from(backend.len()?.min(CAPACITY)).map_err(io::Error::other)?;
-    let mut bytes = vec![0; length];
-    backend.read(0, &mut bytes)?;
-    if !bytes.starts_with(&id.to_le_bytes()) {
+    let length = backend.len()?;
+    let mut found = [[0; 8]; 2];
+    if length < FIRST {
         return Ok(None);
     }
+    backend.read(0, found.as_flattened_mut())?;
+    if found != head(id, length) {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    backend.read(0, &mut bytes)?;
     let mut records = Vec::new();
     let mut rest = bytes.get(FIRST as usize..).unwrap_or_default();
     while let Some((rows, behind)) = first_record(rest, [id, checkpoint, records.len() as u64]) {
         records.push(rows.to_vec());
         rest = behind;
     }
+    if has_record_after(rest, [id, checkpoint, records.len() as u64]) {
+        let damaged = format!(
+            "record {} is damaged, and a later record is there: restore a backup",
+            records.len()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
+    }
     Ok(Some(records))
+}
+
+/// True if `bytes` contain a whole record, at any place, that was written after the one with these numbers.
+fn has_record_after(bytes: &[u8], [id, checkpoint, number]: [u64; 3]) -> bool {
+    let since = [id, checkpoint].map(u64::to_le_bytes);
+    bytes.windows(HEADER).enumerate().any(|(start, header)| {
+        let found = header.get(DIGEST..).unwrap_or_default();
+        let found = found.strip_prefix(since.as_flattened());
+        let Some((found, _)) = found.and_then(<[u8]>::split_first_chunk::<8>) else {
+            return false;
+        };
+        let (found, record) = (u64::from_le_bytes(*found), bytes.get(start..));
+        let whole = record.and_then(|record| first_record(record, [id, checkpoint, found]));
+        found > number && whole.is_some()
+    })
 }
 
 /// The rows of the record at the start of `bytes`, and what is behind the record; `None` if the record is not complete or

@@ -37,17 +37,21 @@ pub enum OpenError {
     )]
     Newer { path: PathBuf, found: u64 },
     #[error(
-        "an unreleased version before 0.3.0 wrote the store {path} (schema version {found}), and no other version reads it: move it away to start with an empty one"
+        "an unreleased version before 0.3.0 wrote the store {path} (schema version {found}), and no other version reads it: move it away, with its -journal, to start with an empty one"
     )]
     Older { path: PathBuf, found: u64 },
     #[error(
-        "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away to start with an empty one"
+        "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away, with its -journal, to start with an empty one"
     )]
     Damaged { path: PathBuf, reason: String },
     #[error(
         "the store {path} was not closed, and {journal} is not its journal: put the journal of this store there, or restore a backup"
     )]
     NoJournal { path: PathBuf, journal: PathBuf },
+    #[error(
+        "the store {path} is missing or empty, but its journal {journal} is there: put the store of this journal there, or move the journal away to start with an empty store"
+    )]
+    NoStore { path: PathBuf, journal: PathBuf },
     #[error("the store's writer cannot be started: {0}")]
     Thread(io::Error),
     #[error(transparent)]
@@ -65,8 +69,18 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     })
 }
 
-/// Opens or creates the file at `path` with all tables. The file contains what its journal had.
+/// Opens or creates the file at `path` with all tables. The file contains what its journal had. A journal without its file
+/// is refused: a clean stop deletes the journal, so the file was moved away, and needs the journal.
 pub(super) fn without_journal(path: &Path) -> Result<Database, OpenError> {
+    let journal = journal_path(path);
+    let is_new = std::fs::metadata(path).map_or_else(
+        |error| error.kind() == io::ErrorKind::NotFound,
+        |found| found.len() == 0,
+    );
+    if is_new && journal.exists() {
+        let path = path.to_owned();
+        return Err(OpenError::NoStore { path, journal });
+    }
     if let Some(folder) = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -224,6 +238,8 @@ pub(super) fn prepare(
             });
         }
     };
+    let migrated = migrate(database, &records, found, fresh, MIGRATIONS);
+    migrated.map_err(|fault| damaged(path, &fault))?;
     if needed.is_some() {
         let transactions = records.len();
         tracing::warn!(
@@ -231,7 +247,7 @@ pub(super) fn prepare(
             "the store was not closed: its journal is applied"
         );
     }
-    migrate(database, &records, found, fresh, MIGRATIONS).map_err(|fault| damaged(path, &fault))
+    Ok(())
 }
 
 /// Identity of the journal that the file needs, and number of the checkpoint that the file has.
@@ -318,24 +334,33 @@ pub(super) fn migrate(
     Ok(transaction.commit()?)
 }
 
+/// What `fault` means for a store that is being opened: a disk that is full or fails is no damage.
 pub(super) fn damaged(path: &Path, fault: &Fault) -> OpenError {
+    if let Fault::Storage(error) = fault
+        && let redb::Error::Io(error) = &**error
+        && !is_damage(error)
+    {
+        return file_error(path, io::Error::new(error.kind(), error.to_string()));
+    }
     OpenError::Damaged {
         path: path.to_owned(),
         reason: fault.to_string(),
     }
 }
 
+/// redb reports a file that is not a redb file as invalid data.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+    )
+}
+
 pub(super) fn database_error(path: &Path, error: DatabaseError) -> OpenError {
     let path = path.to_owned();
     match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path },
-        // redb reports a file that is not a redb file as invalid data.
-        DatabaseError::Storage(StorageError::Io(error))
-            if !matches!(
-                error.kind(),
-                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
-            ) =>
-        {
+        DatabaseError::Storage(StorageError::Io(error)) if !is_damage(&error) => {
             OpenError::File { path, error }
         }
         other => OpenError::Damaged {

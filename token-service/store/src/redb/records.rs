@@ -217,6 +217,10 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
                     grant.current.refresh_expires_at,
                     grant.access_over_at(lifetime),
                     grant.binding.as_ref().map(|key| key.as_bytes().as_slice()),
+                    grant
+                        .certificate
+                        .as_ref()
+                        .map(|certificate| certificate.as_bytes().as_slice()),
                     grant.revoked_at,
                     body
                 ])
@@ -373,7 +377,7 @@ fn write_row(tables: &mut Tables<'_>, table: Table, row: &Record) -> Result<(), 
                 tables.expire(Expiring::UsedCode, code, row.time(3)?)?;
             }
         }
-        Table::Grants => grants::add(tables, &decode(row.bytes(7)?)?)?,
+        Table::Grants => grants::add(tables, &decode(row.bytes(8)?)?)?,
         Table::Revocations => {
             let entry = Revocation {
                 sequence: row.some_number(0)?,

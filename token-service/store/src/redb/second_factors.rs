@@ -27,7 +27,7 @@ impl CredentialStore for RedbStore {
                 return Ok(None);
             };
             let own = found(transaction.open_table(SECOND_FACTORS)?.get(key)?)?;
-            Ok(Credentials::of(decode_json(user.value())?, own))
+            Ok(Some(Credentials::of(decode_json(user.value())?, own)))
         })
     }
 

@@ -21,7 +21,7 @@ pub(super) const FIRST_SCHEMA_VERSION: u64 = 10;
 pub(super) type Migration = fn(&mut Tables<'_>) -> Result<(), Fault>;
 
 /// The first migration changes [`FIRST_SCHEMA_VERSION`] to the layout after it. A new table needs no migration.
-pub(super) const MIGRATIONS: &[Migration] = &[key_bindings];
+pub(super) const MIGRATIONS: &[Migration] = &[key_bindings, certificate_bindings];
 
 pub(super) const SCHEMA_VERSION: u64 = FIRST_SCHEMA_VERSION + MIGRATIONS.len() as u64;
 
@@ -33,6 +33,11 @@ const _: () = assert!(
 
 /// [`Layout::KEY_BINDINGS`]: rows without a binding stay as they are.
 const fn key_bindings(_: &mut Tables<'_>) -> Result<(), Fault> {
+    Ok(())
+}
+
+/// [`Layout::CERTIFICATE_BINDINGS`]: as [`key_bindings`].
+const fn certificate_bindings(_: &mut Tables<'_>) -> Result<(), Fault> {
     Ok(())
 }
 

@@ -19,6 +19,7 @@ use crate::conformance::{
 };
 use crate::operations::*;
 use crate::{AssertionId, Claim};
+use claims::Confirmation;
 use domain::digest::Digest;
 use domain::{
     AuditKind, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Rotation, Username,
@@ -74,12 +75,23 @@ mod restarting {
     conformance!(File::new(true));
 }
 
-#[test]
-fn the_file_is_its_owners_alone() {
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let file = File::new(false);
-    let mode = std::fs::metadata(file.path()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode(&file.path()), 0o600);
+    let [backup, restored] = ["backup", "restored"].map(|name| file.folder.path().join(name));
+    file.store().backup(&backup).await.unwrap();
+    assert_eq!(mode(&backup), 0o600);
+    for of_backup in [0o444, 0o644] {
+        let of_backup = std::fs::Permissions::from_mode(of_backup);
+        std::fs::set_permissions(&backup, of_backup).unwrap();
+        restore(&backup, &restored).unwrap();
+        assert_eq!(mode(&restored), 0o600);
+        drop(RedbStore::open(&restored, ACCESS).unwrap());
+        std::fs::remove_file(&restored).unwrap();
+    }
 }
 
 #[test]
@@ -124,7 +136,7 @@ fn a_file_of_another_version_is_refused_and_kept() {
             refused(older),
             format!(
                 "an unreleased version before 0.3.0 wrote the store FILE (schema version {older}), and no other \
-                 version reads it: move it away to start with an empty one"
+                 version reads it: move it away, with its -journal, to start with an empty one"
             )
         );
     }
@@ -313,7 +325,7 @@ async fn an_unreadable_row_fails_its_own_operation() {
         redirect_uri: code().redirect_uri,
         verifier_digest: code().code_challenge,
         client_authenticated: false,
-        key: None,
+        proven: Confirmation::default(),
     };
     let first = grant.current.clone();
     let redeemed = store

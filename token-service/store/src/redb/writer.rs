@@ -291,6 +291,7 @@ impl State {
     /// once. Returns `Err` if all callers are gone.
     fn reopen(&self, jobs: &Receiver<Box<dyn Job>>) -> Result<(), ()> {
         *self.shared.write().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut told = String::new();
         loop {
             match (self.opener)() {
                 Ok(opened) => {
@@ -299,7 +300,12 @@ impl State {
                     tracing::info!("the store is open again");
                     return Ok(());
                 }
-                Err(error) => tracing::error!(%error, "the store stays closed"),
+                // Once for each cause, and not for each attempt.
+                Err(error) if error.to_string() != told => {
+                    tracing::error!(%error, "the store stays closed");
+                    told = error.to_string();
+                }
+                Err(_) => {}
             }
             let again = Instant::now() + REOPEN_AFTER;
             loop {

@@ -5,6 +5,7 @@ mod checks;
 mod claim;
 pub mod client;
 mod error;
+mod explanation;
 
 use super::account_selection::NamedAccount;
 use crate::settings::Settings;
@@ -18,6 +19,7 @@ use checks::{
 };
 pub use claim::Claim;
 pub use error::AssertionError;
+pub use explanation::{Check, explain};
 
 /// A verified assertion. Only [`verify`] makes assertions. The `jti` is not claimed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,91 +86,6 @@ pub fn verify(
         user_id: named.0.map(str::to_owned),
         user_site: named.1.map(str::to_owned),
     })
-}
-
-/// One check of [`verify`] with its outcome, for operators.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    pub name: &'static str,
-    /// What the check found, or the refusal.
-    pub outcome: Result<String, AssertionError>,
-}
-
-/// Runs all checks of [`verify`] with the same functions. A failed check does not hide later checks, but a malformed
-/// assertion has no further checks.
-pub fn explain(
-    assertion: &str,
-    client_id: &ClientId,
-    certificates: &[Certificate],
-    settings: &Settings,
-    now: Timestamp,
-) -> Vec<Check> {
-    let check = |name, outcome| Check { name, outcome };
-    let read = parse(assertion).and_then(|jws| {
-        let claims = jws.claims().map_err(AssertionError::Malformed)?;
-        Ok((jws, claims))
-    });
-    let (jws, claims) = match read {
-        Ok(read) => read,
-        Err(error) => return vec![check("structure", Err(error))],
-    };
-    let certificate = find_certificate(&jws.header, certificates);
-    let named =
-        |certificate: &Certificate| format!("{} (x5t {})", certificate.alias, certificate.x5t());
-    let until = |at: Timestamp| format!("{}, {} s from now", at.rfc3339(), at.since(now).as_secs());
-    let mut checks = vec![
-        check("structure", Ok("three parts of base64url".to_owned())),
-        check("typ", check_type(&jws.header).map(|()| "JWT".to_owned())),
-        check(
-            "alg",
-            check_algorithm(&jws.header).map(|()| "RS256".to_owned()),
-        ),
-        check("certificate", certificate.clone().map(named)),
-    ];
-    // Without a certificate these checks have no input; the missing certificate is the cause.
-    if let Ok(certificate) = certificate {
-        checks.push(check(
-            "certificate validity",
-            check_certificate(certificate, now).map(|()| "valid now".to_owned()),
-        ));
-        checks.push(check(
-            "signature",
-            check_signature(&jws, certificate).map(|()| "the certificate's".to_owned()),
-        ));
-    }
-    let named = text(&claims, Claim::UserId).and_then(|_| text(&claims, Claim::UserSite));
-    checks.extend([
-        check(
-            "iss",
-            check_issuer(&claims, client_id).map(|()| client_id.to_string()),
-        ),
-        check(
-            "sub",
-            required_text(&claims, Claim::Subject).map(str::to_owned),
-        ),
-        check(
-            "aud",
-            check_audience(&claims, &settings.identity_audience)
-                .map(|()| settings.identity_audience.clone()),
-        ),
-        check(
-            "exp",
-            check_expiry(&claims, settings.lifetimes.assertion_max, now).map(until),
-        ),
-        check(
-            "iat",
-            check_issue_time(&claims, settings, now).map(Timestamp::rfc3339),
-        ),
-        check(
-            "nbf",
-            check_not_before(&claims, settings, now).map(|()| "has come, or is absent".to_owned()),
-        ),
-        check("jti", check_id(&claims).map(str::to_owned)),
-    ]);
-    if let Err(error) = named {
-        checks.push(check("user_id, user_site", Err(error)));
-    }
-    checks
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ pub trait CodeRequest: fmt::Debug {
     /// The redirect URI for the response, registered by the client.
     fn redirect_uri(&self) -> &RedirectUri;
 
-    /// The query that pages pass on: the same request without `prompt`, which takes effect only once. Without this,
-    /// `prompt=login` or `max_age=0`, which means the same, would ask for the credentials again and again.
+    /// The query that pages pass on: the same request without `prompt`. Otherwise `prompt=login` would ask for the credentials
+    /// again and again. [`Self::accepts`] makes sure that a sign-in from before the request is not enough for what follows.
     fn continuation(&self) -> &str;
 
     /// True if [`Self::continuation`] contains only a reference to the request (RFC 9126).

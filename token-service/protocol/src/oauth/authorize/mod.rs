@@ -10,6 +10,7 @@ mod destination;
 mod error;
 mod issue;
 mod issue_error;
+mod recency;
 mod redirect_error;
 mod step;
 
@@ -35,6 +36,7 @@ pub use destination::Destination;
 pub use error::{AuthorizeError, UnsafeRequest};
 pub use issue::issue_code;
 pub use issue_error::IssueError;
+use recency::Recency;
 pub use redirect_error::RedirectError;
 pub use step::{Confirmation, LiveSession, SignedIn, Step, next_step};
 
@@ -59,7 +61,7 @@ pub struct AuthorizationRequest {
     dpop_jkt: Option<Thumbprint>,
     scope: Scope,
     prompt: Prompt,
-    max_age: Option<u64>,
+    recency: Recency,
     login_hint: Option<String>,
     query: String,
     once: Option<Once>,
@@ -148,7 +150,8 @@ impl<'a> UnidentifiedRequest<'a> {
         checks::client_id(&self.parameters, &self.repeated)
     }
 
-    /// Checks the request. `found` is the enabled client of the current flows with [`Self::client_id`].
+    /// Checks the request, which arrived at `now`. `found` is the enabled client of the current flows with
+    /// [`Self::client_id`].
     ///
     /// # Errors
     /// [`AuthorizeError::Unsafe`] if the client is unknown or did not register the redirect URI,
@@ -156,6 +159,7 @@ impl<'a> UnidentifiedRequest<'a> {
     pub fn validate(
         self,
         found: Option<Arc<Client>>,
+        now: Timestamp,
     ) -> Result<AuthorizationRequest, AuthorizeError> {
         let Self {
             parameters,
@@ -177,15 +181,16 @@ impl<'a> UnidentifiedRequest<'a> {
         let scope = checks::scope(&parameters, &client).map_err(refuse)?;
         let prompt = checks::prompt(&parameters).map_err(refuse)?;
         let max_age = checks::max_age(&parameters).map_err(refuse)?;
+        let recency = Recency::of(&parameters, max_age);
         Ok(AuthorizationRequest {
-            query: carried,
+            query: recency.carry_on(carried, prompt, now),
             client,
             destination,
             code_challenge,
             dpop_jkt,
             scope,
             prompt,
-            max_age,
+            recency,
             login_hint: parameters.get("login_hint").map(ToOwned::to_owned),
             once: None,
         })
@@ -254,11 +259,8 @@ impl CodeRequest for AuthorizationRequest {
         self.prompt
     }
 
-    /// `max_age` (OpenID Connect Core §3.1.2.1) limits the age of the sign-in.
     fn accepts(&self, session: &Session, now: Timestamp) -> bool {
-        self.max_age.is_none_or(|max_age| {
-            max_age > 0 && now.since(session.authenticated_at).as_secs() <= max_age
-        })
+        self.recency.accepts(session, now)
     }
 
     /// `login_hint` (OpenID Connect Core §3.1.2.1).
@@ -311,9 +313,9 @@ impl CodeRequest for AuthorizationRequest {
     }
 }
 
-/// Maximum length of the query that pages pass on, in bytes. Forms encode the query again, and every gateway accepts
-/// that length in a form (D-18) and in a request line. The service refuses a longer request before the person types a
-/// password.
+/// Maximum length of the query that pages pass on, in bytes, without the few bytes of [`recency`]. Forms encode the query
+/// again, and every gateway accepts that length in a form (D-18) and in a request line. The service refuses a longer
+/// request before the person types a password.
 pub const MAX_CARRIED_BYTES: usize = 12 * 1024;
 
 /// For which step a query is.
@@ -321,7 +323,7 @@ pub const MAX_CARRIED_BYTES: usize = 12 * 1024;
 enum Carried {
     /// The first: everything takes effect.
     First,
-    /// A later one: `prompt`, and `max_age=0`, which means the same, took effect already.
+    /// A later one: `prompt` took effect already, and [`Recency::carry_on`] adds what remains of `max_age`.
     Further,
 }
 
@@ -341,16 +343,13 @@ fn canonical_query(parameters: &Parameters<'_>, step: Carried) -> String {
         "ui_locales",
         "prompt",
     ];
-    let is_over = |carried: &(&str, &str)| match *carried {
-        ("prompt", _) | ("max_age", "0") => step == Carried::Further,
-        _ => false,
-    };
+    let is_over = |name: &str| step == Carried::Further && matches!(name, "prompt" | "max_age");
     form_urlencoded::Serializer::new(String::new())
         .extend_pairs(
             carried
                 .into_iter()
-                .filter_map(|name| Some((name, parameters.get(name)?)))
-                .filter(|carried| !is_over(carried)),
+                .filter(|name| !is_over(name))
+                .filter_map(|name| Some((name, parameters.get(name)?))),
         )
         .finish()
 }

@@ -74,6 +74,19 @@ pub enum Step {
     Refuse(RedirectError),
 }
 
+impl Step {
+    /// The sign-in that the request accepts. `None` if the person must sign in first.
+    pub fn signed_in(self) -> Option<SignedIn> {
+        match self {
+            Self::SelectAccount(signed_in)
+            | Self::Confirm(signed_in, _)
+            | Self::NoAccount(signed_in)
+            | Self::Issue(signed_in, _) => Some(signed_in),
+            Self::SignIn | Self::SecondFactor | Self::Refuse(_) => None,
+        }
+    }
+}
+
 /// Decides the next step from the browser's live session, if any.
 pub fn next_step(prompt: Prompt, live: Option<LiveSession>, confirmation: Confirmation) -> Step {
     let live = live.filter(|_| prompt != Prompt::Login);

@@ -9,7 +9,7 @@ use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce;
-use crate::oauth::proof::PresentedProof;
+use crate::oauth::possession::Possession;
 use crate::oauth::sealed_code;
 use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, PresentedCode, RefreshStep, TokenId};
@@ -22,7 +22,7 @@ pub async fn exchange(
     context: &Context<'_>,
     presented: &PresentedClient,
     form: &Parameters<'_>,
-    proof: PresentedProof,
+    possession: Possession,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.client();
     let verifier = form.get(Parameter::CodeVerifier);
@@ -47,7 +47,7 @@ pub async fn exchange(
         redirect_uri: redirect_uri.to_owned(),
         verifier_digest,
         client_authenticated: presented.is_authenticated(),
-        key: proof.key(),
+        proven: possession.proven(),
     };
     let (issuer, key) = (&context.settings.issuer, context.encryption_key);
     let code = sealed_code::open(code, issuer, key).ok_or(TokenError::UnknownCode)?;
@@ -61,7 +61,7 @@ pub async fn exchange(
     };
     // Without a requested scope, the client requests what the user authorized.
     let asked = requested.unwrap_or_else(|| code.record.scope.clone());
-    let binding = proof.claim(context).await?;
+    let binding = possession.claim(context).await?;
     let store = context.store;
     let redemption = store.redeem_code(code, code_presented, first, context.now);
     let issued = redeemed(redemption.await?, asked)?;

@@ -10,7 +10,7 @@ use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::TokenError;
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
-use crate::oauth::proof::PresentedProof;
+use crate::oauth::possession::Possession;
 use crate::oauth::token_response::TokenResponse;
 
 /// Issues an access token for the bound user. Nothing is stored.
@@ -18,7 +18,7 @@ pub async fn issue(
     context: &Context<'_>,
     presented: &PresentedClient,
     form: &Parameters<'_>,
-    proof: PresentedProof,
+    possession: Possession,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.fully_authenticated()?;
     let bound_user = client.bound_user().ok_or(TokenError::GrantNotPermitted)?;
@@ -34,7 +34,7 @@ pub async fn issue(
     };
     let account = select(&user.accounts, named)?;
     ensure_not_too_early(context, client, &user)?;
-    let binding = proof.claim(context).await?;
+    let binding = possession.claim(context).await?;
     answer_without_refresh(
         context,
         client,

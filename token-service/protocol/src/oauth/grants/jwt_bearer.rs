@@ -11,7 +11,7 @@ use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
-use crate::oauth::proof::PresentedProof;
+use crate::oauth::possession::Possession;
 use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, User};
 use store::{AssertionId, Claim};
@@ -23,7 +23,7 @@ pub async fn exchange(
     context: &Context<'_>,
     presented: &PresentedClient,
     form: &Parameters<'_>,
-    proof: PresentedProof,
+    possession: Possession,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.fully_authenticated()?;
     let IntegrationType::NonInteractive {
@@ -54,7 +54,7 @@ pub async fn exchange(
         .ok_or(AssertionError::Subject)?;
     let account = select(&user.accounts, named)?;
     ensure_not_too_early(context, client, &user)?;
-    let binding = proof.claim(context).await?;
+    let binding = possession.claim(context).await?;
     let id = AssertionId::of_user_assertion(&client.client_id, &assertion.jti);
     let until = assertion.remembered_until;
     match context.store.claim_jti(id, until, context.now).await? {

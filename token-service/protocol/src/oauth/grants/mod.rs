@@ -6,6 +6,7 @@ pub mod jwt_bearer;
 pub mod refresh_token;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
@@ -15,6 +16,7 @@ use super::parameters::Parameters;
 use super::token_response::{Authorization, Issuance, TokenResponse};
 use crate::Context;
 use crate::token::{AccessToken, Binding, GrantedTo};
+use domain::clock::Timestamp;
 use domain::{
     Client, Grant, GrantId, LinkedAccount, Redemption, RefreshRotation, RefreshStep, Rotation,
     Scope, TokenId, User, wait_for_tokens,
@@ -68,6 +70,14 @@ pub(crate) struct IssuedStep {
     pub(crate) issuance: Issuance,
     /// The scope that the client requested.
     pub(crate) asked: Scope,
+}
+
+impl IssuedStep {
+    /// Time until the access token expires, which the response contains (RFC 6749 §5.1). The tokens of a repeated response are
+    /// older than the response. `lifetime`: from the issue of the access token.
+    pub(crate) fn expires_in(&self, lifetime: Duration, now: Timestamp) -> Duration {
+        lifetime.saturating_sub(now.since(self.step.issued_at))
+    }
 }
 
 /// The first step of the grant that redeeming a code created. `asked`: the scope that the client requested.
@@ -124,7 +134,7 @@ fn answer_step(
     let mint = context.mint();
     Ok(TokenResponse::new(
         mint.access_token(GrantedTo::from(grant), AccessToken::of(step, binding))?,
-        context.settings.lifetimes.access_token,
+        issued.expires_in(context.settings.lifetimes.access_token, context.now),
         Some(mint.refresh_token(grant, step)?),
         (step.scope != *asked).then(|| step.scope.clone()),
         Authorization::of(grant, *issuance, binding),

@@ -11,7 +11,7 @@ use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
-use crate::oauth::proof::PresentedProof;
+use crate::oauth::possession::Possession;
 use crate::oauth::token_response::TokenResponse;
 use domain::{Client, GrantId, IntegrationType, RefreshRotation, TokenId};
 
@@ -23,7 +23,7 @@ pub async fn refresh(
     context: &Context<'_>,
     presented: &PresentedClient,
     form: &Parameters<'_>,
-    proof: PresentedProof,
+    possession: Possession,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.fully_authenticated()?;
     if !may_refresh(client) {
@@ -39,7 +39,7 @@ pub async fn refresh(
         grant_id,
         refresh_id,
         client_id: client.client_id.clone(),
-        key: proof.key(),
+        proven: possession.proven(),
         scope: requested_scope(form)?,
         next_refresh_id: TokenId::generate(context.random)?,
         next_access_id: TokenId::generate(context.random)?,
@@ -47,7 +47,7 @@ pub async fn refresh(
         lifetime: context.settings.lifetimes.refresh_token,
         grace: context.settings.lifetimes.refresh_reuse_grace,
     };
-    let binding = proof.claim(context).await?;
+    let binding = possession.claim(context).await?;
     let issued = rotate(context, rotation).await?;
     answer_step(context, &issued, binding)
 }

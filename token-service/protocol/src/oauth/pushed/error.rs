@@ -2,6 +2,7 @@ use crate::oauth::authorize::{AuthorizeError, IssueError, RedirectError, UnsafeR
 use crate::oauth::error::TokenError;
 use crate::oauth::error_code::ErrorCode;
 use crate::oauth::refusal::{EndpointError, Refusal};
+use crate::sealing::SealingError;
 use domain::random::RandomError;
 
 /// Reason why a pushed authorization request is refused (RFC 9126 §2.3).
@@ -15,6 +16,8 @@ pub enum PushError {
     Unsafe(UnsafeRequest),
     /// The authorization endpoint would send the error to the redirect URI.
     Request(RedirectError),
+    /// The service could not seal the request.
+    Sealing(SealingError),
 }
 
 impl EndpointError for PushError {
@@ -28,6 +31,13 @@ impl EndpointError for PushError {
     fn refusal(&self) -> Refusal {
         let (code, reason, description) = match self {
             Self::Endpoint(error) => return error.refusal(),
+            Self::Sealing(error) => {
+                return Refusal {
+                    code: ErrorCode::ServerError,
+                    cause: Some(error.to_string()),
+                    ..Refusal::invalid_request("sealing_failed", "The service failed")
+                };
+            }
             Self::RequestUri => (
                 ErrorCode::InvalidRequest,
                 "request_uri_pushed",
@@ -97,7 +107,22 @@ impl From<IssueError> for PushError {
     fn from(error: IssueError) -> Self {
         Self::Endpoint(match error {
             IssueError::Store(error) => error.into(),
+            IssueError::Sealing(error) => return Self::Sealing(error),
             _ => TokenError::Random,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_cannot_be_sealed_is_a_failure_with_its_cause() {
+        let error = PushError::from(IssueError::Sealing(SealingError::Failed));
+        let refusal = error.refusal();
+        assert_eq!(refusal.code, ErrorCode::ServerError);
+        assert_eq!(refusal.reason, "sealing_failed");
+        assert_eq!(refusal.cause.as_deref(), Some("sealing failed"));
     }
 }

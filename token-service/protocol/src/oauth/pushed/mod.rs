@@ -53,8 +53,10 @@ pub async fn push(context: &Context<'_>, call: &EndpointRequest<'_>) -> Result<P
     }
     let request = UnidentifiedRequest::of_pushed(form)?;
     let mut query = request.first_query();
-    let named = request.validate(Some(Arc::clone(client)))?.dpop_jkt();
-    let proof = PresentedProof::check(context, PUSHED, &call.dpop, false, named)?;
+    let named = request
+        .validate(Some(Arc::clone(client)), context.now)?
+        .dpop_jkt();
+    let proof = PresentedProof::check(context, call, PUSHED, false, named)?;
     if let (None, Some(key)) = (named, proof.key()) {
         query.push_str(&format!("&dpop_jkt={key}"));
     }
@@ -107,7 +109,7 @@ impl Visit {
         found: Option<Arc<Client>>,
     ) -> Result<AuthorizationRequest, AuthorizeError> {
         let request = UnidentifiedRequest::read_pushed(self.0.query.as_bytes())?;
-        let request = request.validate(found)?;
+        let request = request.validate(found, context.now)?;
         let lifetime = match self.0.is_visited {
             false => LIFETIME,
             true => JOURNEY_LIFETIME,

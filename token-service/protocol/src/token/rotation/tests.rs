@@ -213,3 +213,21 @@ fn an_emergency_does_not_wait_for_an_announced_key() {
         }]
     );
 }
+
+/// The clock goes back after the first start, or that of another replica is behind.
+#[test]
+fn the_first_key_signs_also_before_its_time() {
+    let policy = Policy {
+        legacy: true,
+        ..POLICY
+    };
+    let keys = [
+        key("first", Algorithm::EdDsa, 600, 600),
+        key("next", Algorithm::EdDsa, 600, 700),
+    ];
+    let signers = Signers::at(&keys, &policy, at(0));
+    for signer in [signers.current, signers.legacy] {
+        assert_eq!(signer.map(|key| &*key.kid), Some("first"));
+    }
+    assert_eq!(due(&keys, &policy, at(0)), []);
+}

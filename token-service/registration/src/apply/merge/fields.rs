@@ -106,12 +106,13 @@ impl<'v> Sides<'v> {
     fn merged(&self, rule: Rule) -> (Vec<&'v Item>, bool) {
         let all = |side: &'v [Item]| side.iter().collect();
         let is_disabled = |side: &[Item]| side.iter().all(|flag| flag.element.value != "true");
-        let (merged, is_conflict) = match rule {
-            Rule::Enabled if self.bases.is_empty() && is_disabled(self.said) => {
-                return (all(self.said), false);
-            }
-            Rule::ClientSecrets => self.client_secrets(),
-            _ => self.list(),
+        if rule == Rule::Enabled && self.bases.is_empty() && is_disabled(self.said) {
+            return (all(self.said), false);
+        }
+        let (merged, is_conflict) = match (self.one_side(), rule) {
+            (Some(picked), _) => (all(picked), false),
+            (None, Rule::ClientSecrets) => self.client_secrets(),
+            (None, _) => self.list(),
         };
         if rule == Rule::FilledList && merged.is_empty() && !self.said.is_empty() {
             let is_empty = self.found.is_empty();
@@ -133,11 +134,8 @@ impl<'v> Sides<'v> {
         }
     }
 
-    /// Merges a list value by value. Values are matched by key.
+    /// Merges a list that both sides changed, value by value. Values are matched by key.
     fn list(&self) -> (Vec<&'v Item>, bool) {
-        if let Some(picked) = self.one_side() {
-            return (picked.iter().collect(), false);
-        }
         let (in_file, in_store) = (by_key(self.said), by_key(self.found));
         let mut merged: Vec<&'v Item> = Vec::new();
         let mut is_conflict = false;
@@ -166,9 +164,6 @@ impl<'v> Sides<'v> {
     }
 
     fn client_secrets(&self) -> (Vec<&'v Item>, bool) {
-        if let Some(picked) = self.one_side() {
-            return (picked.iter().collect(), false);
-        }
         let is_live = |secret| self.found.contains(secret);
         if self.said.is_empty() || !self.said.iter().all(is_live) {
             return (self.found.iter().collect(), true);

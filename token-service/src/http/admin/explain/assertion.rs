@@ -1,29 +1,27 @@
-//! User assertions of clients.
+//! Assertions of clients: about a user, or in place of a secret.
 
+use std::sync::Arc;
+
+use claims::CompactJws;
 use serde_json::{Map, Value};
 
 use super::{CheckView, failed, passed};
-use domain::{Client, IntegrationType, User};
+use domain::{Client, ClientId, IntegrationType, User};
 use protocol::Context;
 use protocol::oauth::account_selection;
-use protocol::oauth::assertion::{self, AssertionError};
+use protocol::oauth::assertion::client::Unverified;
+use protocol::oauth::assertion::{self, AssertionError, Check};
 use protocol::oauth::grants::jwt_bearer;
 use store::{AssertionId, StoreError};
 
 pub(super) async fn user_assertion(
     context: &Context<'_>,
-    token: &str,
+    jws: &CompactJws<'_>,
     claims: &Map<String, Value>,
 ) -> Result<Vec<CheckView>, StoreError> {
-    let issuer = claims
-        .get("iss")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let Some(client) = context.directory.client(issuer).await? else {
-        return Ok(vec![failed(
-            "client",
-            format!("iss must be the Client ID of an enabled client; {issuer:?} is none"),
-        )]);
+    let client = match client(context, claims).await? {
+        Ok(client) => client,
+        Err(unknown) => return Ok(vec![unknown]),
     };
     let IntegrationType::NonInteractive {
         certificates,
@@ -34,37 +32,92 @@ pub(super) async fn user_assertion(
         return Ok(vec![failed(
             "client",
             format!(
-                "{issuer} is of type {}; assertions are for non_interactive",
+                "{} is of type {}; assertions are for non_interactive",
+                client.client_id,
                 client.integration.name()
             ),
         )]);
     };
-    let mut checks = vec![passed("client", client.name.clone())];
     let found = assertion::explain(
-        token,
+        jws,
+        claims,
         &client.client_id,
         certificates,
         context.settings,
         context.now,
     );
-    checks.extend(found.into_iter().map(|check| match check.outcome {
-        Ok(found) => passed(check.name, found),
-        Err(error) => failed(check.name, refusal(&error, &client)),
-    }));
-    let username = claims
-        .get("sub")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let mut checks = views(&client, found);
+    let username = text(claims, "sub").unwrap_or_default();
     let user = context.directory.user(username).await?;
     checks.extend(subject(user.as_deref(), claims, organization.as_deref()));
-    if let Some(jti) = claims.get("jti").and_then(Value::as_str) {
-        let id = AssertionId::of_user_assertion(&client.client_id, jti);
-        if context.store.is_jti_claimed(id, context.now).await? {
-            let reason = AssertionError::Replayed.description();
-            checks.push(failed("single use", reason));
-        }
-    }
+    let id = AssertionId::of_user_assertion;
+    checks.extend(used_before(context, &client, claims, id).await?);
     Ok(checks)
+}
+
+pub(super) async fn client_assertion(
+    context: &Context<'_>,
+    assertion: &Unverified<'_>,
+    claims: &Map<String, Value>,
+) -> Result<Vec<CheckView>, StoreError> {
+    let client = match client(context, claims).await? {
+        Ok(client) => client,
+        Err(unknown) => return Ok(vec![unknown]),
+    };
+    if client.key_authentication.keys.is_empty() {
+        let id = &client.client_id;
+        let reason =
+            format!("{id} is not registered with keys (token-service client update --key)");
+        return Ok(vec![failed("client", reason)]);
+    }
+    let found = assertion.explain(&client, context.settings, context.now);
+    let mut checks = views(&client, found);
+    let id = AssertionId::of_client_assertion;
+    checks.extend(used_before(context, &client, claims, id).await?);
+    Ok(checks)
+}
+
+fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    claims.get(name).and_then(Value::as_str)
+}
+
+/// The client in `iss`, or the check that fails without it.
+async fn client(
+    context: &Context<'_>,
+    claims: &Map<String, Value>,
+) -> Result<Result<Arc<Client>, CheckView>, StoreError> {
+    let issuer = text(claims, "iss").unwrap_or_default();
+    let found = context.directory.client(issuer).await?;
+    Ok(found.ok_or_else(|| {
+        let reason = format!("iss must be the Client ID of an enabled client; {issuer:?} is none");
+        failed("client", reason)
+    }))
+}
+
+fn views(client: &Client, found: Vec<Check>) -> Vec<CheckView> {
+    let checks = found.into_iter().map(|check| match check.outcome {
+        Ok(found) => passed(check.name, found),
+        Err(error) => failed(check.name, refusal(&error, client)),
+    });
+    let client = passed("client", client.name.clone());
+    let structure = passed("structure", "three parts of base64url");
+    [client, structure].into_iter().chain(checks).collect()
+}
+
+/// The failed check of an assertion whose `jti` was used. `id` is the id of an assertion of this kind.
+async fn used_before(
+    context: &Context<'_>,
+    client: &Client,
+    claims: &Map<String, Value>,
+    id: fn(&ClientId, &str) -> AssertionId,
+) -> Result<Option<CheckView>, StoreError> {
+    let Some(jti) = text(claims, "jti") else {
+        return Ok(None);
+    };
+    let id = id(&client.client_id, jti);
+    let is_used = context.store.is_jti_claimed(id, context.now).await?;
+    let replayed = || failed("single use", AssertionError::Replayed.description());
+    Ok(is_used.then(replayed))
 }
 
 /// The description for the client, with details that the client does not get.
@@ -78,6 +131,11 @@ fn refusal(error: &AssertionError, client: &Client) -> String {
                 .collect();
             format!("{description}; registered: {}", known.join(", "))
         }
+        AssertionError::UnknownKid | AssertionError::NoKid => {
+            let keys = client.key_authentication.keys.iter();
+            let known: Vec<&str> = keys.map(|key| key.kid.as_str()).collect();
+            format!("{description}; registered: {}", known.join(", "))
+        }
         _ => description.into_owned(),
     }
 }
@@ -87,8 +145,7 @@ fn subject(
     claims: &Map<String, Value>,
     organization: Option<&str>,
 ) -> Vec<CheckView> {
-    let claim = |name: &str| claims.get(name).and_then(Value::as_str);
-    let username = claim("sub").unwrap_or_default();
+    let username = text(claims, "sub").unwrap_or_default();
     let Some(user) = user else {
         let reason = format!("there is no enabled user {username:?}");
         return vec![failed("user", reason)];
@@ -98,8 +155,8 @@ fn subject(
         return vec![failed("user", reason)];
     }
     let named = account_selection::NamedAccount {
-        user_id: claim("user_id"),
-        user_site: claim("user_site"),
+        user_id: text(claims, "user_id"),
+        user_site: text(claims, "user_site"),
     };
     vec![
         passed("user", "is enabled"),

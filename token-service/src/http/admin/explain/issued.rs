@@ -237,8 +237,8 @@ async fn next_use(
         grant_id: grant.grant_id,
         refresh_id,
         client_id,
-        // The explanation is for whoever has the key.
-        key: grant.binding,
+        // The explanation is for whoever has the key and the certificate.
+        proven: grant.bound_to(),
         scope: None,
         // These ids are never used, because nothing is written.
         next_refresh_id: refresh_id,
@@ -250,6 +250,12 @@ async fn next_use(
     if let Some(key) = grant.binding {
         let needed = format!("the token is bound to the key {key}: a use needs a DPoP proof of it");
         checks.push(passed("key", &needed));
+    }
+    if let Some(certificate) = grant.certificate {
+        let needed = format!(
+            "the token is bound to the certificate {certificate}: a use needs a connection with it"
+        );
+        checks.push(passed("certificate", &needed));
     }
     match grant.rotate(&rotation, client.await?.as_deref(), Some(&user)) {
         RotationDecision::Refuse(RotationRefusal::Expired) => {

@@ -17,11 +17,14 @@ use utoipa::ToSchema;
 use super::access::Reader;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::{Administration, body};
-use assertion::user_assertion;
+use assertion::{client_assertion, user_assertion};
 use issued::{issued, opaque_refresh_token};
 use proof::SentProof;
 use protocol::flows;
+use protocol::oauth::assertion::client::Unverified;
 use store::StoreError;
+
+const ACCESS_TOKEN: &str = "access token";
 
 /// A token or assertion to explain.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -36,7 +39,7 @@ struct ExplainRequest {
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
-    /// `access token`, `refresh token`, `legacy refresh token`, `user assertion` or `unknown`.
+    /// `access token`, `refresh token`, `legacy refresh token`, `user assertion`, `client assertion` or `unknown`.
     pub kind: String,
     /// The JOSE header, if the token has one that can be read.
     #[schema(value_type = Object)]
@@ -100,7 +103,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(web::resource("/explain").route(web::post().to(explain)));
 }
 
-/// Decodes an access token, refresh token or user assertion, and returns the result of each check with its reason.
+/// Decodes an access token, refresh token, user assertion or client assertion, and returns the result of each check with
+/// its reason.
 #[utoipa::path(post, path = "/admin/explain", tag = "service", request_body = ExplainRequest,
     responses((status = 200, body = Explanation), (status = 400, body = ErrorBody)))]
 async fn explain(reader: Reader, payload: Payload) -> Answer {
@@ -111,16 +115,19 @@ async fn explain(reader: Reader, payload: Payload) -> Answer {
             let expected = "expected {\"token\": \"...\"}, and perhaps \"proof\": {\"proof\": \"...\", \"method\": \"...\", \"url\": \"...\"}";
             AdminError::Malformed(expected.to_owned())
         })?;
-    answer::ok(
-        reader
-            .explained(&request.token, request.proof.as_ref())
-            .await?,
-    )
+    let proof = request.proof.as_ref();
+    let explanation = reader.explained(&request.token, proof).await?;
+    if proof.is_some() && explanation.kind != ACCESS_TOKEN {
+        let kind = explanation.kind;
+        let refusal = format!("proof: only an access token is explained with one; this is: {kind}");
+        return Err(AdminError::Malformed(refusal));
+    }
+    answer::ok(explanation)
 }
 
 impl Administration {
-    /// Explains an access token, a refresh token, a legacy refresh token or a user assertion. The `jti` of an assertion
-    /// stays unused.
+    /// Explains an access token, a refresh token, a legacy refresh token, a user assertion or a client assertion. The `jti`
+    /// of an assertion stays unused.
     async fn explained(
         &self,
         token: &str,
@@ -158,20 +165,24 @@ impl Administration {
             }
         };
         let typ = jws.header.typ.as_deref();
-        let kind = match typ {
-            Some(ACCESS_TOKEN_TYPE) => "access token",
-            Some(REFRESH_TOKEN_TYPE) => "refresh token",
-            _ => "user assertion",
+        let of_client = Unverified::parse(token).ok();
+        let of_client = of_client.filter(|assertion| assertion.is_likely(context.settings));
+        let kind = match (typ, &of_client) {
+            (Some(ACCESS_TOKEN_TYPE), _) => ACCESS_TOKEN,
+            (Some(REFRESH_TOKEN_TYPE), _) => "refresh token",
+            (_, Some(_)) => "client assertion",
+            (_, None) => "user assertion",
         };
         let claims = match jws.claims() {
             Ok(claims) => claims,
             Err(error) => return broken(kind, header, error.to_string()),
         };
-        let checks = match typ {
-            Some(typ @ (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE)) => {
+        let checks = match (typ, &of_client) {
+            (Some(typ @ (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE)), _) => {
                 issued(&context, token, &jws, &claims, typ, proof).await?
             }
-            _ => user_assertion(&context, token, &claims).await?,
+            (_, Some(assertion)) => client_assertion(&context, assertion, &claims).await?,
+            (_, None) => user_assertion(&context, &jws, &claims).await?,
         };
         Ok(Explanation::new(
             kind,

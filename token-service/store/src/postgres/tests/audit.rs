@@ -28,3 +28,21 @@ async fn the_audit_log_is_trimmed_by_an_index() {
     let plan = plan.join("\n");
     assert_eq!(plan.matches("audit_log_by_kind").count(), 2, "{plan}");
 }
+
+/// After an outage, or on a busy service, many entries wait. Numbering them must take less than a statement may.
+#[tokio::test]
+async fn many_entries_that_wait_reach_the_log() {
+    let database = Database::new(false).await;
+    let store = &database.store;
+    for _ in 0..2 {
+        let events: Vec<AuditEvent> = (0..25_000).map(audit_event).collect();
+        store.append_audit(events.into()).await.unwrap();
+    }
+    let newest = store.audit(AuditRange::Before(None), 1).await.unwrap();
+    assert_eq!(newest[0].sequence, 50_000);
+    let client = store.pool.get().await.unwrap();
+    let sql = "SELECT count(DISTINCT number), min(number), max(number) FROM audit_log";
+    let row = client.query_one(sql, &[]).await.unwrap();
+    let numbers = [row.get::<_, i64>(0), row.get(1), row.get(2)];
+    assert_eq!(numbers, [50_000, 1, 50_000]);
+}

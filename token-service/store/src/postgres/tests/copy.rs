@@ -169,6 +169,36 @@ async fn stores_in_use_and_targets_with_rows_are_refused() {
     assert!(!folder.path().join("another").exists());
 }
 
+/// A service that stops writes until its last connection has ended.
+#[tokio::test]
+async fn what_a_service_writes_while_it_stops_is_copied() {
+    let folder = TempDir::new().unwrap();
+    let to = Here::File(folder.path().join("copy"));
+    let url = fresh_database().await;
+    let from = Here::Database(Box::new(settings(&url)));
+    let stopping = open(&url).await;
+    let stops = async move {
+        let client = stopping.pool.get().await.unwrap();
+        let sql = "SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid)
+            WHERE application_name = $1 AND mode = 'RowShareLock'";
+        while client
+            .query(sql, &[&records::READS])
+            .await
+            .unwrap()
+            .is_empty()
+        {
+            tokio::task::yield_now().await;
+        }
+        drop(client);
+        let grant = grant_of(&*stopping, code()).await;
+        stopping.close().await;
+        grant
+    };
+    let (_, grant) = tokio::join!(from.copied_to(&to), stops);
+    let copied = to.open().await.grant(grant.grant_id).await;
+    assert_eq!(copied, Ok(Some(grant)));
+}
+
 #[tokio::test]
 async fn a_copy_that_differs_is_not_kept() {
     let folder = TempDir::new().unwrap();

@@ -158,11 +158,12 @@ async fn additions_are_made_once() {
     let all = [
         super::replicas::TABLE,
         super::grants::BINDINGS,
+        super::grants::CERTIFICATES,
         "CREATE TABLE steps (step BIGINT); INSERT INTO steps VALUES (1)",
         "INSERT INTO steps VALUES (2)",
         "INSERT INTO steps VALUES (3)",
     ];
-    for (most, expected) in [(4, (4, 2)), (5, (5, 3)), (4, (5, 3)), (5, (5, 3))] {
+    for (most, expected) in [(5, (5, 2)), (6, (6, 3)), (5, (6, 3)), (6, (6, 3))] {
         let opened = schema::open_with(&mut client, None, &all[..most]).await;
         assert_eq!(opened.unwrap(), Layout::NEWEST);
         let sql =

@@ -1,9 +1,10 @@
 //! An upgrade of replicas that share a database.
 
 use super::*;
-use crate::postgres::{FinishError, finish_upgrade, upgrade};
+use crate::conformance::audit_event;
+use crate::postgres::{FinishError, Upgrade, finish_upgrade, upgrade};
 use crate::row;
-use domain::RefreshRotation;
+use domain::{AuditEvent, AuditRange, RefreshRotation};
 
 /// Puts the row of a replica into the table, as another version would.
 async fn note(store: &PostgresStore, host: &str, layout: i64, silent_for: i64) {
@@ -12,6 +13,17 @@ async fn note(store: &PostgresStore, host: &str, layout: i64, silent_for: i64) {
         "INSERT INTO replicas VALUES ($1, $1, '0.0.1', $2, extract(epoch FROM now())::BIGINT - $3)";
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&host, &layout, &silent_for];
     client.execute(sql, &values).await.unwrap();
+}
+
+async fn finish(url: &str) -> Result<Upgrade, FinishError> {
+    let event = |before: Layout| audit_event(before.number().into());
+    finish_upgrade(&settings(url), &event).await
+}
+
+/// The audit entries about finished upgrades.
+async fn finished(store: &PostgresStore) -> Vec<AuditEvent> {
+    let records = store.audit(AuditRange::After(0), 10).await.unwrap();
+    records.into_iter().map(|record| record.event).collect()
 }
 
 async fn grant_row(store: &PostgresStore, grant: &Grant) -> Vec<u8> {
@@ -45,15 +57,61 @@ async fn the_layout_stays_until_the_upgrade_is_finished() {
     let grant = grant_of(&*one, code()).await;
     assert_eq!(grant_row(&one, &grant).await[0], 1);
 
-    let state = finish_upgrade(&settings(&database.url)).await.unwrap();
+    let state = finish(&database.url).await.unwrap();
     assert_eq!(state.layout, Layout::FIRST);
     for replica in [&one, &other] {
         replica.registry_version().await.unwrap();
         assert_eq!(replica.layout(), Layout::NEWEST);
     }
     assert!(one.grant(grant.grant_id).await.unwrap().is_some());
-    let again = finish_upgrade(&settings(&database.url)).await.unwrap();
+    let again = finish(&database.url).await.unwrap();
     assert_eq!(again.layout, Layout::NEWEST);
+    let first = u64::from(Layout::FIRST.number());
+    assert_eq!(finished(&one).await, [audit_event(first)]);
+}
+
+#[tokio::test]
+async fn of_two_operators_one_finishes_the_upgrade() {
+    let database = Database::new(false).await;
+    for _ in 0..10 {
+        set_layout(&database.store, known_layouts().0).await;
+        let before = finished(&database.store).await.len();
+        let (one, other) = tokio::join!(finish(&database.url), finish(&database.url));
+        let mut layouts = [one, other].map(|upgrade| upgrade.unwrap().layout);
+        layouts.sort();
+        assert_eq!(layouts, [Layout::FIRST, Layout::NEWEST]);
+        assert_eq!(finished(&database.store).await.len(), before + 1);
+    }
+}
+
+/// A finish that ends before its commit leaves nothing.
+#[tokio::test]
+async fn a_finish_that_is_killed_changes_nothing() {
+    let database = Database::new(false).await;
+    set_layout(&database.store, known_layouts().0).await;
+    let mut client = database.store.pool.get().await.unwrap();
+    let audit = client.transaction().await.unwrap();
+    audit
+        .batch_execute("LOCK TABLE audit_waiting IN EXCLUSIVE MODE")
+        .await
+        .unwrap();
+    let waits =
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'audit_waiting'::regclass";
+    let until_it_waits = async {
+        while audit.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Drops the connection.
+    tokio::select! {
+        _ = finish(&database.url) => panic!("the table is locked"),
+        () = until_it_waits => {}
+    }
+    audit.rollback().await.unwrap();
+    let state = upgrade(&settings(&database.url)).await.unwrap();
+    assert_eq!(state.layout, Layout::FIRST);
+    assert_eq!(finished(&database.store).await, []);
+    finish(&database.url).await.unwrap();
 }
 
 /// A replica that has not yet noticed the finish reads and keeps a binding that another replica has written.
@@ -65,6 +123,7 @@ async fn a_replica_that_notices_the_finish_later_keeps_what_it_brings() {
     let late = open(&database.url).await;
     let grant = Grant {
         binding: Some(Thumbprint::from_bytes([9; 32])),
+        certificate: Some(Thumbprint::from_bytes([8; 32])),
         ..grant_of(&**store, code()).await
     };
     let client = store.pool.get().await.unwrap();
@@ -73,15 +132,15 @@ async fn a_replica_that_notices_the_finish_later_keeps_what_it_brings() {
     client.execute(sql, &[&id, &body.unwrap()]).await.unwrap();
     assert_eq!(late.layout(), Layout::FIRST);
     let rotation = RefreshRotation {
-        key: grant.binding,
+        proven: grant.bound_to(),
         ..use_of(&grant, grant.current.refresh_id, at(5))
     };
     match late.rotate_refresh(rotation).await.unwrap() {
-        Rotation::Rotated { grant: next, .. } => assert_eq!(next.binding, grant.binding),
+        Rotation::Rotated { grant: next, .. } => assert_eq!(next.bound_to(), grant.bound_to()),
         other => panic!("{other:?}"),
     }
     let stored = store.grant(grant.grant_id).await.unwrap().unwrap();
-    assert_eq!(stored.binding, grant.binding);
+    assert_eq!(stored.bound_to(), grant.bound_to());
 }
 
 #[tokio::test]
@@ -91,7 +150,7 @@ async fn the_upgrade_is_not_finished_while_an_earlier_version_runs() {
     set_layout(&database.store, first).await;
     note(&database.store, "crashed", first, 121).await;
     note(&database.store, "old", newest - 1, 119).await;
-    let refused = finish_upgrade(&settings(&database.url)).await.unwrap_err();
+    let refused = finish(&database.url).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
         "services of an earlier version run: old (0.0.1). Replace or stop them. A service that crashed counts as \
@@ -109,7 +168,7 @@ async fn the_upgrade_is_not_finished_while_an_earlier_version_runs() {
         )
         .await
         .unwrap();
-    finish_upgrade(&settings(&database.url)).await.unwrap();
+    finish(&database.url).await.unwrap();
 }
 
 /// A replica says with each sweep that it runs. Rows of replicas that crashed a day ago go at the next start.

@@ -141,6 +141,9 @@ async fn a_full_disk_refuses_and_recovers() {
     disk.fail_after(0);
     assert!(matches!(claim().await, Err(StoreError::Failed(_))));
     assert!(store.ready().await.is_err());
+    // No operator must restore a backup because a disk is full.
+    let full = (disk.opener())().unwrap_err();
+    assert!(matches!(full, OpenError::File { .. }), "{full}");
     assert!(
         matches!(claim().await, Err(StoreError::Failed(_))),
         "a closed store answers at once"

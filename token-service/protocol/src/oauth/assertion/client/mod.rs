@@ -9,8 +9,10 @@ use serde_json::{Map, Value};
 use super::AssertionError;
 use super::checks::{
     check_audience, check_expiry, check_id, check_issuer, check_not_ahead, parse, required_text,
+    text,
 };
 use super::claim::Claim;
+use super::explanation::{Check, common};
 use crate::paths::TOKEN;
 use crate::settings::Settings;
 use domain::client_key::AssertionAudience;
@@ -23,8 +25,10 @@ pub const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// Longest time from now to `exp`.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 
-/// The values of `typ`. Libraries send `JWT` or nothing, the successor of RFC 7523 requires the other one.
-const TYPES: [&str; 2] = ["JWT", "client-authentication+jwt"];
+/// The `typ` that the successor of RFC 7523 requires. Libraries send `JWT` or nothing.
+const OWN_TYPE: &str = "client-authentication+jwt";
+
+const TYPES: [&str; 2] = ["JWT", OWN_TYPE];
 
 /// A client assertion that nobody has verified yet.
 #[derive(Debug)]
@@ -89,14 +93,51 @@ impl<'a> Unverified<'a> {
         check_not_ahead(claims, Claim::IssuedAt, settings, now)?;
         check_not_ahead(claims, Claim::NotBefore, settings, now)?;
         let jti = check_id(claims)?;
-        let signed = jws.signing_input.as_bytes();
-        if !key.public_key.verifies(signed, &jws.signature) {
-            return Err(AssertionError::Signature);
-        }
+        check_signature(jws, key)?;
         Ok(ClientAssertion {
             jti: jti.to_owned(),
             remembered_until: expires_at + settings.lifetimes.clock_skew,
         })
+    }
+
+    /// True if this looks like a client assertion rather than a user assertion: by its `typ`, because it is about the
+    /// client itself (no Client ID is a username), or by its audience.
+    pub fn is_likely(&self, settings: &Settings) -> bool {
+        let text = |claim| text(&self.claims, claim).ok().flatten();
+        let endpoint = token_endpoint(settings);
+        let audiences = [settings.issuer.as_str(), &endpoint];
+        self.jws.header.typ.as_deref() == Some(OWN_TYPE)
+            || text(Claim::Issuer).is_some_and(|issuer| text(Claim::Subject) == Some(issuer))
+            || audiences
+                .iter()
+                .any(|audience| check_audience(&self.claims, audience).is_ok())
+    }
+
+    /// Runs all checks of [`Self::verify`] with the same functions.
+    pub fn explain(&self, client: &Client, settings: &Settings, now: Timestamp) -> Vec<Check> {
+        let Self { jws, claims } = self;
+        let typ = jws.header.typ.as_deref().unwrap_or("absent");
+        let key = find_key(&jws.header, &client.key_authentication.keys);
+        let mut checks = vec![
+            Check::of("typ", check_type(&jws.header).map(|()| typ)),
+            Check::of("key", key.clone().map(|key| &key.kid)),
+        ];
+        // Without a key these checks have no input; the missing key is the cause.
+        if let Ok(key) = key {
+            let algorithm = check_algorithm(&jws.header, key);
+            let algorithm = algorithm.map(|()| key.public_key.algorithm().name());
+            let signature = check_signature(jws, key).map(|()| "the key's");
+            checks.push(Check::of("alg", algorithm));
+            checks.push(Check::of("signature", signature));
+        }
+        let issued_at = check_not_ahead(claims, Claim::IssuedAt, settings, now);
+        let issued_at = issued_at.map(|()| "has come, or is absent");
+        checks.push(Check::of("sub", self.client_id()));
+        checks.push(Check::of("iat", issued_at));
+        let audience = expected_audience(client, settings);
+        let client_id = &client.client_id;
+        checks.extend(common(claims, client_id, &audience, LONGEST, settings, now));
+        checks
     }
 }
 
@@ -104,8 +145,12 @@ impl<'a> Unverified<'a> {
 fn expected_audience(client: &Client, settings: &Settings) -> String {
     match client.key_authentication.client_assertion_audience {
         None => settings.issuer.clone(),
-        Some(AssertionAudience::TokenEndpoint) => format!("{}{TOKEN}", settings.issuer),
+        Some(AssertionAudience::TokenEndpoint) => token_endpoint(settings),
     }
+}
+
+fn token_endpoint(settings: &Settings) -> String {
+    format!("{}{TOKEN}", settings.issuer)
 }
 
 fn check_type(header: &JoseHeader) -> Result<(), AssertionError> {
@@ -138,6 +183,15 @@ fn check_algorithm(header: &JoseHeader, key: &ClientKey) -> Result<(), Assertion
         Ok(())
     } else {
         Err(AssertionError::KeyAlgorithm(key.public_key.algorithm()))
+    }
+}
+
+fn check_signature(jws: &CompactJws<'_>, key: &ClientKey) -> Result<(), AssertionError> {
+    let signed = jws.signing_input.as_bytes();
+    if key.public_key.verifies(signed, &jws.signature) {
+        Ok(())
+    } else {
+        Err(AssertionError::Signature)
     }
 }
 

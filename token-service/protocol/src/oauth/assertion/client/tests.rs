@@ -32,7 +32,7 @@ fn client_with(keys: &[&Pair]) -> Client {
     Client {
         key_authentication: KeyAuthentication {
             keys: keys.iter().map(|pair| pair.registered.clone()).collect(),
-            client_assertion_audience: None,
+            ..KeyAuthentication::default()
         },
         ..web_server("web", &[], &["https://app.example.com/callback"])
     }

@@ -1,3 +1,4 @@
+mod recency;
 mod request;
 mod step;
 
@@ -7,6 +8,7 @@ use domain::{CredentialsVersion, Session, SessionStage, User, Username, testing}
 
 const ISSUER: &str = "https://lobby.example.com";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+const NOW: Timestamp = Timestamp::from_seconds(1000);
 const WEB: &str = "client_id=web&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb";
 const APP: &str = "client_id=app&redirect_uri=http%3A%2F%2F127.0.0.1%3A8000%2Fcb";
 
@@ -20,12 +22,16 @@ fn clients() -> [Client; 3] {
 }
 
 fn validate(query: &str) -> Result<AuthorizationRequest, AuthorizeError> {
+    validate_at(NOW, query)
+}
+
+fn validate_at(now: Timestamp, query: &str) -> Result<AuthorizationRequest, AuthorizeError> {
     let request = UnidentifiedRequest::read(query.as_bytes())?;
     let client_id = request.client_id()?;
     let found = clients()
         .into_iter()
         .find(|client| client.client_id.as_str() == client_id);
-    request.validate(found.map(Arc::new))
+    request.validate(found.map(Arc::new), now)
 }
 
 /// A live session of a user with this number of linked accounts.

@@ -4,14 +4,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use claims::Thumbprint;
-use guard::parts;
 use percent_encoding::percent_decode;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-/// Why a value is not a certificate.
+/// A value is not a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unreadable;
+pub struct Unreadable;
 
 /// The first byte of a certificate in DER (X.690 §8.9).
 const SEQUENCE: u8 = 0x30;
@@ -22,12 +21,15 @@ const PEM: &[u8] = b"-----BEGIN";
 /// Reads the value of the header: 64 hexadecimal digits, which are the SHA-256 of the certificate; PEM; or DER in base64.
 /// The latter two may be percent-encoded, and further certificates of the chain may follow: the first one counts. `None` if
 /// the value is empty: the client has shown no certificate.
-pub(crate) fn read(value: &[u8]) -> Result<Option<Thumbprint>, Unreadable> {
+///
+/// # Errors
+/// [`Unreadable`] for every other value.
+pub fn read(value: &[u8]) -> Result<Option<Thumbprint>, Unreadable> {
     let value = value.trim_ascii();
     if value.is_empty() {
         return Ok(None);
     }
-    if let Some(digest) = parts::thumbprint(value) {
+    if let Some(digest) = Thumbprint::parse_hexadecimal(value) {
         // Some gateways write this for no certificate.
         return Ok(Some(digest).filter(|digest| *digest != Thumbprint::of(b"")));
     }

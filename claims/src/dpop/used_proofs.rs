@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use claims::dpop::{ProofRefusal, ProofUse};
+use super::{ProofRefusal, ProofUse};
 
 /// Number of buckets.
 const BUCKETS: usize = 4096;
@@ -39,7 +39,7 @@ fn index(used: &ProofUse) -> usize {
 }
 
 /// The key of the use's bucket in the data that the VMs of a gateway share.
-pub(crate) fn key(used: &ProofUse) -> String {
+pub fn key(used: &ProofUse) -> String {
     format!("gatepass.proofs.1.{}", index(used))
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn key(used: &ProofUse) -> String {
 ///
 /// # Errors
 /// [`ProofRefusal::Replayed`], or [`ProofRefusal::Busy`] if there is no room.
-pub(crate) fn with(bucket: &[u8], used: &ProofUse, now: u64) -> Result<Vec<u8>, ProofRefusal> {
+pub fn with(bucket: &[u8], used: &ProofUse, now: u64) -> Result<Vec<u8>, ProofRefusal> {
     let own = entry(used);
     let key = own.get(16..24);
     let mut next = Vec::with_capacity(bucket.len() + ENTRY);
@@ -105,9 +105,8 @@ impl UsedProofs {
 
 #[cfg(test)]
 mod tests {
-    use claims::Thumbprint;
-
     use super::*;
+    use crate::Thumbprint;
 
     const NOW: u64 = 1_800_000_000;
 

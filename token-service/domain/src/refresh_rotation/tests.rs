@@ -1,0 +1,378 @@
+use claims::Thumbprint;
+
+use super::*;
+use crate::{CredentialsVersion, testing};
+
+const GRACE: Duration = Duration::from_secs(10);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn id(number: u8) -> TokenId {
+    TokenId::from_bytes([number; 16])
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_seconds(1_000_000 + seconds)
+}
+
+fn grant() -> Grant {
+    testing::grant("a b", at(0), at(0) + WEEK)
+}
+
+fn client() -> Client {
+    testing::web_server("web", &[], &[]).with_scopes("a b")
+}
+
+fn user() -> User {
+    testing::user("ada", &["1"])
+}
+
+/// Uses a token of a client and user that have not changed since the sign-in.
+fn rotate(grant: &mut Grant, rotation: &RefreshRotation) -> RotationDecision {
+    grant.rotate(rotation, Some(&client()), Some(&user()))
+}
+
+fn rotates(scope: &str) -> RotationDecision {
+    let asked = Scope::parse(scope).unwrap();
+    RotationDecision::Rotate { asked }
+}
+
+fn repeats(step: &RefreshStep) -> RotationDecision {
+    RotationDecision::Repeat {
+        step: step.clone(),
+        asked: step.scope.clone(),
+    }
+}
+
+fn reused() -> RotationDecision {
+    RotationDecision::Revoke(Rotation::Reused(grant().grant_id))
+}
+
+fn use_of(token: u8, next: u8, now: Timestamp) -> RefreshRotation {
+    RefreshRotation {
+        grant_id: GrantId::from_bytes([7; 16]),
+        refresh_id: id(token),
+        client_id: ClientId::parse("web").unwrap(),
+        proven: Confirmation::default(),
+        scope: None,
+        next_refresh_id: id(next),
+        next_access_id: id(100 + next),
+        now,
+        lifetime: WEEK,
+        grace: GRACE,
+    }
+}
+
+#[test]
+fn a_lost_answer_is_repeated_within_the_grace_which_never_restarts() {
+    let mut grant = grant();
+    assert_eq!(rotate(&mut grant, &use_of(1, 2, at(5))), rotates("a b"));
+    let answered = grant.current.clone();
+    assert_eq!(
+        rotate(&mut grant, &use_of(1, 3, at(10))),
+        repeats(&answered)
+    );
+    assert_eq!(
+        rotate(&mut grant, &use_of(1, 3, at(15))),
+        repeats(&answered)
+    );
+    assert_eq!(grant.current, answered);
+    assert_eq!(rotate(&mut grant, &use_of(1, 3, at(16))), reused());
+    assert_eq!(
+        rotate(&mut grant, &use_of(2, 3, at(16))),
+        RotationDecision::Refuse(RotationRefusal::Revoked)
+    );
+}
+
+#[test]
+fn a_retry_that_arrives_after_its_successor_was_used_is_still_only_a_retry() {
+    let mut grant = grant();
+    rotate(&mut grant, &use_of(1, 2, at(0)));
+    let first_answer = grant.current.clone();
+    rotate(&mut grant, &use_of(2, 3, at(1)));
+    assert_eq!(
+        rotate(&mut grant, &use_of(1, 4, at(2))),
+        repeats(&first_answer)
+    );
+    assert_eq!(grant.current.refresh_id, id(3));
+}
+
+#[test]
+fn a_token_that_is_long_gone_ends_the_grant() {
+    let mut grant = grant();
+    rotate(&mut grant, &use_of(1, 2, at(0)));
+    rotate(&mut grant, &use_of(2, 3, at(100)));
+    assert_eq!(
+        grant.spent.len(),
+        1,
+        "spent steps beyond their grace are dropped"
+    );
+    assert_eq!(rotate(&mut grant, &use_of(1, 4, at(101))), reused());
+    assert_eq!(grant.revoked_at, Some(at(101)));
+}
+
+#[test]
+fn another_client_changes_nothing() {
+    let mut grant = grant();
+    let mut stolen = use_of(1, 2, at(0));
+    stolen.client_id = ClientId::parse("other").unwrap();
+    assert_eq!(
+        rotate(&mut grant, &stolen),
+        RotationDecision::Refuse(RotationRefusal::OtherClient)
+    );
+    stolen.refresh_id = id(99);
+    assert_eq!(
+        rotate(&mut grant, &stolen),
+        RotationDecision::Refuse(RotationRefusal::OtherClient)
+    );
+    assert_eq!(grant.revoked_at, None);
+}
+
+#[test]
+fn expiry_is_refused_at_its_second() {
+    let end = at(0) + WEEK;
+    let last = Timestamp::from_seconds(end.seconds() - 1);
+    assert_eq!(rotate(&mut grant(), &use_of(1, 2, last)), rotates("a b"));
+    assert_eq!(
+        rotate(&mut grant(), &use_of(1, 2, end)),
+        RotationDecision::Refuse(RotationRefusal::Expired)
+    );
+}
+
+#[test]
+fn scope_shrinks_for_one_answer_and_never_grows() {
+    let mut grant = grant();
+    let mut narrow = use_of(1, 2, at(0));
+    narrow.scope = Scope::parse("a");
+    rotate(&mut grant, &narrow);
+    assert_eq!(grant.current.scope, Scope::parse("a").unwrap());
+    let mut wide = use_of(2, 3, at(20));
+    wide.scope = Scope::parse("a b c");
+    assert_eq!(
+        rotate(&mut grant, &wide),
+        RotationDecision::Refuse(RotationRefusal::ScopeExceeded(Scope::parse("c").unwrap()))
+    );
+    wide.scope = None;
+    assert_eq!(rotate(&mut grant, &wide), rotates("a b"));
+    assert_eq!(grant.current.scope, Scope::parse("a b").unwrap());
+}
+
+/// D-42.
+#[test]
+fn a_scope_that_was_taken_from_the_client_leaves_the_grant() {
+    let mut grant = grant();
+    let without_b = client().with_scopes("a c");
+    let mut rotate = |rotation| grant.rotate(&rotation, Some(&without_b), Some(&user()));
+    let mut both = use_of(1, 2, at(0));
+    both.scope = Scope::parse("a b");
+    let excess = Scope::parse("b").unwrap();
+    let exceeded = RotationDecision::Refuse(RotationRefusal::ScopeExceeded(excess));
+    assert_eq!(rotate(both), exceeded);
+    assert_eq!(rotate(use_of(1, 2, at(0))), rotates("a b"));
+    let only_a = Scope::parse("a").unwrap();
+    assert_eq!(grant.current.scope, only_a);
+    // Not even with the scope back at the client.
+    let decision = super::tests::rotate(&mut grant, &use_of(2, 3, at(1)));
+    assert_eq!((decision, &grant.scope), (rotates("a"), &only_a));
+}
+
+/// D-42.
+#[test]
+fn a_repeat_asks_for_the_scope_of_the_first_use() {
+    let asking = |scope| RefreshRotation {
+        scope: Scope::parse(scope),
+        ..use_of(1, 2, at(0))
+    };
+    for (first, again, is_repeated) in [
+        ("a", "a", true),
+        ("a", "a b", false),
+        ("a", "", false),
+        ("", "", true),
+        ("", "a b", true),
+        ("", "a", false),
+    ] {
+        let mut grant = grant();
+        rotate(&mut grant, &asking(first));
+        let step = grant.current.clone();
+        let expected = if is_repeated {
+            repeats(&step)
+        } else {
+            RotationDecision::Refuse(RotationRefusal::ScopeDiffers)
+        };
+        assert_eq!(
+            rotate(&mut grant, &asking(again)),
+            expected,
+            "{first}, {again}"
+        );
+        assert_eq!(grant.current, step);
+    }
+    let mut grant = grant();
+    rotate(&mut grant, &asking(""));
+    let without_b = client().with_scopes("a");
+    let repeated = grant.rotate(&asking(""), Some(&without_b), Some(&user()));
+    let step = RefreshStep {
+        scope: Scope::parse("a").unwrap(),
+        ..grant.current.clone()
+    };
+    let asked = Scope::parse("a b").unwrap();
+    assert_eq!(repeated, RotationDecision::Repeat { step, asked });
+}
+
+#[test]
+fn a_grant_ends_with_what_it_rests_on() {
+    let disabled = client().disabled();
+    let unlinked = user().with_accounts(&[]);
+    let other_password = User {
+        credentials_version: CredentialsVersion::new(1),
+        ..user()
+    };
+    for (client, user) in [
+        (None, Some(user())),
+        (Some(disabled), Some(user())),
+        (Some(client()), None),
+        (Some(client()), Some(unlinked)),
+        (Some(client()), Some(other_password)),
+    ] {
+        let mut grant = grant();
+        let decision = grant.rotate(&use_of(1, 2, at(5)), client.as_ref(), user.as_ref());
+        let revoked = Rotation::Refused(RotationRefusal::Revoked);
+        assert_eq!(decision, RotationDecision::Revoke(revoked));
+        assert_eq!(grant.revoked_at, Some(at(5)));
+    }
+}
+
+/// What a client proves, by a text.
+type ProofOf = fn(&[u8]) -> Confirmation;
+
+/// What each test of bindings proves, and how other proofs are refused.
+const PROVEN: [(ProofOf, RotationRefusal); 2] = [
+    (key, RotationRefusal::OtherKey),
+    (certificate, RotationRefusal::OtherCertificate),
+];
+
+fn key(text: &[u8]) -> Confirmation {
+    Confirmation {
+        jkt: Some(Thumbprint::of(text)),
+        certificate: None,
+    }
+}
+
+fn certificate(text: &[u8]) -> Confirmation {
+    Confirmation {
+        jkt: None,
+        certificate: Some(Thumbprint::of(text)),
+    }
+}
+
+const NOTHING: Confirmation = Confirmation {
+    jkt: None,
+    certificate: None,
+};
+
+/// A public client whose tokens are bound to certificates.
+fn public() -> Client {
+    Client {
+        tls_client_certificate_bound_access_tokens: true,
+        ..testing::installed("web", &[]).with_scopes("a b")
+    }
+}
+
+fn with(
+    grant: &mut Grant,
+    client: &Client,
+    proven: Confirmation,
+    (token, next): (u8, u8),
+) -> RotationDecision {
+    let rotation = RefreshRotation {
+        proven,
+        ..use_of(token, next, at(5))
+    };
+    grant.rotate(&rotation, Some(client), Some(&user()))
+}
+
+#[test]
+fn rfc9449_s5_rfc8705_s4_the_first_proof_of_a_public_client_binds_its_refresh_tokens() {
+    for (proof_of, refusal) in PROVEN {
+        let (mut grant, app) = (grant(), public());
+        assert_eq!(with(&mut grant, &app, NOTHING, (1, 2)), rotates("a b"));
+        assert_eq!(grant.bound_to(), NOTHING);
+        let proof = proof_of(b"own");
+        assert_eq!(with(&mut grant, &app, proof, (2, 3)), rotates("a b"));
+        assert_eq!(grant.bound_to(), proof);
+        let before = grant.clone();
+        for wrong in [NOTHING, proof_of(b"other")] {
+            for token in [1, 2, 3, 9] {
+                let refused = with(&mut grant, &app, wrong, (token, 4));
+                let expected = RotationDecision::Refuse(refusal.clone());
+                assert_eq!(refused, expected, "{token} {wrong:?}");
+            }
+        }
+        assert_eq!(grant, before, "a leaked token alone changes nothing");
+        assert_eq!(with(&mut grant, &app, proof, (3, 4)), rotates("a b"));
+    }
+}
+
+#[test]
+fn a_grant_that_is_bound_to_both_needs_both() {
+    let (mut grant, app) = (grant(), public());
+    let both = Confirmation {
+        certificate: certificate(b"own").certificate,
+        ..key(b"own")
+    };
+    assert_eq!(with(&mut grant, &app, both, (1, 2)), rotates("a b"));
+    for (one, refusal) in [
+        (key(b"own"), RotationRefusal::OtherCertificate),
+        (certificate(b"own"), RotationRefusal::OtherKey),
+    ] {
+        let refused = with(&mut grant, &app, one, (2, 3));
+        assert_eq!(refused, RotationDecision::Refuse(refusal));
+    }
+    assert_eq!(with(&mut grant, &app, both, (2, 3)), rotates("a b"));
+}
+
+/// RFC 8705 §3.4: the registration says that tokens are bound to certificates, not the connection.
+#[test]
+fn a_certificate_binds_only_clients_that_are_registered_for_it() {
+    let mut grant = grant();
+    let app = Client {
+        tls_client_certificate_bound_access_tokens: false,
+        ..public()
+    };
+    let shown = certificate(b"own");
+    assert_eq!(with(&mut grant, &app, shown, (1, 2)), rotates("a b"));
+    assert_eq!(grant.bound_to(), NOTHING);
+}
+
+#[test]
+fn rfc9449_s5_refresh_tokens_of_confidential_clients_are_not_bound() {
+    for (proof_of, _) in PROVEN {
+        let mut grant = grant();
+        let web = Client {
+            tls_client_certificate_bound_access_tokens: true,
+            ..client()
+        };
+        for (proven, step) in [
+            (proof_of(b"own"), (1, 2)),
+            (proof_of(b"other"), (2, 3)),
+            (NOTHING, (3, 4)),
+        ] {
+            assert_eq!(with(&mut grant, &web, proven, step), rotates("a b"));
+            assert_eq!(grant.bound_to(), NOTHING);
+        }
+    }
+}
+
+/// D-39.
+#[test]
+fn rfc9449_s5_a_repetition_does_not_bind() {
+    for (proof_of, refusal) in PROVEN {
+        let (mut grant, app, proof) = (grant(), public(), proof_of(b"own"));
+        assert_eq!(with(&mut grant, &app, NOTHING, (1, 2)), rotates("a b"));
+        let answered = grant.current.clone();
+        let refused = with(&mut grant, &app, proof, (1, 3));
+        assert_eq!(refused, RotationDecision::Refuse(refusal));
+        assert_eq!(with(&mut grant, &app, NOTHING, (1, 3)), repeats(&answered));
+        let repeated = with(&mut grant, &client(), proof, (1, 3));
+        assert_eq!(repeated, repeats(&answered), "a confidential client");
+        assert_eq!(grant.bound_to(), NOTHING);
+    }
+}
