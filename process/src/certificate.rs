@@ -18,20 +18,31 @@ const SEQUENCE: u8 = 0x30;
 /// What marks a certificate in PEM (RFC 7468 §5.1).
 const PEM: &[u8] = b"-----BEGIN";
 
+/// What may stand before a digest, so that the value is not empty where there is no certificate: Envoy replaces no header with
+/// an empty value.
+const DIGEST: &[u8] = b"sha256:";
+
 /// Reads the value of the header: 64 hexadecimal digits, which are the SHA-256 of the certificate; PEM; or DER in base64.
-/// The latter two may be percent-encoded, and further certificates of the chain may follow: the first one counts. `None` if
-/// the value is empty: the client has shown no certificate.
+/// `sha256:` may stand before the digits. The latter two may be percent-encoded, and further certificates of the chain may
+/// follow: the first one counts. `None` if nothing is there, or nothing but `sha256:`: the client has shown no certificate.
 ///
 /// # Errors
 /// [`Unreadable`] for every other value.
 pub fn read(value: &[u8]) -> Result<Option<Thumbprint>, Unreadable> {
     let value = value.trim_ascii();
+    let (value, is_digest) = match value.strip_prefix(DIGEST) {
+        Some(digits) => (digits, true),
+        None => (value, false),
+    };
     if value.is_empty() {
         return Ok(None);
     }
     if let Some(digest) = Thumbprint::parse_hexadecimal(value) {
         // Some gateways write this for no certificate.
         return Ok(Some(digest).filter(|digest| *digest != Thumbprint::of(b"")));
+    }
+    if is_digest {
+        return Err(Unreadable);
     }
     let text: Vec<u8> = percent_decode(value).collect();
     let der = if text.starts_with(PEM) {
@@ -67,6 +78,10 @@ mod tests {
         for value in [
             data_encoding::HEXLOWER.encode(digest.as_bytes()),
             data_encoding::HEXUPPER.encode(digest.as_bytes()),
+            format!(
+                "sha256:{}",
+                data_encoding::HEXLOWER.encode(digest.as_bytes())
+            ),
             encoded(&pem),
             encoded(&chain),
             base64.clone(),
@@ -81,7 +96,7 @@ mod tests {
     #[test]
     fn no_certificate_is_an_empty_value_or_the_digest_of_nothing() {
         let nothing = data_encoding::HEXLOWER.encode(Thumbprint::of(b"").as_bytes());
-        for value in ["", " ", &nothing] {
+        for value in ["", " ", "sha256:", &nothing] {
             assert_eq!(read(value.as_bytes()), Ok(None), "{value}");
         }
     }
@@ -96,7 +111,10 @@ mod tests {
             "{http.request.tls.client.fingerprint}",
             "-----BEGIN CERTIFICATE-----",
             "-----BEGIN%20CERTIFICATE-----%0AAAAA%0A",
-            &format!("sha256:{digest}"),
+            "sha256",
+            "sha256:-",
+            &format!("sha256:sha256:{digest}"),
+            &format!("sha256:{}", STANDARD.encode([SEQUENCE; 32])),
             &format!("{digest}{digest}, x"),
         ] {
             assert_eq!(read(value.as_bytes()), Err(Unreadable), "{value}");

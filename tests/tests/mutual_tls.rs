@@ -320,23 +320,59 @@ fn rfc8705_s2_2_whoever_lacks_the_certificate_is_refused() {
     assert_eq!(tokens.status, 200, "{}", tokens.body);
 }
 
+/// Envoy Gateway can set a header from the connection, but neither remove it before nor keep an empty value (the chart does
+/// this for token-guard).
+#[test]
+fn a_header_that_is_only_replaced_cannot_be_forged() {
+    let set = format!(
+        r#"- append: {{ header: {{ key: {HEADER}, value: "sha256:%DOWNSTREAM_PEER_FINGERPRINT_256%" }}, append_action: OVERWRITE_IF_EXISTS_OR_ADD }}"#
+    );
+    let early = format!("- remove: x-real-ip\n                        {set}");
+    let route = format!("header: {{ key: {HEADER}, ");
+    let changes = [
+        (route.as_str(), "header: { key: x-other, "),
+        ("- remove: x-real-ip", &early),
+    ];
+    let pair = MutualTls::start_with(&[], &changes);
+    let (own, other) = (pair.register(), Identity::new().unwrap());
+    let forged = hexadecimal(&own);
+    let media = ("content-type", "application/x-www-form-urlencoded");
+    let headers = [media, (HEADER, forged.as_str())];
+    let form = [CREDENTIALS.as_slice(), &[("client_id", TLS.id)]].concat();
+    let form = form_body(&form);
+    for (shown, status) in [(None, 401), (Some(&other), 401), (Some(&own), 200)] {
+        let reply = pair.send(pair.lobby, shown, "POST /auth/token", &headers, &form);
+        assert_eq!(reply.unwrap().status, status);
+    }
+}
+
 /// What the token service itself takes from its gateway.
 #[test]
 fn the_header_of_the_gateway_has_one_certificate() {
     let pair = MutualTls::start();
     let own = pair.register();
     let der = STANDARD.encode(&own.certificate);
-    for good in [hexadecimal(&own), hexadecimal(&own).to_uppercase(), der] {
+    let digest = format!("sha256:{}", hexadecimal(&own));
+    for good in [
+        hexadecimal(&own),
+        hexadecimal(&own).to_uppercase(),
+        digest,
+        der,
+    ] {
         let reply = pair.past_the_gateway(&[(HEADER, good.clone())]);
         assert_eq!(reply.status, 200, "{good}: {}", reply.body);
     }
-    for absent in [vec![], vec![(HEADER, String::new())]] {
+    for absent in [
+        vec![],
+        vec![(HEADER, String::new())],
+        vec![(HEADER, "sha256:".to_owned())],
+    ] {
         let reply = pair.past_the_gateway(&absent);
         reply.assert_error(401, "invalid_client");
     }
     for wrong in [
         vec![(HEADER, thumbprint(&own))],
-        vec![(HEADER, format!("sha256:{}", hexadecimal(&own)))],
+        vec![(HEADER, format!("sha256:{}", thumbprint(&own)))],
         vec![(HEADER, "-".to_owned())],
         vec![(HEADER, hexadecimal(&own)); 2],
         vec![(HEADER, String::new()), (HEADER, hexadecimal(&own))],
@@ -354,9 +390,12 @@ fn only_trusted_proxies_hand_over_certificates() {
     let pair = MutualTls::start_with(&elsewhere, &[]);
     let own = pair.register();
     let direct = pair.past_the_gateway(&[(HEADER, hexadecimal(&own))]);
-    direct.assert_error(401, "invalid_client");
-    let through = pair.token(&own, &TLS, &CREDENTIALS);
-    through.assert_error(401, "invalid_client");
+    for reply in [direct, pair.token(&own, &TLS, &CREDENTIALS)] {
+        let why = reply.assert_error(400, "invalid_request");
+        assert!(why.contains("trusted_proxies"), "{why}");
+    }
+    let bare = pair.past_the_gateway(&[]);
+    bare.assert_error(401, "invalid_client");
 }
 
 /// Every grant, and no way around: what a client with bound tokens gets elsewhere is nothing.
@@ -383,6 +422,10 @@ fn rfc8705_s3_every_grant_binds_its_access_token_to_the_certificate() {
     refused(&NON_INTERACTIVE.token(&lobby, &assertion));
     assert_bound(&pair.token(&own, &NON_INTERACTIVE, &assertion), &bound);
     refused(&USER_BOUND.token(&lobby, &CREDENTIALS));
+    // Who has not authenticated learns nothing of the registration.
+    let stranger = [CREDENTIALS.as_slice(), &[("client_id", USER_BOUND.id)]].concat();
+    let stranger = post(&format!("{lobby}/auth/token"), &[], &form_body(&stranger));
+    stranger.assert_error(401, "invalid_client");
     let pkce = Pkce::of(&"p".repeat(43));
     for client in [&WEB, &INSTALLED] {
         let code = pair.code(client, &pkce);
@@ -471,7 +514,7 @@ fn a_token_that_is_bound_to_key_and_certificate_needs_both() {
     let tokens = pair.exchange(&own, &INSTALLED, &[("dpop", &pair.proof(&key))]);
     let token = assert_bound(&tokens, &both);
 
-    let url = format!("{}/api/projects", pair.own.pair.api_url());
+    let url = format!("https://localhost:{}/api/projects", pair.api);
     let prove = |key: &ProofKey| key.prove("GET", &url, Some(&token)).unwrap();
     let status = |shown: &Identity, key: &ProofKey| {
         let reply = pair.call(shown, "DPoP", &token, Some(&prove(key)));

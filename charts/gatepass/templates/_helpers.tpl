@@ -376,7 +376,7 @@ listener:
     includeRequestHeadersInCheck: [authorization, dpop, x-request-id]
     {{- if .Values.gateway.clientCertificates }}
     includeAdditionalHeadersInCheck:
-      x-token-guard-client-certificate: "%DOWNSTREAM_PEER_FINGERPRINT_256%"
+      x-token-guard-client-certificate: "sha256:%DOWNSTREAM_PEER_FINGERPRINT_256%"
     {{- end }}
     headersToUpstreamOnAllow: {{ prepend (include "gatepass.guardHeaders" . | fromJsonArray) "authorization" | toJson }}
     headersToDownstreamOnDeny: [cache-control, content-type, dpop-nonce, retry-after, www-authenticate]

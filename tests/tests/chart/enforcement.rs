@@ -262,7 +262,7 @@ fn patterns(headers: &Value) -> Vec<String> {
 
 /// The header with the digest of the client's certificate, and what Envoy writes there.
 const CERTIFICATE: &str = "x-token-guard-client-certificate";
-const FINGERPRINT: &str = "%DOWNSTREAM_PEER_FINGERPRINT_256%";
+const FINGERPRINT: &str = "sha256:%DOWNSTREAM_PEER_FINGERPRINT_256%";
 
 /// Names of the headers that the gateway takes from token-guard.
 fn with_token(headers: &Value) -> Value {

@@ -117,6 +117,10 @@ impl OwnPair {
             std::fs::write(&pem, &server.pem).unwrap();
             setup.gateway = owned(&[
                 ("#mtls ", ""),
+                (
+                    r#""origins": ["#,
+                    &format!(r#""origins": ["https://localhost:{api}", "#),
+                ),
                 ("filename: server.pem", &format!("filename: {pem}")),
                 ("filename: server.key", &format!("filename: {pem}")),
                 ("port_value: 8085", &format!("port_value: {lobby}")),
@@ -134,6 +138,8 @@ impl OwnPair {
             // A client may repeat a request after a replica has died, at any later time. That must not count as theft.
             ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
             ("TOKEN_SERVICE__DPOP__SINGLE_USE", "store"),
+            // A code outlasts restarts of both services, on a busy machine too.
+            ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "10m"),
         ];
         Self::start_setup(&changes, |setup, _| setup.replica = true)
     }

@@ -26,11 +26,12 @@ pub(super) fn connection<'a>(http: &HttpRequest, service: &'a Service) -> Connec
 
 /// What the gateway says about the client's certificate. Nobody else is believed.
 fn shown(http: &HttpRequest, header: &HeaderName, service: &Service) -> Shown {
-    let peer = http.peer_addr().map(|address| address.ip());
-    if !peer.is_some_and(|peer| origin::is_trusted(peer, &service.config.trusted_proxies)) {
-        return Shown::Nothing;
-    }
     let values: Vec<_> = http.headers().get_all(header).collect();
+    let peer = http.peer_addr().map(|address| address.ip());
+    let is_trusted = |peer| origin::is_trusted(peer, &service.config.trusted_proxies);
+    if !values.is_empty() && !peer.is_some_and(is_trusted) {
+        return Shown::Untrusted;
+    }
     let read = match values.as_slice() {
         [] => Ok(None),
         [value] => certificate::read(value.as_bytes()),

@@ -23,6 +23,8 @@ pub enum Shown {
     Certificate(Thumbprint),
     /// The gateway sent something else than a certificate, or several.
     Unreadable,
+    /// Somebody who is not a trusted proxy sent the header of the gateway.
+    Untrusted,
 }
 
 impl<'a> Connection<'a> {

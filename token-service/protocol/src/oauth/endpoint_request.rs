@@ -69,6 +69,10 @@ fn check_connection(connection: Connection<'_>) -> Result<(), TokenError> {
             certificate: Shown::Unreadable,
             ..
         } => Err(TokenError::CertificateUnreadable),
+        Connection::MutualTls {
+            certificate: Shown::Untrusted,
+            ..
+        } => Err(TokenError::CertificateUntrusted),
         Connection::MutualTls { .. } | Connection::Public => Ok(()),
     }
 }

@@ -89,6 +89,8 @@ pub enum TokenError {
     ClientAssertionRequired,
     /// The gateway sent something else than a certificate of the client, or several.
     CertificateUnreadable,
+    /// Somebody who is not a trusted proxy handed over a certificate.
+    CertificateUntrusted,
     /// A client with certificates, and without a secret and keys, showed no certificate (RFC 8705 §2.2).
     CertificateRequired,
     /// The certificate of the connection is not registered for the client (RFC 8705 §2.2).
@@ -131,6 +133,7 @@ impl TokenError {
             | Self::SeveralAuthentications
             | Self::ClientIdDiffers
             | Self::CertificateUnreadable
+            | Self::CertificateUntrusted
             | Self::CertificateToBind
             | Self::ScopeNotPermitted(_)
             | Self::Code(CodeMismatch::ScopeExceeded(_))
@@ -292,6 +295,9 @@ impl TokenError {
             }
             Self::CertificateUnreadable => {
                 "The gateway sent something else than the one certificate of the client: its configuration is wrong"
+            }
+            Self::CertificateUntrusted => {
+                "The address that handed over a certificate is not in trusted_proxies of the token service"
             }
             Self::CertificateRequired => {
                 "This client must authenticate its connection with a registered certificate: \

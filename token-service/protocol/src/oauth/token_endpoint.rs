@@ -31,6 +31,10 @@ pub async fn answer(
     trace.client_id = Some(client.client().client_id.to_string());
     let grant_type = read_grant_type(&form)?;
     trace.grant_type = Some(grant_type);
+    // Whoever has not authenticated learns nothing of a client's registration. A verifier may authenticate a code (D-25).
+    if grant_type != GrantType::AuthorizationCode {
+        client.fully_authenticated()?;
+    }
     let possession = Possession::check(context, request, client.client())?;
     issue(context, grant_type, &client, &form, possession).await
 }
