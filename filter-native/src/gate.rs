@@ -10,7 +10,7 @@ use std::time::Duration;
 use guard::answers::Denial;
 use guard::config::Config;
 use guard::denial_log::Denied;
-use guard::driver::{Driver, End, Held, Task};
+use guard::driver::{Driver, End, Held, SOON, Task};
 use guard::fetch::Severity;
 use guard::guard::{Effect, Fetch, Guard};
 use guard::parts::Parts;
@@ -419,7 +419,7 @@ impl Gate {
         *held = Some(number);
         stream.choose_route();
         // The main thread starts the fetch.
-        self.set_timer(Duration::ZERO);
+        self.set_timer(SOON);
         Action::Hold
     }
 

@@ -39,7 +39,7 @@ const TICK: Duration = Duration::from_secs(1);
 const FOLLOWING_TICK: Duration = Duration::from_millis(50);
 
 /// Time to the next tick while a request waits for a fetch that is not sent yet, or for its turn.
-const SOON: Duration = Duration::from_millis(1);
+pub const SOON: Duration = Duration::from_millis(1);
 
 /// What the host does next.
 #[derive(Debug)]

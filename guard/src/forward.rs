@@ -37,8 +37,8 @@ impl ListForm {
 /// Name and value.
 pub type Header = (String, String);
 
-/// Returns the headers that carry these claims, and `payload` with all claims. An absent or null claim has no
-/// header.
+/// Returns the headers that carry these claims, and `payload` with all claims. An absent, null or empty claim has no header:
+/// some gateways add no header without a value.
 pub fn headers(
     forward: &[ForwardedHeader],
     payload: Option<&str>,
@@ -46,7 +46,8 @@ pub fn headers(
 ) -> Vec<Header> {
     let claim_headers = forward.iter().filter_map(|header| {
         let value = first_present(&header.claims, claims)?;
-        Some((header.name.clone(), text(value, header.lists)?))
+        let text = text(value, header.lists)?;
+        (!text.is_empty()).then(|| (header.name.clone(), text))
     });
     let payload = payload.into_iter().filter_map(|name| {
         let json = serde_json::to_vec(claims).ok()?;

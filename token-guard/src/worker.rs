@@ -32,6 +32,16 @@ pub(crate) struct Worker {
     metrics: WorkerMetrics,
 }
 
+/// Runs a part of a worker. If it panics, the program ends. Otherwise the worker would continue with old or half applied data,
+/// and would let revoked tokens pass if `when_stale` allows that.
+async fn all_or_nothing(part: impl Future<Output = ()> + 'static) {
+    let running = actix_web::rt::spawn(part);
+    if running.await.is_err_and(|error| error.is_panic()) {
+        tracing::error!("a worker has stopped after a panic: the program ends");
+        std::process::exit(1);
+    }
+}
+
 impl Worker {
     /// Creates a worker that knows no keys except inline ones. [`Worker::watch`] fetches the rest.
     pub(crate) fn new(
@@ -53,14 +63,9 @@ impl Worker {
         }
     }
 
-    /// Runs the worker until the program ends. If the worker panics, the program ends too. Otherwise the worker
-    /// would continue with old data, and would let revoked tokens pass if `when_stale` allows that.
+    /// Runs the worker until the program ends.
     pub(crate) async fn watch(self: Rc<Self>) {
-        let running = actix_web::rt::spawn(self.run());
-        if running.await.is_err_and(|error| error.is_panic()) {
-            tracing::error!("a worker has stopped after a panic: the program ends");
-            std::process::exit(1);
-        }
+        all_or_nothing(self.run()).await;
     }
 
     /// Ticks forever.
@@ -99,13 +104,13 @@ impl Worker {
 
     fn send(self: &Rc<Self>, fetch: Fetch) {
         let worker = Rc::clone(self);
-        actix_web::rt::spawn(async move {
+        actix_web::rt::spawn(all_or_nothing(async move {
             let result = worker.fetcher.fetch(&fetch).await;
             let mut driver = worker.driver.borrow_mut();
             driver.fetched(&fetch, result, &Clocks);
             drop(driver);
             worker.work();
-        });
+        }));
     }
 
     /// Decides about a request, after a fetch if one is needed. Counts the decision, and logs a refusal.

@@ -32,7 +32,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// No bytes, which is not the same as an empty text.
+    /// No bytes. Envoy takes an empty text for the same: it adds no header without a value.
     const NONE: Self = Self {
         start: null(),
         length: 0,

@@ -50,9 +50,15 @@ impl SharedFeed {
         self.seen.is_none()
     }
 
-    /// For guards that do not read the feed: true if there was news since the last call.
+    /// For guards that do not read the feed: true if there was news since the last call. Pages that follow each other are one
+    /// piece of news, which comes with the last one.
     pub(super) fn has_news(&mut self) -> bool {
-        let progress = self.read().progress();
+        let feed = self.read();
+        if feed.is_catching_up() {
+            return false;
+        }
+        let progress = feed.progress();
+        drop(feed);
         let seen = self.seen.replace(progress);
         seen != Some(progress)
     }
@@ -214,7 +220,7 @@ impl Guard {
                     feed.keep_in_step(&*self.host.shared_data, self.time)
                 }
                 // The requests wait for the last page.
-                false => !shared.read().is_catching_up() && shared.has_news(),
+                false => shared.has_news(),
             };
             if has_news {
                 news.push(shared.issuer);

@@ -59,6 +59,9 @@ fn tokens(issuer: &Issuer) -> Tokens {
         unknown_issuer: issuer
             .token(&audience, &[("iss", json!("https://unknown.test"))])
             .unwrap(),
+        bare: issuer
+            .token(&audience, &[("scope", json!("")), ("user_id", json!([]))])
+            .unwrap(),
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Tokens {
     pub(super) wrong_audience: String,
     pub(super) forged: String,
     pub(super) unknown_issuer: String,
+    /// A good token whose claims for the resource server are empty, but for `client_id`.
+    pub(super) bare: String,
 }
 
 /// Outcome of a request.
@@ -46,10 +48,12 @@ enum Fate {
 enum Identity {
     Nobody,
     Good,
+    /// That of [`Tokens::bare`].
+    Bare,
 }
 
 use Fate::{Closed, Judged, Passes, Refused};
-use Identity::{Good, Nobody};
+use Identity::{Bare, Good, Nobody};
 
 struct Row {
     name: String,
@@ -184,21 +188,29 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
         .ok_or("no rule allows the path that arrived")?;
     let identity = match access.as_ref() {
         Access::Anonymous { .. } => Nobody,
-        Access::Token { scopes, .. } if scopes.is_empty() => Good,
+        Access::Token { scopes, .. } if scopes.is_empty() => match row.fate {
+            Passes(Bare) => Bare,
+            _ => Good,
+        },
         Access::Token { .. } => return Err("the token lacks the scope of the path".to_owned()),
     };
     let credentials = arrived.values("authorization");
-    let has_token = matches!(credentials.as_slice(), [value] if value.ends_with(&tokens.good));
-    if identity == Good && !has_token {
-        return Err("the token did not arrive".to_owned());
-    }
-    if identity == Nobody && !credentials.is_empty() {
-        return Err("credentials arrived that nobody verified".to_owned());
+    let token = match identity {
+        Nobody => None,
+        Good => Some(&tokens.good),
+        Bare => Some(&tokens.bare),
+    };
+    match (token, credentials.as_slice()) {
+        (None, []) => {}
+        (None, _) => return Err("credentials arrived that nobody verified".to_owned()),
+        (Some(token), [value]) if value.ends_with(token) => {}
+        (Some(_), _) => return Err("the token did not arrive".to_owned()),
     }
     for (name, value) in IDENTITY {
-        let expected: &[&str] = match identity {
-            Good => &[value],
-            Nobody => &[],
+        let expected: &[&str] = match (identity, name) {
+            (Good, _) => &[value],
+            (Bare, "x-client-id") => &["client-1"],
+            (Bare | Nobody, _) => &[],
         };
         if arrived.values(name) != expected {
             return Err(format!("{name} is {:?}", arrived.values(name)));

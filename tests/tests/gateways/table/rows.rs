@@ -1,7 +1,7 @@
 //! The rows of the table.
 
 use super::Fate::{self, Closed, Judged, Passes, Refused};
-use super::Identity::{Good, Nobody};
+use super::Identity::{Bare, Good, Nobody};
 use super::{MALFORMED, OVERRIDES, Row, Tokens};
 
 /// Paths with more than one reading. Below `/public/` nobody needs a token.
@@ -68,6 +68,7 @@ pub(super) fn bearer(token: &str) -> String {
 
 pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
     let good = bearer(&tokens.good);
+    let bare = bearer(&tokens.bare);
     let [expired, revoked, elsewhere, forged, unknown] = [
         &tokens.expired,
         &tokens.revoked,
@@ -100,6 +101,14 @@ pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
             ("a good token", "/api/projects?x=1&y=%2F..", &good),
             ("the scheme in another case", api, &lower_case),
             ("upper case below a rule", "/api/Projects/A.B", &good),
+        ],
+    );
+    let spoofed = format!("{bare}X-User-Id: 1\r\nX-Scope: admin\r\n");
+    add(
+        Passes(Bare),
+        &[
+            ("a token with empty claims", api, &bare),
+            ("the same, beside forged headers", api, &spoofed),
         ],
     );
     add(
