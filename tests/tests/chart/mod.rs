@@ -29,6 +29,7 @@ static RENDERED: LazyLock<Value> = LazyLock::new(|| {
         "many": {
             "tokenService": {
                 "issuer": "https://lobby.example.com/",
+                "mutualTlsUrl": "https://MTLS.example.com",
                 "trustedProxies": ["*"],
                 "registrations": {"text": "# none", "existingSecret": "registrations"},
                 "store": {"kind": "postgres"},

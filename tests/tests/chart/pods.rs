@@ -259,7 +259,7 @@ fn helm_test_reaches_each_program() {
 fn gateways_alone_reach_the_listener_for_mutual_tls() {
     let mut found = 0;
     for (case, documents) in cases() {
-        let is_on = case == "traffic-extension";
+        let is_on = ["traffic-extension", "token-guard-envoy-gateway"].contains(&case);
         let ports = |kind: &str, of: fn(&Value) -> Vec<&Value>| -> Vec<Value> {
             let documents = of_kind(documents, kind).into_iter();
             let ports = documents.flat_map(of).filter(|port| {
@@ -284,6 +284,8 @@ fn gateways_alone_reach_the_listener_for_mutual_tls() {
             assert_eq!(of_services[0]["targetPort"], "mutual-tls");
             let also_public = list(&of_rules[0]["ports"]).contains(&json!({"port": "public"}));
             assert!(also_public, "{case}: the rule of the gateways");
+            let from = of_rules[0]["from"].to_string();
+            assert!(!from.contains("token-guard"), "{case}: {from}");
             let pod = pod(component(documents, "token-service").unwrap());
             let container = pod["containers"][0].to_string();
             for part in [
@@ -294,5 +296,5 @@ fn gateways_alone_reach_the_listener_for_mutual_tls() {
             }
         }
     }
-    assert_eq!(found, 1);
+    assert_eq!(found, 2);
 }

@@ -59,6 +59,7 @@ fn wrong_values_are_refused_with_every_problem() {
             "many",
             vec![
                 "tokenService.issuer: \"https://lobby.example.com/\":",
+                "tokenService.mutualTlsUrl: \"https://MTLS.example.com\":",
                 "tokenService.apiAudience:",
                 "tokenService.trustedProxies: \"*\":",
                 "tokenService.registrations:",
