@@ -124,14 +124,18 @@ pub async fn usage(key: &EncryptionKey, store: &dyn Store) -> Result<Usage, Stor
     Ok(usage)
 }
 
-/// Seals all outdated values in `store` with the current key and returns the number of resealed values. Values that no
-/// key opens stay unchanged.
+/// Seals all outdated values in `store` with the current key. Values that no key opens stay unchanged. `resealed` becomes
+/// the number of resealed values.
 ///
 /// # Errors
 /// [`StoreError`], or [`SealingError::Failed`]; values resealed before the error stay resealed.
-pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, EncryptionKeyError> {
+pub async fn reseal(
+    key: &EncryptionKey,
+    store: &dyn Store,
+    resealed: &mut u64,
+) -> Result<(), EncryptionKeyError> {
     let sealing = key.sealing();
-    let mut resealed = 0;
+    *resealed = 0;
     for _ in 0..PASSES {
         let mut overtaken = false;
         let mut values = SealedValues::default();
@@ -146,7 +150,7 @@ pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, Encry
                 };
                 let after = sealing.seal(&context, &plaintext)?;
                 match store.reseal(value, Some(sealed), after).await? {
-                    true => resealed += 1,
+                    true => *resealed += 1,
                     false => overtaken = true,
                 }
             }
@@ -155,7 +159,7 @@ pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, Encry
             break;
         }
     }
-    Ok(resealed)
+    Ok(())
 }
 
 fn context(value: &SealedValue) -> String {

@@ -141,7 +141,8 @@ impl Service {
         self.unopened.load_full()
     }
 
-    /// Rotates the signing keys on demand: see [`rotation::on_demand`]. The audit log gets `event`.
+    /// Rotates the signing keys on demand: see [`rotation::on_demand`]. The audit log gets `event`. This process signs with
+    /// them after [`Self::maintain_keys`].
     pub async fn rotate_keys(
         &self,
         announced: bool,
@@ -157,7 +158,7 @@ impl Service {
             self.store.append_audit(left).await?;
         }
         self.recorded(&events);
-        self.maintain_keys().await
+        Ok(())
     }
 
     /// Where requests look up clients and users.

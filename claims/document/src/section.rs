@@ -409,6 +409,12 @@ impl<'p> Section<'p> {
         self.members.contains_key(key)
     }
 
+    /// True if `key` is present and was not taken, and is not an empty list.
+    pub fn has_some(&self, key: &str) -> bool {
+        let value = self.members.get(key);
+        value.is_some_and(|value| value.as_array().is_none_or(|list| !list.is_empty()))
+    }
+
     /// Reports `key`, if it is present, as not allowed here for the reason `why`.
     pub fn refuse(&mut self, key: &'static str, why: &str) {
         if let Some(Located { place, .. }) = self.take(key) {

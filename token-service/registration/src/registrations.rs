@@ -29,27 +29,33 @@ pub struct Registrations {
 }
 
 impl Registrations {
-    /// Warnings about legacy clients that no one can use, because `is_known` is false for their host name, each with
-    /// the client's name.
-    pub fn without_instance(
+    /// Warnings about clients that lack something of the configuration, each with the client's name: legacy clients whose
+    /// host name is not one of those for which `is_known` is true, and clients with certificates where the service has no
+    /// listener for them (`takes_certificates`).
+    pub fn unserved(
         &self,
         is_known: impl Fn(&str) -> bool,
+        takes_certificates: bool,
     ) -> impl Iterator<Item = (ObjectName, Problem)> {
         self.clients.iter().filter_map(move |client| {
             let client = &client.object;
-            let IntegrationType::Legacy {
-                hostname: Some(hostname),
-                ..
-            } = &client.integration
-            else {
-                return None;
+            let id = &client.client_id;
+            let has_certificates = client.tls_client_certificate_bound_access_tokens
+                || !client.key_authentication.tls_client_certificates.is_empty();
+            let message = match &client.integration {
+                IntegrationType::Legacy {
+                    hostname: Some(hostname),
+                    ..
+                } if !is_known(hostname) => format!(
+                    "client_id: {id} is for the hostname {hostname}, which no legacy instance has"
+                ),
+                _ if has_certificates && !takes_certificates => {
+                    format!("client_id: {id} needs a certificate, for which there is no mutual_tls")
+                }
+                _ => return None,
             };
-            let place = self.client_places.get(&client.client_id)?;
-            let (id, is_unknown) = (&client.client_id, !is_known(hostname));
-            let message = format!(
-                "client_id: {id} is for the hostname {hostname}, which no legacy instance has"
-            );
-            is_unknown.then(|| (client.object_name(), Problem::new(place, message)))
+            let place = self.client_places.get(id)?;
+            Some((client.object_name(), Problem::new(place, message)))
         })
     }
 

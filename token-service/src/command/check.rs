@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     };
     let instances = &config.legacy_instances;
     let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
-    for (_, warning) in registrations.without_instance(is_known) {
+    for (_, warning) in registrations.unserved(is_known, config.mutual_tls.is_some()) {
         output::line(format_args!("warning: {warning} in the configuration"))?;
     }
     let misfits = planning::misfits_of(&registrations, &config.protocol);

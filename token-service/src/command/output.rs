@@ -12,6 +12,17 @@ use crate::visible::{visible_json, visible_lines};
 #[error("standard output is closed")]
 pub(super) struct ReaderGone;
 
+/// For commands whose exit code tells more than success: a reader that has gone does not change that code.
+///
+/// # Errors
+/// Any other error of `printed`.
+pub(super) fn unless_gone(printed: anyhow::Result<()>) -> anyhow::Result<()> {
+    match printed {
+        Err(error) if error.is::<ReaderGone>() => Ok(()),
+        printed => printed,
+    }
+}
+
 /// Prints one or more lines. Escapes characters that would control a terminal, because others chose much of the text.
 ///
 /// # Errors

@@ -30,6 +30,7 @@ pub struct Watched {
     calls: Mutex<Vec<String>>,
     overtaking: Mutex<Option<Overtaking>>,
     held: watch::Sender<Option<&'static str>>,
+    failing: Mutex<&'static [&'static str]>,
 }
 
 /// A change that another replica makes.
@@ -48,6 +49,7 @@ impl Watched {
             calls: Mutex::default(),
             overtaking: Mutex::default(),
             held: watch::Sender::default(),
+            failing: Mutex::default(),
         }
     }
 
@@ -70,7 +72,12 @@ impl Watched {
         self.held.send_replace(operation);
     }
 
-    async fn note(&self, operation: &'static str, arguments: String) {
+    /// From now on, calls of these operations fail, until the next call of this function.
+    pub fn fail(&self, operations: &'static [&'static str]) {
+        *lock(&self.failing) = operations;
+    }
+
+    async fn note(&self, operation: &'static str, arguments: String) -> Result<(), StoreError> {
         lock(&self.calls).push(format!("{operation}({arguments})"));
         let due = {
             let mut overtaking = lock(&self.overtaking);
@@ -86,6 +93,10 @@ impl Watched {
         let mut held = self.held.subscribe();
         let released = held.wait_for(|held| *held != Some(operation)).await;
         debug_assert!(released.is_ok());
+        match lock(&self.failing).contains(&operation) {
+            true => Err(StoreError::Failed(operation.to_owned())),
+            false => Ok(()),
+        }
     }
 }
 
@@ -112,7 +123,7 @@ macro_rules! watched {
                 let arguments: &[&(dyn Debug + Sync)] = &[$(&$argument),*];
                 let arguments: Vec<String> =
                     arguments.iter().map(|argument| format!("{argument:?}")).collect();
-                self.note(stringify!($name), arguments.join(", ")).await;
+                self.note(stringify!($name), arguments.join(", ")).await?;
                 self.store.$name($($argument),*).await
             })*
             $($($other)*)?
@@ -214,8 +225,11 @@ watched! {
         sweep(now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
         counts() -> Result<Counts, StoreError>;
         ready() -> Result<(), StoreError>;
-        failed() -> String;
         {
+            async fn failed(&self) -> String {
+                self.store.failed().await
+            }
+
             fn layout(&self) -> Layout {
                 self.store.layout()
             }

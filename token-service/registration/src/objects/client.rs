@@ -307,7 +307,7 @@ impl Registered for Client {
         };
         let has_keys = [client_key::KEY, tls_client_certificate::KEY]
             .iter()
-            .any(|key| entry.section.has(key));
+            .any(|key| entry.section.has_some(key));
         let key_authentication = match entry.integration {
             Some(kind) if client_key::TYPES.contains(&kind) => KeyAuthentication {
                 keys: client_key::read(entry),

@@ -11,6 +11,7 @@ use ureq::http::Method;
 
 use super::Connected;
 use super::connection::{Refusal, query};
+use crate::command::output;
 use crate::http::admin::registrations::Applied;
 use crate::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
@@ -70,7 +71,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
         Ok(answer) => answer,
         Err(error) => return Ok(refused(located(&error.downcast::<Refusal>()?.0, &file))),
     };
-    answer.print(|applied| {
+    let printed = answer.print(|applied| {
         let warnings = located(&applied.warnings, &file);
         let warnings = warnings.lines().map(|text| format!("warning: {text}"));
         let mut lines: Vec<String> = warnings.collect();
@@ -86,7 +87,8 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
             lines.push("Nothing was changed: --dry-run.".to_owned());
         }
         lines.join("\n")
-    })?;
+    });
+    output::unless_gone(printed)?;
     let differs = !answer.value.differences.is_empty() || !answer.value.kept.is_empty();
     Ok(if own.exit_code && differs {
         ExitCode::from(EXIT_DIFFERS)

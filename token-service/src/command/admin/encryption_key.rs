@@ -11,7 +11,8 @@ pub(super) const EXAMPLES: &str = "To rotate the encryption key:
      openssl rand -base64 32 | tr '+/' '-_' | tr -d '=' >> FILE
   2. Move the new key to the first line at every replica, and restart them one by one.
   3. token-service encryption-key reseal
-  4. When `encryption-key list` shows 0 values for the old key, remove its line everywhere, and restart.
+  4. When `encryption-key list` shows 0 values for the old key, and an hour after step 2 at the earliest, so that open
+     sign-in pages are completed, remove its line everywhere, and restart. After a leak, do not wait.
      Keep the old key, apart, for as long as you keep copies of the store from before step 3.";
 
 #[derive(Debug, clap::Subcommand)]

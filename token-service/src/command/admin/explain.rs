@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use super::Connected;
 use super::connection::Answer;
+use crate::command::output;
 use crate::http::admin::explain::Explanation;
 use crate::visible::{visible, visible_json};
 
@@ -51,7 +52,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
         body["proof"] = json!({"proof": proof, "method": own.method, "url": own.request_url});
     }
     let answer: Answer<Explanation> = administration.send(Method::POST, "/explain", &body)?;
-    answer.print(text)?;
+    output::unless_gone(answer.print(text))?;
     Ok(if answer.value.accepted {
         ExitCode::SUCCESS
     } else {

@@ -1,11 +1,15 @@
 //! What applying a document reports and leaves alone.
 
+use actix_web::http::header::HeaderName;
 use serde_json::{Value, json};
 
 use super::planning_tests::{KEEP, PRUNE, Site, create, object, operate, secret};
 use super::*;
+use crate::config::MutualTls;
 use crate::http::admin::AdminError;
 use crate::http::admin::registrations::{Applied, ApplyQuery};
+use domain::client::ClientSecret;
+use domain::testing::client_id;
 use domain::{Client, User, Username};
 use store::RegistrationStore as _;
 
@@ -75,6 +79,50 @@ async fn a_legacy_client_without_an_instance_is_warned_of() {
                        instance has";
         assert_eq!(applied.warnings, [warning]);
     }
+}
+
+#[tokio::test]
+async fn a_client_with_certificates_is_warned_of_without_a_listener() {
+    let client = json!({"client_id": "tls", "type": "user_bound", "bound_user": "grace",
+        "tls_client_certificates": ["00".repeat(32)]});
+    let document = json!({"users": [{"username": "grace"}], "clients": [client]});
+    for (has_listener, warnings) in [
+        (
+            false,
+            &["clients[0].client_id: tls needs a certificate, for which there is no mutual_tls"][..],
+        ),
+        (true, &[]),
+    ] {
+        let site = Site::new(|config| {
+            config.registrations = None;
+            config.mutual_tls = has_listener.then(|| MutualTls {
+                listen: config.internal_listen,
+                url: "https://mtls.example.com".to_owned(),
+                certificate_header: HeaderName::from_static("x-certificate"),
+            });
+        });
+        let site = site.await;
+        let service = site.start().await;
+        let applied = apply(&service, document.clone(), KEEP).await;
+        assert_eq!(applied.warnings, warnings);
+    }
+}
+
+/// The answer has the only copy of a new secret.
+#[tokio::test]
+async fn what_follows_a_change_cannot_deny_it() {
+    let site = site().await;
+    let service = site.start().await;
+    let web = json!({"client_id": "web", "type": "web_server", "client_secret": secret(),
+        "redirect_uris": ["https://a.example/cb"]});
+    assert_eq!(create::<Client>(&service, web).await, Ok(()));
+    site.store.fail(&["registry_version", "secret_times"]);
+    let added = operate(&service, async |admin| admin.add_secret("web").await).await;
+    site.store.fail(&[]);
+    let secret = added.unwrap().client_secret.unwrap();
+    let client = site.store.client(client_id("web")).await.unwrap();
+    let secrets = client.unwrap().secrets().to_vec();
+    assert!(secrets.contains(&ClientSecret::of(&secret)));
 }
 
 #[tokio::test]

@@ -174,8 +174,8 @@ impl Start<'_> {
         if let (Some(draft), Some((changed, part))) = (draft, part) {
             let registrations = draft.check_part(stored, is_listed)?;
             let is_known = |host: &str| is_instance(host, instances, stored);
-            let unknown = registrations.without_instance(is_known);
-            let mut unsettled: BTreeSet<ObjectName> = unknown.map(|(client, _)| client).collect();
+            let unserved = registrations.unserved(is_known, self.config.mutual_tls.is_some());
+            let mut unsettled: BTreeSet<ObjectName> = unserved.map(|(client, _)| client).collect();
             let (objects, settled): (Vec<_>, Vec<_>) = registrations.objects().unzip();
             let of_files = objects.iter().zip(settled).filter(|(_, settled)| !settled);
             unsettled.extend(of_files.map(|(object, _)| object.clone()));

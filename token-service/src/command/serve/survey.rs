@@ -227,8 +227,8 @@ impl Survey {
                     misfits.extend(planning::premature(clients, store.layout()));
                     let instances = &config.legacy_instances;
                     let is_known = |host: &str| is_instance(host, instances, &stored);
-                    let unknown = registrations.without_instance(is_known);
-                    self.warnings.extend(unknown.map(|(_, warning)| warning));
+                    let unserved = registrations.unserved(is_known, config.mutual_tls.is_some());
+                    self.warnings.extend(unserved.map(|(_, warning)| warning));
                     self.warnings.extend(registrations.warnings);
                 }
                 Err(invalid) => problems.extend(invalid),

@@ -1,5 +1,7 @@
 //! Responses of the administration.
 
+use std::fmt::Display;
+
 use actix_web::http::StatusCode;
 use actix_web::http::header;
 use actix_web::{HttpResponse, ResponseError};
@@ -14,6 +16,15 @@ use registration::protection::ProtectionError;
 use store::{BackupError, StoreError};
 
 pub(super) type Answer = Result<HttpResponse, AdminError>;
+
+/// The outcome of what follows a change that is made. A failure must not be the answer, which would deny the change and lose what
+/// it generated: the upkeep does the same again.
+pub(super) fn after_change<T: Default, E: Display>(outcome: Result<T, E>) -> T {
+    outcome.unwrap_or_else(|error| {
+        tracing::warn!(%error, "a change is made; what follows it failed, and is done again soon");
+        T::default()
+    })
+}
 
 /// Reason why an operation failed. The operation changed nothing.
 #[derive(Debug, thiserror::Error)]

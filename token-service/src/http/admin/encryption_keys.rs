@@ -57,15 +57,19 @@ async fn list(reader: Reader) -> Answer {
     responses((status = 200, body = EncryptionKeysView)))]
 async fn reseal(administrator: Administrator) -> Answer {
     let service = &administrator.service;
-    let resealed = encryption_key::reseal(&service.encryption_key, &*service.store).await;
-    let resealed = resealed.map_err(|error| AdminError::Internal(error.to_string()))?;
-    service.maintain_keys().await?;
-    service.follow_registrations().await?;
-    let keys = view(&administrator, Some(resealed)).await?;
-    let current = keys.keys.first().map(|key| key.id.as_str());
-    let detail = format!("{resealed} values, key {}", current.unwrap_or_default());
-    administrator.record(Entry::new(AuditAction::StoreResealed).detail(detail));
-    answer::ok(keys)
+    let key = &service.encryption_key;
+    let mut resealed = 0;
+    let outcome = encryption_key::reseal(key, &*service.store, &mut resealed).await;
+    let current = key.sealing().ids().next();
+    let current = current.map(|id| id.to_string()).unwrap_or_default();
+    let detail = format!("{resealed} values, key {current}");
+    if outcome.is_ok() || resealed > 0 {
+        administrator.record(Entry::new(AuditAction::StoreResealed).detail(detail));
+    }
+    answer::after_change(service.maintain_keys().await);
+    answer::after_change(service.follow_registrations().await);
+    outcome.map_err(|error| AdminError::Internal(error.to_string()))?;
+    answer::ok(view(&administrator, Some(resealed)).await?)
 }
 
 /// The keys of the file and the number of values that each sealed.

@@ -133,7 +133,7 @@ async fn delete(administrator: Administrator, kid: Path<String>) -> Answer {
     if deleted.await? {
         administrator.service.recorded(&events);
     }
-    administrator.service.maintain_keys().await?;
+    answer::after_change(administrator.service.maintain_keys().await);
     answer::done()
 }
 
@@ -161,6 +161,7 @@ impl Administration {
         let detail = if immediate { "immediate" } else { "announced" };
         let event = self.event(Entry::new(AuditAction::KeysRotated).detail(detail));
         self.service.rotate_keys(!immediate, event).await?;
+        answer::after_change(self.service.maintain_keys().await);
         if cut_off {
             self.cut_off_earlier_keys().await?;
         }

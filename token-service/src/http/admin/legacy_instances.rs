@@ -58,7 +58,7 @@ impl Administration {
     ) -> Result<LegacyInstanceView, AdminError> {
         let view = self.put::<LegacyInstance>(hostname, instance).await?;
         // The first legacy host needs an Ed25519 key.
-        self.service.maintain_keys().await?;
+        answer::after_change(self.service.maintain_keys().await);
         Ok(view)
     }
 }

@@ -21,7 +21,7 @@ use super::schema::{Given, View};
 use super::{Administration, Object, blocking, body};
 use domain::random::Random;
 use domain::remembered::ObjectKind;
-use domain::{ClientId, Excerpt, ObjectName, Username};
+use domain::{ClientId, Excerpt, ObjectName, SecretTimes, Username};
 use registration::apply::Plan;
 use registration::describe::{self, Completeness, Registered, Registration};
 use registration::registrations::{Draft, looked_up, read_entry};
@@ -87,7 +87,8 @@ async fn create<T: Administered>(administrator: Administrator, payload: Payload)
 
 async fn show<T: Administered>(reader: Reader, name: Path<String>) -> Answer {
     let object = reader.stored::<T>(&name).await?;
-    answer::ok(reader.view(&object).await?)
+    let times = reader.secret_times(std::slice::from_ref(&object)).await?;
+    answer::ok(reader.view(&object, &times))
 }
 
 async fn update<T: Administered>(
@@ -303,31 +304,36 @@ impl Administration {
         // These objects also contain values that the registration omits.
         let put = T::put(&mut plan.change).first().cloned();
         let after = put.or_else(|| T::find(stored, object.name()).cloned());
+        let after = after.unwrap_or(object);
         self.carry_out(plan).await?;
-        self.view(&after.unwrap_or(object)).await
+        // The answer may have the only copy of a secret.
+        let times = self.secret_times(std::slice::from_ref(&after)).await;
+        Ok(self.view(&after, &answer::after_change(times)))
     }
 
-    async fn view<T: Registered>(&self, object: &T) -> Result<View<T>, AdminError> {
-        let mut views = self.views(std::slice::from_ref(object)).await?;
-        let gone = || AdminError::Internal("an object without a view".to_owned());
-        views.pop().ok_or_else(gone)
+    fn view<T: Registered>(&self, object: &T, times: &[SecretTimes]) -> View<T> {
+        View::new(describe::view(object, self.service.clock.now(), times))
     }
 
     pub(super) async fn views<T: Registered>(
         &self,
         objects: &[T],
     ) -> Result<Vec<View<T>>, AdminError> {
+        let times = self.secret_times(objects).await?;
+        let views = objects.iter().map(|object| self.view(object, &times));
+        Ok(views.collect())
+    }
+
+    async fn secret_times<T: Registered>(
+        &self,
+        objects: &[T],
+    ) -> Result<Vec<SecretTimes>, StoreError> {
+        if T::DESCRIPTION.kind != ObjectKind::Client {
+            return Ok(Vec::new());
+        }
         let names = objects.iter().map(T::name);
-        let times = match T::DESCRIPTION.kind {
-            ObjectKind::Client => {
-                let clients = names.filter_map(ClientId::parse).collect();
-                self.service.store.secret_times(clients).await?
-            }
-            ObjectKind::User | ObjectKind::LegacyInstance => Vec::new(),
-        };
-        let now = self.service.clock.now();
-        let view = |object| View::new(describe::view(object, now, &times));
-        Ok(objects.iter().map(view).collect())
+        let clients = names.filter_map(ClientId::parse).collect();
+        self.service.store.secret_times(clients).await
     }
 }
 

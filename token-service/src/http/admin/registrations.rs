@@ -106,10 +106,11 @@ impl Administration {
             let registrations = blocking(move || draft.check(&excerpt)).await??;
             let instances = stored.legacy_instances();
             let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
-            let unknown = registrations.without_instance(is_known);
-            let unknown = unknown.map(|(_, warning)| warning.to_string());
+            let takes_certificates = self.service.config.mutual_tls.is_some();
+            let unserved = registrations.unserved(is_known, takes_certificates);
+            let unserved = unserved.map(|(_, warning)| warning.to_string());
             let warnings = registrations.warnings.iter().map(ToString::to_string);
-            let warnings = warnings.chain(unknown).collect();
+            let warnings = warnings.chain(unserved).collect();
             let listed = registrations.objects().map(|(object, _)| object).collect();
             let places = registrations.client_places.clone();
             let mut plan = self
@@ -190,7 +191,7 @@ impl Administration {
             return Err(AdminError::Overtaken);
         }
         self.service.recorded(&events);
-        self.service.follow_registrations().await?;
+        answer::after_change(self.service.follow_registrations().await);
         Ok(plan.differences)
     }
 
