@@ -309,12 +309,11 @@ impl Feed {
             }
         }
         if self.caught_up {
-            let entries: &[_] = if was_caught_up { &page.revoked } else { &[] };
             let published = Published {
                 feed: self.identity.as_deref().unwrap_or_default(),
                 since,
                 position: self.position,
-                entries,
+                entries: was_caught_up.then_some(&page.revoked),
                 is_complete: !page.more,
                 is_new: self.is_new,
                 at: now,

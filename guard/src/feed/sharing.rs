@@ -11,7 +11,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use super::FeedConfig;
 use super::wire::{self, Head, Slot, Snapshot};
-use crate::revocations::{Revocations, Revoked};
+use crate::revocations::{KINDS, Revocations, Revoked};
 use crate::shared_data::{SharedData, SharedDataError};
 use crate::shared_key;
 
@@ -344,8 +344,11 @@ impl Sharing {
                 }
             }
         };
-        if !page.entries.is_empty() && head.position == page.since {
-            let slot = self.tail_for(&mut head, page);
+        if let Some(entries) = page.entries
+            && head.position == page.since
+            && page.position > page.since
+        {
+            let slot = self.tail_for(&mut head, page, entries);
             data.set(&self.slot_key(slot.number), &slot.encode(), None)?;
             self.tail = Some(slot);
         }
@@ -404,7 +407,7 @@ impl Sharing {
     }
 
     /// Returns the newest page of the ring with the entries added, or a new page.
-    fn tail_for(&mut self, head: &mut Head, page: &Published<'_>) -> Slot {
+    fn tail_for(&mut self, head: &mut Head, page: &Published<'_>, entries: &[Revoked]) -> Slot {
         let tail = self.tail.take().filter(|tail| {
             let is_newest = tail.reading == head.reading && tail.number == head.slot;
             is_newest && tail.position == page.since && tail.entries.len() < SLOT_ENTRIES
@@ -412,7 +415,7 @@ impl Sharing {
         match tail {
             Some(mut tail) => {
                 tail.position = page.position;
-                tail.entries.extend_from_slice(page.entries);
+                tail.entries.extend_from_slice(entries);
                 tail
             }
             None => {
@@ -422,7 +425,7 @@ impl Sharing {
                     number: head.slot,
                     since: page.since,
                     position: page.position,
-                    entries: page.entries.to_vec(),
+                    entries: entries.to_vec(),
                 }
             }
         }
@@ -434,8 +437,9 @@ pub(super) struct Published<'a> {
     pub(super) feed: &'a str,
     pub(super) since: u64,
     pub(super) position: u64,
-    /// Empty if the leader read the entries only to catch up.
-    pub(super) entries: &'a [Revoked],
+    /// `None` if the leader read the entries only to catch up. Empty if none of them concerns these issuers: the followers
+    /// must learn that they need nothing from there.
+    pub(super) entries: Option<&'a [Revoked]>,
     pub(super) is_complete: bool,
     pub(super) is_new: bool,
     /// Seconds of the steady clock.
@@ -446,5 +450,6 @@ pub(super) struct Published<'a> {
 pub(super) fn prefix(config: &FeedConfig) -> String {
     let endpoint = config.endpoint.texts().into_iter();
     let issuers = config.issuers.iter().map(String::as_str);
-    shared_key::prefix("revocations", wire::VERSION, endpoint.chain(issuers))
+    let texts = endpoint.chain(issuers).chain(KINDS);
+    shared_key::prefix("revocations", wire::VERSION, texts)
 }

@@ -66,6 +66,16 @@ impl Service {
         });
     }
 
+    /// An entry for an issuer that the feed's readers do not know.
+    fn revoke_elsewhere(&mut self) {
+        self.revoke("");
+        if let Some(entry) = self.entries.last_mut() {
+            entry.kind = EntryKind::Issuer;
+            entry.iss = Some("https://elsewhere.example".to_owned());
+            entry.id = "https://elsewhere.example".to_owned();
+        }
+    }
+
     fn answer(&self, path: &str) -> Vec<u8> {
         let parameter = |name: &str| {
             let (_, query) = path.split_once('?').unwrap();

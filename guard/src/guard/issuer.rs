@@ -300,6 +300,11 @@ impl IssuerState {
                 found.until = now + discovery.refresh_seconds;
                 schedule.continues(now);
             }
+            (FetchKind::Keys, Some(found), KeySource::Discovered(_)) => {
+                // The keys may have moved: the metadata are read first at the next attempt.
+                found.until = now;
+                schedule.failed_at_a_replica(now);
+            }
             _ => schedule.failed_at_a_replica(now),
         }
     }

@@ -10,6 +10,7 @@ mod table;
 
 use std::collections::BTreeMap;
 
+pub(crate) use page::KINDS;
 pub use page::{Page, Revoked};
 
 use self::page::Names;

@@ -48,7 +48,7 @@ pub enum Access {
     },
 }
 
-/// A server could read the path in several ways, for which different rules apply.
+/// A server could read the path or the method in several ways, for which different rules apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmbiguousPath;
 
@@ -171,14 +171,28 @@ impl Rules {
     /// prefixes, and longer paths over shorter ones. Among equal paths, a rule that names the method takes precedence.
     ///
     /// `target` is the `:path` of the request, with the query. Resource servers differ in how they read percent
-    /// signs, path parameters (`;`), encoded question marks and the case of letters, and some decode twice. Therefore
-    /// all these readings must require the same.
+    /// signs, path parameters (`;`), encoded question marks and the case of letters, also of the method, and some decode
+    /// twice. Therefore all these readings must require the same.
     ///
     /// # Errors
     /// [`AmbiguousPath`] if the readings do not require the same, or if the path contains something that no client
     /// needs: encoded slashes and backslashes, double slashes, dot segments, fragments, control characters, `%u`
     /// escapes or overlong UTF-8, each also when encoded twice.
     pub fn find(
+        &self,
+        method: &[u8],
+        target: &[u8],
+    ) -> Result<Option<Cow<'_, Access>>, AmbiguousPath> {
+        let access = self.find_as(method, target)?;
+        let has_lower = method.iter().any(u8::is_ascii_lowercase);
+        if has_lower && access != self.find_as(&method.to_ascii_uppercase(), target)? {
+            return Err(AmbiguousPath);
+        }
+        Ok(access)
+    }
+
+    /// [`Self::find`] for the method as it is.
+    fn find_as(
         &self,
         method: &[u8],
         target: &[u8],

@@ -64,7 +64,7 @@ fn exact_long_and_named_methods_come_first() {
         ("GET", "/api/admin/open/", Some("read open")),
         ("GET", "/api/admin/", Some("read")),
         ("POST", "/api/admin/x", Some("write")),
-        ("post", "/api/admin/x", Some("read")),
+        ("get", "/api/admin/x", Some("read")),
         ("GET", "/api/admin/open", Some("open")),
         ("DELETE", "/api/admin/open", Some("read")),
         ("GET", "/public/x", Some("anonymous")),
@@ -76,6 +76,23 @@ fn exact_long_and_named_methods_come_first() {
             found(method, target),
             Ok(expected.map(str::to_owned)),
             "{method} {target}"
+        );
+    }
+}
+
+/// Some frameworks read methods in any case.
+#[test]
+fn no_case_of_a_method_widens_a_rule() {
+    for method in ["post", "Post", "pUT"] {
+        assert_eq!(
+            found(method, "/api/admin/x"),
+            Err(AmbiguousPath),
+            "{method}"
+        );
+        assert_eq!(
+            found(method, "/api/x"),
+            Ok(Some("api".to_owned())),
+            "{method}"
         );
     }
 }

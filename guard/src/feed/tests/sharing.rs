@@ -100,6 +100,9 @@ fn one_vm_polls_for_all() {
         gateway.tick();
         gateway.tick();
         gateway.assert_all_know(&format!("{number}"));
+        gateway.service.revoke_elsewhere();
+        gateway.tick();
+        gateway.tick();
     }
     gateway.seconds(100);
     let leader = gateway.leaders()[0];
