@@ -50,6 +50,21 @@ fn protocol_s4_4_the_status_of_an_instance() {
     }
 }
 
+/// The last redirect is a 302 after a form, too.
+#[test]
+fn protocol_s4_5_several_accounts_are_chosen_from() {
+    let browser = us1().browser();
+    let page = browser.open(&logon(&OPEN, &[]));
+    let selector = browser.sign_in(&page, "grace@example.com", "demo-password-of-grace");
+    let form = Form::of(&selector);
+    let (name, value) = &form.buttons[1];
+    let done = browser.submit(&form, &[(name, value)]);
+    assert_eq!(done.status, 302, "{}", done.body);
+    let [(_, code)] = <[_; 1]>::try_from(answer(&done, OPEN.redirect_uri)).unwrap();
+    let (access, _) = assert_tokens(&us1().exchange(&OPEN, &code));
+    assert_eq!(claims(&access)["sub"], "1879048403");
+}
+
 #[test]
 fn protocol_s4_5_and_4_6_logon_and_exchange() {
     for client in [OPEN, SECRET] {

@@ -41,11 +41,6 @@ pub enum RedirectUriError {
     /// `scheme://..` contains a host. Private-use schemes have no host (RFC 8252 §7.1).
     #[error("a private-use redirect URI has the form scheme:/path")]
     PrivateUseForm,
-    /// Any app may claim a scheme without a dot.
-    #[error(
-        "a private-use scheme is a domain of yours in reverse, such as com.example.app: (RFC 8252 §7.1)"
-    )]
-    UndottedScheme,
     /// The browser itself runs or reads URIs of this scheme.
     #[error("the scheme {0} is not for redirects")]
     ForbiddenScheme(String),
@@ -170,7 +165,6 @@ impl RedirectUriPattern {
                 Err(RedirectUriError::ForbiddenScheme(scheme.to_owned()))
             }
             _ if use_ == RedirectUriUse::WebServer => Err(RedirectUriError::PrivateUseScheme),
-            scheme if !scheme.contains('.') => Err(RedirectUriError::UndottedScheme),
             scheme => {
                 let rest = &text[scheme.len() + 1..];
                 if rest.starts_with('/') && !rest.starts_with("//") {
@@ -180,6 +174,15 @@ impl RedirectUriPattern {
                 }
             }
         }
+    }
+
+    /// True for a private-use scheme that is not a domain in reverse: any app may claim it (RFC 8252 §7.1).
+    pub fn has_undotted_scheme(&self) -> bool {
+        let Self::Exact(text) = self else {
+            return false;
+        };
+        let scheme = text.split(':').next().unwrap_or_default();
+        !scheme.contains('.') && !["http", "https"].contains(&scheme)
     }
 
     /// Refuses `https:host` and `HTTPS://host`, which parse as URLs but are probably typing errors.
@@ -304,7 +307,7 @@ mod tests {
                 RedirectUriError::PrivateUseForm,
             ),
             ("com.example.app:cb", RedirectUriError::PrivateUseForm),
-            ("packagebuilder:/callback", RedirectUriError::UndottedScheme),
+            ("packagebuilder:callback", RedirectUriError::PrivateUseForm),
             (
                 "javascript:/alert(1)",
                 RedirectUriError::ForbiddenScheme("javascript".into()),

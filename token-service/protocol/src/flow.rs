@@ -31,6 +31,11 @@ pub trait Flow: Sync {
         host: &str,
     ) -> Result<Box<dyn CodeRequest>, BeginError>;
 
+    /// True if each redirect to the redirect URI is a 302 (protocol.md §4.5). Otherwise that after a form is a 303 (RFC 9700 §4.12).
+    fn redirects_with_302(&self) -> bool {
+        false
+    }
+
     /// Method and path of the flow's other endpoints, for hints in responses to unknown paths.
     fn endpoints(&self) -> &'static [(&'static str, &'static str)] {
         &[]

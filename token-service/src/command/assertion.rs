@@ -47,10 +47,10 @@ pub(super) struct Arguments {
     #[arg(long)]
     audience: String,
     /// User ID of the linked account, if the user has several.
-    #[arg(long, requires = "user_site")]
+    #[arg(long)]
     user_id: Option<String>,
     /// URL of the linked account's instance, if the user has several.
-    #[arg(long, requires = "user_id")]
+    #[arg(long)]
     user_site: Option<String>,
     /// Lifetime of the assertion.
     #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]

@@ -120,11 +120,17 @@ async fn active_opaque_refresh(
     text: &str,
     client_id: &str,
 ) -> Result<Option<ActiveToken>, TokenError> {
-    let Some(OpaqueRefresh { refresh_id, grant }) = read_opaque(context, text).await? else {
+    let Some(opaque) = read_opaque(context, text).await? else {
         return Ok(None);
     };
+    let OpaqueRefresh {
+        refresh_id,
+        is_enabled,
+        grant,
+    } = opaque;
     let step = &grant.current;
-    let active = grant.client_id.as_str() == client_id
+    let active = is_enabled
+        && grant.client_id.as_str() == client_id
         && grant.revoked_at.is_none()
         && step.refresh_id == refresh_id
         && context.now < step.refresh_expires_at

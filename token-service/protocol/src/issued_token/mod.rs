@@ -32,6 +32,8 @@ pub fn read(context: &Context<'_>, token: &str) -> Option<IssuedToken> {
 struct OpaqueRefresh {
     /// The token's id within its grant.
     refresh_id: TokenId,
+    /// OAuth2 is enabled where the token is used.
+    is_enabled: bool,
     grant: Grant,
 }
 
@@ -47,6 +49,7 @@ async fn read_opaque(
     let grant = context.store.grant(token.grant_id).await?;
     Ok(grant.map(|grant| OpaqueRefresh {
         refresh_id: token.refresh_id,
+        is_enabled: token.is_enabled,
         grant,
     }))
 }

@@ -36,6 +36,10 @@ impl Flow for Legacy {
         LOGON
     }
 
+    fn redirects_with_302(&self) -> bool {
+        true
+    }
+
     async fn begin(
         &self,
         context: &Context<'_>,

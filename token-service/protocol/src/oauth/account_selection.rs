@@ -26,7 +26,7 @@ pub enum AccountError {
     NoneLinked,
     /// The user has several linked accounts, and the request names none.
     Ambiguous,
-    /// The request has only one of `user_id` and `user_site`.
+    /// The user has several linked accounts, and the request has only one of `user_id` and `user_site`.
     HalfNamed,
     /// The named account is not linked to the user.
     NotLinked,
@@ -52,7 +52,9 @@ impl AccountError {
             Self::Ambiguous => {
                 "The user has several linked accounts: name one with user_id and user_site"
             }
-            Self::HalfNamed => "user_id and user_site must be given together",
+            Self::HalfNamed => {
+                "The user has several linked accounts: user_id and user_site must be given together"
+            }
             Self::NotLinked => "The account of user_id and user_site is not linked to the user",
             Self::TrailingSlash => {
                 "user_site differs from the site of the linked account by a slash at its end; both must be equal \
@@ -80,7 +82,7 @@ pub const fn one_place<'a>(
     }
 }
 
-/// Chooses one of the user's `linked` accounts.
+/// Chooses one of the user's `linked` accounts. Each of `user_id` and `user_site` may be omitted if there is only one.
 ///
 /// # Errors
 /// An [`AccountError`] if the choice is not unique or the named account is not linked.
@@ -88,25 +90,22 @@ pub fn select<'a>(
     linked: &'a [LinkedAccount],
     named: NamedAccount<'_>,
 ) -> Result<&'a LinkedAccount, AccountError> {
-    match (named.user_id, named.user_site) {
-        (Some(_), None) | (None, Some(_)) => Err(AccountError::HalfNamed),
-        (Some(user_id), Some(user_site)) => match linked {
-            [] => Err(AccountError::NoneLinked),
-            _ => {
-                // Registration normalizes the User ID in the same way (D-33).
-                let user_id: String = user_id.trim().nfc().collect();
-                linked
-                    .iter()
-                    .find(|account| account.user_id == user_id && account.site == user_site)
-                    .ok_or_else(|| not_linked(linked, &user_id, user_site))
-            }
-        },
-        (None, None) => match linked {
-            [] => Err(AccountError::NoneLinked),
-            [only] => Ok(only),
-            [_, _, ..] => Err(AccountError::Ambiguous),
-        },
-    }
+    // Registration normalizes the User ID in the same way (D-33).
+    let user_id: Option<String> = named.user_id.map(|id| id.trim().nfc().collect());
+    let (user_id, user_site) = match (linked, user_id, named.user_site) {
+        ([], ..) => return Err(AccountError::NoneLinked),
+        ([only], user_id, user_site) => (
+            user_id.unwrap_or_else(|| only.user_id.clone()),
+            user_site.unwrap_or(&only.site),
+        ),
+        (_, Some(user_id), Some(user_site)) => (user_id, user_site),
+        (_, None, None) => return Err(AccountError::Ambiguous),
+        (_, Some(_), None) | (_, None, Some(_)) => return Err(AccountError::HalfNamed),
+    };
+    linked
+        .iter()
+        .find(|account| account.user_id == user_id && account.site == user_site)
+        .ok_or_else(|| not_linked(linked, &user_id, user_site))
 }
 
 fn not_linked(linked: &[LinkedAccount], user_id: &str, user_site: &str) -> AccountError {
@@ -148,7 +147,37 @@ mod tests {
     }
 
     #[test]
-    fn a_named_account_must_be_named_whole_and_be_linked() {
+    fn of_the_only_account_each_part_may_be_omitted() {
+        let one = accounts(1);
+        let site = Some("https://us1.example.com");
+        for right in [
+            named(Some("1"), None),
+            named(None, site),
+            named(Some("1"), site),
+        ] {
+            assert_eq!(select(&one, right), Ok(&one[0]));
+        }
+        for (wrong, error) in [
+            (named(Some("2"), None), AccountError::NotLinked),
+            (
+                named(None, Some("https://us2.example.com")),
+                AccountError::NotLinked,
+            ),
+            (
+                named(None, Some("https://us1.example.com/")),
+                AccountError::TrailingSlash,
+            ),
+        ] {
+            assert_eq!(select(&one, wrong), Err(error));
+        }
+        assert_eq!(
+            select(&[], named(Some("1"), None)),
+            Err(AccountError::NoneLinked)
+        );
+    }
+
+    #[test]
+    fn one_of_several_accounts_must_be_named_whole_and_be_linked() {
         let three = accounts(3);
         let site = Some("https://us2.example.com");
         assert_eq!(select(&three, named(Some("2"), site)), Ok(&three[1]));

@@ -13,7 +13,16 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, use_: RedirectUriUse) -> Vec<Redir
     let mut patterns = Vec::new();
     for Located { value, place } in texts.unwrap_or_default() {
         match RedirectUriPattern::parse(&value, use_) {
-            Ok(pattern) => patterns.push(pattern),
+            Ok(pattern) => {
+                if pattern.has_undotted_scheme() {
+                    let message = format!(
+                        "{KEY}: {value}: any app may claim this scheme; use a domain of yours in reverse, such as \
+                         com.example.app: (RFC 8252 §7.1)"
+                    );
+                    entry.warn(&place, message);
+                }
+                patterns.push(pattern);
+            }
             Err(error) => entry
                 .section
                 .report(&place, format!("{KEY}: {value}: {error}")),

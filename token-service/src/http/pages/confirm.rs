@@ -4,14 +4,12 @@
 //! for a client confirms the client too.
 
 use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::journey::Journey;
 use super::purpose::Purpose;
-use super::response;
 use super::tags;
 use domain::digest::Digest;
 use protocol::oauth::authorize::Confirmation;
@@ -70,7 +68,7 @@ pub(super) async fn go_on(form: Form<Purpose>) -> Result<HttpResponse, PageFailu
     let response = match signed_in.user().accounts.as_slice() {
         [only] => {
             let location = journey.issue(&signed_in, only).await?;
-            response::redirect(StatusCode::SEE_OTHER, &location)
+            journey.redirect(&location)
         }
         // An account was linked or unlinked while the page was open.
         _ => journey.go_on(),

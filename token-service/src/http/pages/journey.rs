@@ -55,7 +55,7 @@ impl Carried for Journey {
 }
 
 impl Journey {
-    /// `status` is the status of a redirect with an error.
+    /// `status` is the status of a redirect with an error, where the flow does not say which.
     async fn begin(
         browser: Browser,
         path: &str,
@@ -68,7 +68,13 @@ impl Journey {
         let begun = flow.begin(&context, query.as_bytes(), host);
         let request = begun.await.map_err(|error| match error {
             BeginError::Unsafe(reason) => PageFailure::Request(reason),
-            BeginError::Redirect(location) => PageFailure::ErrorAtClient(status, location),
+            BeginError::Redirect(location) => {
+                let status = match flow.redirects_with_302() {
+                    true => StatusCode::FOUND,
+                    false => status,
+                };
+                PageFailure::ErrorAtClient(status, location)
+            }
             BeginError::WrongHost(words) => PageFailure::WrongHost(words),
             BeginError::Store(error) => error.into(),
             BeginError::Failed(error) => error.into(),
@@ -164,6 +170,15 @@ impl Journey {
 
     pub(super) fn error_address(&self, error: &RedirectError) -> String {
         self.request.with_error(error, self.browser.issuer())
+    }
+
+    /// Redirects the browser from a form to `location`, the redirect URI with a code.
+    pub(super) fn redirect(&self, location: &str) -> HttpResponse {
+        let status = match self.flow.redirects_with_302() {
+            true => StatusCode::FOUND,
+            false => StatusCode::SEE_OTHER,
+        };
+        response::redirect(status, location)
     }
 
     /// Redirects the browser to the request, which decides the next step again.

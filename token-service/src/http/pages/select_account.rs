@@ -11,7 +11,6 @@ use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::journey::Journey;
-use super::response;
 use super::show::show;
 use super::tags;
 use super::templates::{OfferedAccount, SelectAccountPage};
@@ -37,7 +36,7 @@ pub(super) async fn select(form: Form<Journey>) -> Result<HttpResponse, PageFail
         .and_then(|(site, user_id)| signed_in.account(user_id, site))
         .ok_or(PageFailure::Account)?;
     let location = journey.issue(&signed_in, account).await?;
-    let response = response::redirect(StatusCode::SEE_OTHER, &location);
+    let response = journey.redirect(&location);
     let browser = &journey.browser;
     let newest = tag(browser, signed_in.user(), account);
     let earlier = browser.cookies.accounts(&browser.http);
