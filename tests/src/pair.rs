@@ -364,6 +364,15 @@ impl Pair {
         self.envoy.as_mut().context("Envoy does not run")
     }
 
+    /// True if the token service was started and runs no more.
+    ///
+    /// # Errors
+    /// If the operating system returns an error.
+    pub fn token_service_has_ended(&mut self) -> Result<bool> {
+        let process = self.token_service.as_mut();
+        process.map_or(Ok(false), |process| Ok(!process.is_running()?))
+    }
+
     /// True if both programs run.
     ///
     /// # Errors

@@ -126,6 +126,43 @@ fn two_pairs_run_in_one_copied_checkout() {
     drop((first, second));
 }
 
+/// The sockets are held: no request notices that the token service ends and starts again.
+#[test]
+fn a_token_service_that_ends_starts_again() {
+    let copy = Copy::make();
+    let ports = Ports::free().unwrap();
+    let up = copy.start(ports, &copy.path(""));
+    let folders = fs::read_dir("/proc").unwrap();
+    let held: Vec<String> = folders
+        .filter_map(|entry| {
+            let folder = entry.unwrap().path();
+            let is_ours = fs::read_link(folder.join("exe"))
+                .is_ok_and(|exe| exe.starts_with(copy.path("")) && exe.ends_with("token-service"));
+            let environment = fs::read(folder.join("environ")).unwrap_or_default();
+            let has_sockets = String::from_utf8_lossy(&environment).contains("LISTEN_FDS=2");
+            let pid = folder.file_name().unwrap().to_string_lossy().into_owned();
+            (is_ours && has_sockets).then_some(pid)
+        })
+        .collect();
+    let [pid] = &held[..] else {
+        panic!("{held:?}");
+    };
+    let killed = Command::new("kill").arg(pid).status().unwrap();
+    assert!(killed.success());
+    let log = copy.path(&format!("up-{}.log", ports.lobby));
+    let starts_again = || {
+        fs::read_to_string(&log)
+            .unwrap()
+            .contains("It starts again.")
+    };
+    let mut after = 0;
+    while after < 10 {
+        assert!(issues_tokens(ports.lobby));
+        after += usize::from(starts_again());
+    }
+    drop(up);
+}
+
 /// Runs a command that a page shows in an element of this class, and returns its output.
 fn paste(page: &Html, selector: &str, then: &str) -> String {
     let commands = Selector::parse(selector).unwrap();

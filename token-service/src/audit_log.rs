@@ -8,6 +8,7 @@ mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub struct AuditLog {
     quotas: Mutex<BTreeMap<AuditAction, Quota>>,
     tokens: Mutex<Tokens>,
     arrived: Notify,
+    /// Entries that were not kept since the last write.
+    lost: AtomicU64,
 }
 
 /// Entries about tokens since the last call of [`AuditLog::tell_of_left_out`].
@@ -75,6 +78,7 @@ impl AuditLog {
             quotas: Mutex::default(),
             tokens: Mutex::default(),
             arrived: Notify::new(),
+            lost: AtomicU64::new(0),
         }
     }
 
@@ -160,7 +164,10 @@ impl AuditLog {
             waiting.push_back(event);
             self.arrived.notify_one();
         } else {
-            tracing::error!("an audit entry is not kept: too many wait for the store");
+            // Once, and not for each entry.
+            if self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+                tracing::error!("audit entries are not kept: too many wait for the store");
+            }
         }
     }
 
@@ -203,6 +210,10 @@ impl AuditLog {
                     waiting.push_front(event.clone());
                 }
                 return Err(error);
+            }
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                tracing::warn!(lost, "audit entries are kept again");
             }
         }
         Ok(())

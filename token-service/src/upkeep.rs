@@ -161,12 +161,11 @@ async fn repeat<E: Display>(
 }
 
 async fn sweep_on_and_on(service: &Service) {
-    let mut ticks = every(SWEEP_EVERY);
-    loop {
-        ticks.tick().await;
-        sweep(service).await;
+    repeat(SWEEP_EVERY, "expired rows cannot be removed", async || {
         service.revocation_limit.forget_idle();
-    }
+        sweep(service).await
+    })
+    .await;
 }
 
 fn every(period: Duration) -> Interval {
@@ -175,19 +174,14 @@ fn every(period: Duration) -> Interval {
     ticks
 }
 
-async fn sweep(service: &Service) {
-    let outcome = async {
-        until_done(async || service.store.sweep(service.clock.now(), SWEEP_BATCH).await).await?;
-        for kind in AuditKind::ALL {
-            let most = most_entries(kind);
-            let forget = async || service.store.forget_audit(kind, most, SWEEP_BATCH).await;
-            until_done(forget).await?;
-        }
-        Ok::<_, StoreError>(())
-    };
-    if let Err(error) = outcome.await {
-        tracing::error!(%error, "expired rows could not be removed");
+async fn sweep(service: &Service) -> Result<(), StoreError> {
+    until_done(async || service.store.sweep(service.clock.now(), SWEEP_BATCH).await).await?;
+    for kind in AuditKind::ALL {
+        let most = most_entries(kind);
+        let forget = async || service.store.forget_audit(kind, most, SWEEP_BATCH).await;
+        until_done(forget).await?;
     }
+    Ok(())
 }
 
 async fn until_done(

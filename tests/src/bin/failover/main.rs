@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// The aim: seconds until all works again after Patroni has made another server the primary.
 const AIM: f64 = 10.0;
 
+/// Most lines of two services about one failover.
+const LINES: f64 = 40.0;
+
 /// What must work again. Requests to refuse are no grants, and administration takes long rounds.
 const GRANTS: [Operation; 8] = [
     Operation::ClientCredentials,
@@ -197,9 +200,9 @@ fn report(world: &World, measured: &BTreeMap<&str, Vec<Round>>) -> bool {
     let mut all_well = true;
     println!("\nTTL of the leader: {TTL} s. Seconds, p50 and longest:");
     println!(
-        "| primary | rounds | until Patroni has a new primary | from then until every grant works | requests that failed, each time |"
+        "| primary | rounds | until Patroni has a new primary | from then until every grant works | requests that failed, each time | lines in the logs of two services, most |"
     );
-    println!("|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|");
     for (fault, rounds) in measured {
         let of = |value: fn(&Round) -> f64| {
             let mut values: Vec<f64> = rounds.iter().map(value).collect();
@@ -210,12 +213,19 @@ fn report(world: &World, measured: &BTreeMap<&str, Vec<Round>>) -> bool {
         let ((elected, longest), (worked, slowest)) =
             (of(|round| round.elected), of(|round| round.worked));
         let (failed, most) = of(|round| round.failed as f64);
+        let (_, lines) = of(|round| round.lines as f64);
         println!(
-            "| {fault} | {} | {elected:.1}, {longest:.1} | {worked:.1}, {slowest:.1} | {failed:.0}, {most:.0} |",
+            "| {fault} | {} | {elected:.1}, {longest:.1} | {worked:.1}, {slowest:.1} | {failed:.0}, {most:.0} | {lines:.0} |",
             rounds.len()
         );
         if slowest > AIM {
             println!("  LONGER than {AIM} s");
+            all_well = false;
+        }
+        if lines > LINES {
+            println!(
+                "  MORE than {LINES} lines: the log names the cause once, and not for each request"
+            );
             all_well = false;
         }
     }

@@ -65,11 +65,16 @@ fn run() -> Result<()> {
     let mut setup = Setup::of_demo(ports, repository, environment);
     setup.config = config.or(setup.config);
     setup.early_access = Some((early_access, early_environment));
+    // A token service that ends starts again, and connections wait for it.
+    setup.holds_sockets = true;
     let mut pair = Pair::start(setup)?;
     callback::serve(&pair)?;
     println!("{}", introduction(&pair));
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
-        if !pair.is_running()? {
+        if pair.token_service_has_ended()? {
+            println!("The token service has ended. It starts again.");
+            pair.start_token_service()?;
+        } else if !pair.is_running()? {
             return Err(anyhow::anyhow!("{}", pair.end())).context("one of the programs ended");
         }
     }

@@ -102,7 +102,7 @@ impl Writer {
         let metrics = WriterMetrics::default();
         let (running, until_end) = watch::channel(());
         let (feed_changed, feed_changes) = watch::channel(0);
-        let state = State {
+        let mut state = State {
             shared,
             opener,
             ready: Arc::clone(&ready),
@@ -110,6 +110,7 @@ impl Writer {
             gathering: Arc::clone(&gathering),
             metrics: metrics.clone(),
             feed_changed,
+            failing: None,
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
@@ -224,18 +225,20 @@ struct State {
     gathering: Arc<Gathering>,
     metrics: WriterMetrics,
     feed_changed: watch::Sender<u64>,
+    /// The cause of the last failure, until a transaction succeeds.
+    failing: Option<String>,
 }
 
 impl State {
-    fn run(&self, jobs: &Receiver<Box<dyn Job>>) {
+    fn run(&mut self, jobs: &Receiver<Box<dyn Job>>) {
         let mut last = Last::default();
         while let Ok(first) = jobs.recv() {
             self.gathering.pause(last, || self.queued());
             let mut batch = vec![first];
             batch.extend(jobs.try_iter().take(BATCH - 1));
-            let is_open = || !self.closed.load(Ordering::Acquire);
             let committed = self.commit(batch);
-            if committed.is_err() && is_open() && self.reopen(jobs).is_err() {
+            let is_open = !self.closed.load(Ordering::Acquire);
+            if committed.is_err() && is_open && self.reopen(jobs).is_err() {
                 return;
             }
             last = committed.unwrap_or_default();
@@ -247,7 +250,7 @@ impl State {
     }
 
     /// Runs and completes a batch. After a failure the outcome is unknown, so the batch is not retried.
-    fn commit(&self, mut batch: Vec<Box<dyn Job>>) -> Result<Last, ()> {
+    fn commit(&mut self, mut batch: Vec<Box<dyn Job>>) -> Result<Last, ()> {
         let guard = self.shared.read().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         let operations = batch.len();
@@ -261,6 +264,9 @@ impl State {
         drop(guard);
         match outcome {
             Ok(wrote_to_feed) => {
+                if let Some(cause) = self.failing.take() {
+                    tracing::warn!(cause, "the store works again");
+                }
                 if wrote_to_feed {
                     self.feed_changed.send_modify(|changes| *changes += 1);
                 }
@@ -277,7 +283,16 @@ impl State {
             Err(fault) => {
                 self.ready.store(false, Ordering::Release);
                 self.metrics.failed.inc();
-                tracing::error!(%fault, operations = batch.len(), "a transaction of the store failed");
+                // Once for each cause, and not for each transaction.
+                let cause = fault.to_string();
+                if self.failing.as_ref() != Some(&cause) {
+                    tracing::error!(
+                        cause,
+                        operations = batch.len(),
+                        "a transaction of the store failed"
+                    );
+                    self.failing = Some(cause);
+                }
                 let error = StoreError::from(fault);
                 for job in batch {
                     job.answer(Err(error.clone()));
@@ -297,7 +312,7 @@ impl State {
                 Ok(opened) => {
                     *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
                     self.ready.store(true, Ordering::Release);
-                    tracing::info!("the store is open again");
+                    tracing::debug!("the store is open again");
                     return Ok(());
                 }
                 // Once for each cause, and not for each attempt.
