@@ -54,7 +54,7 @@ test: tools lint build ## every test, from unit to end to end through real Envoy
 	@# What the filter does, with the native module. Its other tests are about the token service or other gateways.
 	FILTER=native cargo test --workspace --locked --test end_to_end -- api:: feed:: filter:: flood::a_thousand issuers:: mounting:: \
 		recipes:: edge::p gateways::envoy_with_the_filter gateways::bound::envoy_with_the_filter \
-		mutual_tls::rfc8705_s3_the_api mutual_tls::a_token
+		mutual_tls::rfc8705_s3_the_api mutual_tls::a_token make_up::two revocation_matrix::
 
 .PHONY: check
 check: prerequisites ## formatting, clippy and unit tests, without PostgreSQL, Chromium and Envoy

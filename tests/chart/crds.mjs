@@ -14,6 +14,16 @@ type TrafficExtension = Omit<Plugin, "kind" | "spec"> & { kind: "TrafficExtensio
   | "imagePullPolicy" | "imagePullSecret" | "pluginConfig" | "pluginName" | "failStrategy" | "vmConfig" | "type"> } };
 `;
 
+// The release of @kubernetes-models/envoy-gateway has no dynamic modules. By envoyproxy/gateway v1.9
+// (api/v1alpha1/dynamic_module_types.go, envoyextensionypolicy_types.go):
+const EXTENSION_POLICY = `
+type Policy = import("@kubernetes-models/envoy-gateway/gateway.envoyproxy.io/v1alpha1").IEnvoyExtensionPolicy;
+type EnvoyExtensionPolicy = Omit<Policy, "spec"> & { spec: NonNullable<Policy["spec"]> & { dynamicModule?:
+  { name: string; filterName?: string; config?: unknown; terminalFilter?: boolean }[] } };
+`;
+
+const OWN_TYPES = { TrafficExtension: TRAFFIC_EXTENSION, EnvoyExtensionPolicy: EXTENSION_POLICY };
+
 const PACKAGES = {
   "istio.io": "istio",
   "envoyproxy.io": "envoy-gateway",
@@ -33,7 +43,10 @@ const asPlugin = ({ wasm, ...spec }) => ({ ...spec, ...wasm });
 
 async function schemaProblems(resource) {
   const isExtension = resource.kind === "TrafficExtension";
-  const known = isExtension ? { ...resource, kind: "WasmPlugin", spec: asPlugin(resource.spec) } : resource;
+  const { dynamicModule, ...spec } = resource.spec ?? {};
+  const known = isExtension
+    ? { ...resource, kind: "WasmPlugin", spec: asPlugin(spec) }
+    : dynamicModule === undefined ? resource : { ...resource, spec };
   const models = await import(moduleOf(known));
   try {
     new models[known.kind](known).validate();
@@ -46,10 +59,10 @@ async function schemaProblems(resource) {
 function typeProblems(resources) {
   const file = path.join(import.meta.dirname, "resources.ts");
   const lines = resources.map((resource, index) => {
-    const type = resource.kind === "TrafficExtension" ? "TrafficExtension" : `import("${moduleOf(resource)}").I${resource.kind}`;
+    const type = resource.kind in OWN_TYPES ? resource.kind : `import("${moduleOf(resource)}").I${resource.kind}`;
     return `export const resource${index}: ${type} = ${JSON.stringify(resource)};`;
   });
-  const source = TRAFFIC_EXTENSION.trim().replaceAll("\n", " ") + "\n" + lines.join("\n") + "\n";
+  const source = Object.values(OWN_TYPES).join("").replaceAll("\n", " ") + "\n" + lines.join("\n") + "\n";
   const options = {
     strict: true,
     noEmit: true,

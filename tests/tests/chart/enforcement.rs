@@ -38,7 +38,11 @@ fn the_guard_reads_the_configuration_that_the_chart_makes() {
         let Some(policy) = of_kind(documents, "EnvoyExtensionPolicy").first().copied() else {
             continue;
         };
-        let configuration = policy["spec"]["wasm"][0]["config"].to_string();
+        let form = match case {
+            "envoy-gateway-native" => "dynamicModule",
+            _ => "wasm",
+        };
+        let configuration = policy["spec"][form][0]["config"].to_string();
         for patches in of_kind(documents, "EnvoyPatchPolicy") {
             let patches = list(&patches["spec"]["jsonPatches"]).iter();
             let clusters: Vec<Value> = patches
@@ -53,7 +57,7 @@ fn the_guard_reads_the_configuration_that_the_chart_makes() {
         }
         read += 1;
     }
-    assert_eq!(read, 4);
+    assert_eq!(read, 5);
 }
 
 /// Headers from which some frameworks take another method or path. The chart removes them for each gateway.
@@ -90,7 +94,7 @@ fn every_gateway_removes_headers_that_name_another_request() {
         }
         seen += 1;
     }
-    assert_eq!(seen, 6);
+    assert_eq!(seen, 7);
 }
 
 /// Checks the configuration of token-guard, and the gateways' configuration for token-guard.

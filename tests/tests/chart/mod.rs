@@ -127,6 +127,7 @@ fn cases() -> Vec<(&'static str, &'static Vec<Value>)> {
     let cases = [
         "enforcement-only",
         "envoy-gateway",
+        "envoy-gateway-native",
         "istio",
         "token-guard-alone",
         "token-guard-envoy-gateway",

@@ -81,7 +81,7 @@ fn pods_have_no_privileges() {
             }
         }
     }
-    assert_eq!((serving, ending), (10, 19));
+    assert_eq!((serving, ending), (11, 21));
 
     for pod in workloads(list(&RENDERED["openshift"]["documents"])) {
         no_user(&self::pod(pod)["securityContext"]);
