@@ -104,13 +104,14 @@ test-compose: build ## docker-compose.yml with replicas and token-guard, the tou
 	$(ALL_PROFILES) up --build --detach --wait
 	tests/tools/tours.sh && $(ALL_PROFILES) down --volumes \
 		|| { $(ALL_PROFILES) logs --tail 50; $(ALL_PROFILES) down --volumes; exit 1; }
-	@# The images that were just built, under the names of a release: nothing is built any more.
-	for image in token-service gateway; do \
-		docker tag "gatepass-$$image" "$(PREBUILT)/$$image:prebuilt" || exit 1; done
+	docker compose --file tests/stages.yml build
+	@# The images that were just built, under the names of a release: nothing is built any more. The gateway is the one with the
+	@# native module.
+	docker tag gatepass-token-service "$(PREBUILT)/token-service:prebuilt"
+	docker tag gatepass-stages-gateway-native "$(PREBUILT)/gateway:prebuilt"
 	export COMPOSE_FILE=docker-compose.yml:docker-compose.prebuilt.yml GATEPASS_IMAGES=$(PREBUILT) GATEPASS_VERSION=prebuilt; \
 		docker compose up --no-build --detach --wait && tests/tools/prebuilt.sh; code=$$?; \
 		docker compose down --volumes; exit $$code
-	docker compose --file tests/stages.yml build
 
 .PHONY: test-reproducible
 test-reproducible: build ## build the filter in another folder, and compare the bytes
