@@ -42,10 +42,22 @@ impl PublicOrigin {
     }
 }
 
+/// What browsers send in a path as it is, although RFC 3986 §3.3 has no place for it there (WHATWG URL, path
+/// percent-encode set).
+const RAW: [(char, &str); 4] = [('[', "%5B"), (']', "%5D"), ('^', "%5E"), ('|', "%7C")];
+
 /// The URL in normal form, without query and fragment. `None` if it is not a URL with a host.
 fn normal(url: &str) -> Option<String> {
     let end = url.find(['?', '#']).unwrap_or(url.len());
-    let uri = Uri::parse(url.get(..end)?).ok()?;
+    let url = url.get(..end)?;
+    let host = url.find("://")? + "://".len();
+    let path = url.get(host..)?.find('/').map_or(end, |path| host + path);
+    let (origin, path) = url.split_at(path);
+    let mut escaped = path.to_owned();
+    for (raw, code) in RAW {
+        escaped = escaped.replace(raw, code);
+    }
+    let uri = Uri::parse(format!("{origin}{escaped}")).ok()?;
     uri.authority()?;
     let mut normal = uri.normalize().into_string();
     // RFC 3986 §6.2.3: with an authority, an empty path is that of the root.

@@ -232,6 +232,14 @@ fn rfc3986_s6_2_urls_are_compared_in_normal_form() {
         ("/v1/projects", "/projects", false),
         ("https:/v1/projects", "/projects", false),
         ("", "", false),
+        ("https://api.example.com/v1/a[1]|b^", "/a[1]|b^", true),
+        (
+            "https://api.example.com/v1/a%5B1%5d%7Cb%5E",
+            "/a[1]|b^",
+            true,
+        ),
+        ("https://api.example.com/v1/a[1]", "/a%5B1%5D", true),
+        ("https://api.example.com/v1/a[1]", "/a[2]", false),
         ("https://api.example.com/v1/\u{e9}", "/\u{e9}", false),
     ] {
         let refused = check(&with(claims(), "htu", json!(htu)), |expected| {
