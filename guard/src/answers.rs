@@ -105,7 +105,7 @@ impl Denial {
 
     fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Self::Path => "The path can be read in more than one way",
+            Self::Path => "The path or the method can be read in more than one way",
             Self::NoRule => "No rule allows this method at this path",
             Self::NoToken => "An access token is needed: send Authorization: Bearer",
             Self::Credentials(MalformedCredentials::Several) => {

@@ -64,6 +64,13 @@ impl Schedule {
         self.next_at = now;
     }
 
+    /// The next fetch, of another document of the same source, must follow at once. Whether the source fails is known after
+    /// that one.
+    pub const fn goes_on(&mut self, now: u64) {
+        self.given_up_at = None;
+        self.next_at = now;
+    }
+
     /// The fetch returned something usable, and the next fetch follows after `pause` seconds.
     pub const fn pauses(&mut self, now: u64, pause: u64) {
         self.continues(now);

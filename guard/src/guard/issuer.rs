@@ -284,7 +284,7 @@ impl IssuerState {
             let until = now + discovery.refresh_seconds;
             self.discovered = Some(Discovered { keys, until });
             if let Some(schedule) = &mut self.key_schedule {
-                schedule.continues(now);
+                schedule.goes_on(now);
             }
         }
         Ok(())
@@ -298,7 +298,7 @@ impl IssuerState {
         match (kind, &mut self.discovered, &config.keys) {
             (FetchKind::Metadata, Some(found), KeySource::Discovered(discovery)) => {
                 found.until = now + discovery.refresh_seconds;
-                schedule.continues(now);
+                schedule.goes_on(now);
             }
             (FetchKind::Keys, Some(found), KeySource::Discovered(_)) => {
                 // The keys may have moved: the metadata are read first at the next attempt.

@@ -318,6 +318,49 @@ fn discovered_keys_are_fetched_after_the_metadata() {
     );
 }
 
+/// Keys that cannot be fetched may have moved, so the metadata are fetched first again. The pauses grow all the same, whether
+/// the metadata can be fetched or not.
+#[test]
+fn keys_that_fail_are_looked_for_with_growing_pauses() {
+    for has_metadata in [true, false] {
+        let issuer = Issuer::new(Algorithm::EdDsa);
+        let mut guard = guard(&discovering());
+        let document = issuer_metadata("https://lobby.example.com/certs");
+        guard.due(NOW);
+        guard
+            .fetched(0, FetchKind::Metadata, &document, NOW)
+            .unwrap();
+        guard.due(NOW);
+        guard
+            .fetched(0, FetchKind::Keys, &issuer.jwks(), NOW)
+            .unwrap();
+        let mut now = NOW + 310;
+        guard.due(now);
+        guard
+            .fetched(0, FetchKind::Metadata, &document, now)
+            .unwrap();
+        // After the first failure at once, because another replica may answer.
+        for pause in [0, 2, 4, 8] {
+            let keys = [(FetchKind::Keys, "/certs".to_owned())];
+            assert_eq!(due_paths(&mut guard, now), keys);
+            guard.failed(0, FetchKind::Keys, None, now);
+            if pause > 0 {
+                assert_eq!(due_paths(&mut guard, now + pause - 1), []);
+            }
+            now += pause;
+            let metadata = [(FetchKind::Metadata, DOCUMENT.to_owned())];
+            assert_eq!(due_paths(&mut guard, now), metadata);
+            match has_metadata {
+                true => guard
+                    .fetched(0, FetchKind::Metadata, &document, now)
+                    .map(drop)
+                    .unwrap(),
+                false => guard.failed(0, FetchKind::Metadata, None, now),
+            }
+        }
+    }
+}
+
 #[test]
 fn metadata_that_cannot_be_used_leads_nowhere() {
     let issuer = Issuer::new(Algorithm::EdDsa);
