@@ -422,10 +422,16 @@ fn rfc8705_s3_every_grant_binds_its_access_token_to_the_certificate() {
     refused(&NON_INTERACTIVE.token(&lobby, &assertion));
     assert_bound(&pair.token(&own, &NON_INTERACTIVE, &assertion), &bound);
     refused(&USER_BOUND.token(&lobby, &CREDENTIALS));
-    // Who has not authenticated learns nothing of the registration.
-    let stranger = [CREDENTIALS.as_slice(), &[("client_id", USER_BOUND.id)]].concat();
-    let stranger = post(&format!("{lobby}/auth/token"), &[], &form_body(&stranger));
-    stranger.assert_error(401, "invalid_client");
+    // A client that has not authenticated learns nothing of its registration.
+    for (client, grant_type) in [
+        (&USER_BOUND, "client_credentials"),
+        (&USER_BOUND, "authorization_code"),
+        (&WEB, "authorization_code"),
+    ] {
+        let form = form_body(&[("grant_type", grant_type), ("client_id", client.id)]);
+        let stranger = post(&format!("{lobby}/auth/token"), &[], &form);
+        stranger.assert_error(401, "invalid_client");
+    }
     let pkce = Pkce::of(&"p".repeat(43));
     for client in [&WEB, &INSTALLED] {
         let code = pair.code(client, &pkce);

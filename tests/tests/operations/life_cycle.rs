@@ -292,8 +292,8 @@ fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
         log.matches("a transaction of the store failed").count()
     };
     until("the log names the failure", || failures() > 0);
-    assert!(failures() < 5, "{}", failures());
     drop(full);
+    assert!(failures() < 5, "{}", failures());
     let mended = OnAFullDisk::start(&pair, &store, "unlimited");
     for assertion in acknowledged.iter().rev().take(200) {
         exchange(&mended, assertion).assert_error(400, "invalid_grant");

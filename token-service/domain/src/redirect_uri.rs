@@ -121,16 +121,22 @@ text!(RedirectUri);
 const LOOPBACK_ORIGINS: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
 
 /// Schemes with a special meaning in browsers. They never lead back to an app.
-const FORBIDDEN_SCHEMES: [&str; 11] = [
+const FORBIDDEN_SCHEMES: [&str; 17] = [
     "about",
     "blob",
+    "chrome",
     "data",
     "file",
     "filesystem",
     "ftp",
+    "intent",
     "javascript",
     "mailto",
+    "market",
+    "sms",
+    "tel",
     "vbscript",
+    "view-source",
     "ws",
     "wss",
 ];

@@ -50,7 +50,7 @@ impl Registrations {
                     "client_id: {id} is for the hostname {hostname}, which no legacy instance has"
                 ),
                 _ if has_certificates && !takes_certificates => {
-                    format!("client_id: {id} needs a certificate, for which there is no mutual_tls")
+                    format!("client_id: {id} is registered with a certificate, for which there is no mutual_tls.listen")
                 }
                 _ => return None,
             };

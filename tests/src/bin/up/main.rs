@@ -63,10 +63,11 @@ fn run() -> Result<()> {
     let early_access = repository.join("demo/early-access.toml");
     println!("Starting the token service and Envoy ...");
     let mut setup = Setup::of_demo(ports, repository, environment);
+    // A token service that ends starts again, and connections wait for it. Another configuration may have more listeners.
+    let mutual_tls = env::var_os("TOKEN_SERVICE__MUTUAL_TLS__LISTEN");
+    setup.holds_sockets = config.is_none() && mutual_tls.is_none();
     setup.config = config.or(setup.config);
     setup.early_access = Some((early_access, early_environment));
-    // A token service that ends starts again, and connections wait for it.
-    setup.holds_sockets = true;
     let mut pair = Pair::start(setup)?;
     callback::serve(&pair)?;
     println!("{}", introduction(&pair));

@@ -23,7 +23,7 @@ pub enum Shown {
     Certificate(Thumbprint),
     /// The gateway sent something else than a certificate, or several.
     Unreadable,
-    /// Somebody who is not a trusted proxy sent the header of the gateway.
+    /// An address outside `trusted_proxies` sent the header of the gateway.
     Untrusted,
 }
 

@@ -89,7 +89,7 @@ pub enum TokenError {
     ClientAssertionRequired,
     /// The gateway sent something else than a certificate of the client, or several.
     CertificateUnreadable,
-    /// Somebody who is not a trusted proxy handed over a certificate.
+    /// An address outside `trusted_proxies` handed over a certificate.
     CertificateUntrusted,
     /// A client with certificates, and without a secret and keys, showed no certificate (RFC 8705 §2.2).
     CertificateRequired,

@@ -31,9 +31,10 @@ pub async fn answer(
     trace.client_id = Some(client.client().client_id.to_string());
     let grant_type = read_grant_type(&form)?;
     trace.grant_type = Some(grant_type);
-    // Whoever has not authenticated learns nothing of a client's registration. A verifier may stand in for it (D-25).
-    let may_follow = client.client().may_prove_by_verifier();
-    if grant_type != GrantType::AuthorizationCode || !may_follow {
+    // A client that has not authenticated learns nothing of its registration. A verifier may follow in its place (D-25).
+    let has_verifier =
+        client.client().may_prove_by_verifier() && form.get(Parameter::CodeVerifier).is_some();
+    if grant_type != GrantType::AuthorizationCode || !has_verifier {
         client.fully_authenticated()?;
     }
     let possession = Possession::check(context, request, client.client())?;

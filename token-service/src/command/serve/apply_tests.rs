@@ -89,7 +89,9 @@ async fn a_client_with_certificates_is_warned_of_without_a_listener() {
     for (has_listener, warnings) in [
         (
             false,
-            &["clients[0].client_id: tls needs a certificate, for which there is no mutual_tls"][..],
+            &[
+                "clients[0].client_id: tls is registered with a certificate, for which there is no mutual_tls.listen",
+            ][..],
         ),
         (true, &[]),
     ] {

@@ -17,11 +17,11 @@ use store::{BackupError, StoreError};
 
 pub(super) type Answer = Result<HttpResponse, AdminError>;
 
-/// The outcome of what follows a change that is made. A failure must not be the answer, which would deny the change and lose what
-/// it generated: the upkeep does the same again.
-pub(super) fn after_change<T: Default, E: Display>(outcome: Result<T, E>) -> T {
+/// The outcome of what follows a change that is made; the default if that failed, with `failed` in the log. A failure must not be
+/// the answer, which would deny the change and lose what it generated. The upkeep loads keys and registrations again.
+pub(super) fn after_change<T: Default, E: Display>(failed: &str, outcome: Result<T, E>) -> T {
     outcome.unwrap_or_else(|error| {
-        tracing::warn!(%error, "a change is made; what follows it failed, and is done again soon");
+        tracing::warn!(%error, "a change was made, but {failed}");
         T::default()
     })
 }

@@ -66,8 +66,9 @@ async fn reseal(administrator: Administrator) -> Answer {
     if outcome.is_ok() || resealed > 0 {
         administrator.record(Entry::new(AuditAction::StoreResealed).detail(detail));
     }
-    answer::after_change(service.maintain_keys().await);
-    answer::after_change(service.follow_registrations().await);
+    let unread = "this process has not read the sealed values again";
+    answer::after_change(unread, service.maintain_keys().await);
+    answer::after_change(unread, service.follow_registrations().await);
     outcome.map_err(|error| AdminError::Internal(error.to_string()))?;
     answer::ok(view(&administrator, Some(resealed)).await?)
 }

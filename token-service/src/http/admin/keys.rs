@@ -133,7 +133,8 @@ async fn delete(administrator: Administrator, kid: Path<String>) -> Answer {
     if deleted.await? {
         administrator.service.recorded(&events);
     }
-    answer::after_change(administrator.service.maintain_keys().await);
+    let outcome = administrator.service.maintain_keys().await;
+    answer::after_change("the remaining keys are not loaded yet", outcome);
     answer::done()
 }
 
@@ -161,10 +162,16 @@ impl Administration {
         let detail = if immediate { "immediate" } else { "announced" };
         let event = self.event(Entry::new(AuditAction::KeysRotated).detail(detail));
         self.service.rotate_keys(!immediate, event).await?;
-        answer::after_change(self.service.maintain_keys().await);
+        let loaded = self.service.maintain_keys().await;
         if cut_off {
             self.cut_off_earlier_keys().await?;
         }
+        let unloaded = |error| {
+            AdminError::Internal(format!(
+                "the keys are rotated, but this process has not loaded them yet ({error}): do not rotate again; see `key list`"
+            ))
+        };
+        loaded.map_err(unloaded)?;
         Ok(self.keys())
     }
 

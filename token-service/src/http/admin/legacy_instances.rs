@@ -58,7 +58,8 @@ impl Administration {
     ) -> Result<LegacyInstanceView, AdminError> {
         let view = self.put::<LegacyInstance>(hostname, instance).await?;
         // The first legacy host needs an Ed25519 key.
-        answer::after_change(self.service.maintain_keys().await);
+        let outcome = self.service.maintain_keys().await;
+        answer::after_change("its keys are not loaded yet", outcome);
         Ok(view)
     }
 }

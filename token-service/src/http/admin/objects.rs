@@ -308,7 +308,10 @@ impl Administration {
         self.carry_out(plan).await?;
         // The answer may have the only copy of a secret.
         let times = self.secret_times(std::slice::from_ref(&after)).await;
-        Ok(self.view(&after, &answer::after_change(times)))
+        Ok(self.view(
+            &after,
+            &answer::after_change("its answer lacks the times of secrets", times),
+        ))
     }
 
     fn view<T: Registered>(&self, object: &T, times: &[SecretTimes]) -> View<T> {

@@ -191,7 +191,8 @@ impl Administration {
             return Err(AdminError::Overtaken);
         }
         self.service.recorded(&events);
-        answer::after_change(self.service.follow_registrations().await);
+        let followed = self.service.follow_registrations().await;
+        answer::after_change("this process has not read it yet", followed);
         Ok(plan.differences)
     }
 

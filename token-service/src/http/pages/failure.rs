@@ -21,8 +21,8 @@ use store::StoreError;
 pub(super) enum PageFailure {
     /// The authorization request has no safe redirect URI (D-5).
     Request(UnsafeRequest),
-    /// Redirects to the client's redirect URI with an error, given as a complete URL: 302 after a GET, 303 after a
-    /// form.
+    /// Redirects to the client's redirect URI with an error, given as a complete URL: 302 after a GET and in the legacy
+    /// flow, else 303.
     ErrorAtClient(StatusCode, String),
     /// The sign-in ended during the request. Contains the URL that starts the sign-in again.
     SignInEnded(String),
