@@ -46,12 +46,13 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
     std::panic::set_hook(Box::new(|panic| {
         abi::log(Level::Critical, &panic.to_string())
     }));
-    match version::check() {
-        Ok(()) => CStr::as_ptr(version::VERSION),
-        Err(problem) => {
+    match catch_unwind(version::check) {
+        Ok(Ok(())) => CStr::as_ptr(version::VERSION),
+        Ok(Err(problem)) => {
             abi::log(Level::Critical, &problem);
             null()
         }
+        Err(_) => null(),
     }
 }
 
@@ -124,11 +125,14 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
         // SAFETY: as said above.
         false => unsafe { slice::from_raw_parts(chunks, chunks_length) },
     };
-    let mut body = Vec::new();
-    for chunk in chunks {
-        // SAFETY: the chunks are valid during the call.
-        body.extend_from_slice(unsafe { chunk.bytes() });
-    }
+    let body = || {
+        let mut body = Vec::new();
+        for chunk in chunks {
+            // SAFETY: the chunks are valid during the call.
+            body.extend_from_slice(unsafe { chunk.bytes() });
+        }
+        body
+    };
     let status = headers.iter().find_map(|header| {
         // SAFETY: the headers are valid during the call.
         let name = unsafe { header.name.bytes() };
@@ -136,7 +140,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
         (name == b":status").then(|| unsafe { header.value.bytes() })
     });
     let status = status.filter(|_| result == SUCCESS);
-    let _ = guarded(gate, || gate.fetched(call, status, body));
+    let _ = guarded(gate, || gate.fetched(call, status, body()));
 }
 
 /// A new request.

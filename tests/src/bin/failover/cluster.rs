@@ -324,12 +324,47 @@ impl Cluster {
             }
             Fault::SwitchedOver => {
                 let candidate = format!("node{}", self.nodes[standby].number);
-                let config = self.nodes[standby].config();
-                let mut command = Command::new("patronictl");
-                command.arg("-c").arg(config).arg("switchover");
-                run(command.args(["--candidate", &candidate, "--force", "gatepass"]))
+                let arguments = [
+                    "switchover",
+                    "--candidate",
+                    &candidate,
+                    "--force",
+                    "gatepass",
+                ];
+                self.patronictl(standby, &arguments).map(drop)
             }
         }
+    }
+
+    /// Runs patronictl on a node, and returns what it prints.
+    fn patronictl(&self, node: usize, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new("patronictl");
+        command.arg("-c").arg(self.nodes[node].config());
+        let output = command.args(arguments).output()?;
+        let said =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?}: {said}");
+        Ok(said.into_owned())
+    }
+
+    /// Does what the table "What Patroni says" of docs/runbook.md says: a pause shows in the list and ends, and a replica is
+    /// copied anew.
+    pub(crate) fn follow_the_runbook(&mut self) -> Result<()> {
+        let (leader, standby) = self.until_complete()?;
+        let is_paused = || {
+            let list = self.patronictl(leader, &["list"])?;
+            anyhow::Ok(list.contains("Maintenance mode: on"))
+        };
+        self.patronictl(leader, &["pause", "--wait", "gatepass"])?;
+        ensure!(is_paused()?, "the list does not show the pause");
+        self.patronictl(leader, &["resume", "--wait", "gatepass"])?;
+        ensure!(!is_paused()?, "the pause has not ended");
+        let member = format!("node{}", self.nodes[standby].number);
+        self.patronictl(
+            leader,
+            &["reinit", "--wait", "--force", "gatepass", &member],
+        )?;
+        self.until_complete().map(drop)
     }
 
     /// True if a node other than `former` is the primary.

@@ -113,6 +113,10 @@ fn main() -> Result<ExitCode> {
         println!("{error:#}\n{}", cluster.last_lines());
         all_well = false;
     }
+    if let Err(error) = cluster.follow_the_runbook() {
+        println!("docs/runbook.md, What Patroni says: {error:#}");
+        all_well = false;
+    }
     all_well &= samples.know_the_runbook(&repository)?;
     all_well &= samples.judge(&repository, state.path())?;
     println!("{}", if all_well { "All is well." } else { "FAILED" });

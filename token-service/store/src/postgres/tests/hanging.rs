@@ -2,6 +2,9 @@
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
+use std::time::Instant;
+
+use tokio_postgres::error::SqlState;
 
 use super::server::Proxy;
 use super::*;
@@ -109,4 +112,27 @@ async fn an_operation_without_an_answer_fails_and_is_not_repeated() {
     proxy.hold(false);
     eventually(&store).await;
     assert_eq!(claim("third").await, Ok(Claim::AlreadyClaimed));
+}
+
+/// A replica that hangs holds its rows for some seconds alone.
+#[tokio::test]
+async fn the_server_ends_what_a_service_does_not_end() {
+    let store = open(&fresh_database().await).await;
+    let [hanging, waiting, slow] = [
+        store.pool.get().await.unwrap(),
+        store.pool.get().await.unwrap(),
+        store.pool.get().await.unwrap(),
+    ];
+    let lock = "BEGIN; LOCK TABLE counters IN EXCLUSIVE MODE";
+    hanging.batch_execute(lock).await.unwrap();
+    let start = Instant::now();
+    let (locked, slept) = tokio::join!(
+        waiting.batch_execute(lock),
+        slow.batch_execute("SELECT pg_sleep(60)"),
+    );
+    locked.unwrap();
+    let code = slept.unwrap_err().code().cloned();
+    assert_eq!(code, Some(SqlState::QUERY_CANCELED));
+    assert!(start.elapsed() < Duration::from_secs(30));
+    assert!(hanging.batch_execute("COMMIT").await.is_err());
 }
