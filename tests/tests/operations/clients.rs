@@ -262,14 +262,23 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     assert_eq!(checked.len(), 11, "{checked:#?}");
     assert!(applied.contains("wrong.toml:9: client_id: spa is already at "));
 
-    // The service's problems have the lines of the file too.
-    let unwise = write(
-        "unwise.toml",
-        "[[clients]]\nclient_id = \"app\"\ntype = \"installed\"\nredirect_uris = [\"app:/cb\"]\n",
-    );
-    let applied = pair.failed(&format!("apply {unwise} --dry-run"));
-    let problem = format!("{unwise}:4: redirect_uris: app:/cb: a private-use scheme");
+    // The service's problems have the lines of the file too, and so have its warnings.
+    let installed = |uri: &str| {
+        let client = "[[clients]]\nclient_id = \"app\"\ntype = \"installed\"\n";
+        let file = write(
+            "unwise.toml",
+            &format!("{client}redirect_uris = [\"{uri}\"]\n"),
+        );
+        (format!("{file}:4: redirect_uris: {uri}: "), file)
+    };
+    let (place, file) = installed("app://host/cb");
+    let applied = pair.failed(&format!("apply {file} --dry-run"));
+    let problem = format!("{place}a private-use redirect URI has the form scheme:/path");
     assert!(applied.contains(&problem), "{applied}");
+    let (place, file) = installed("app:/cb");
+    let applied = pair.done(&format!("apply {file} --dry-run"));
+    let warning = format!("warning: {place}any app may claim this scheme");
+    assert!(applied.contains(&warning), "{applied}");
 }
 
 #[test]
