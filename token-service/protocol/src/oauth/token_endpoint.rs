@@ -31,14 +31,25 @@ pub async fn answer(
     trace.client_id = Some(client.client().client_id.to_string());
     let grant_type = read_grant_type(&form)?;
     trace.grant_type = Some(grant_type);
-    // A client that has not authenticated learns nothing of its registration. A verifier may follow in its place (D-25).
-    let has_verifier =
-        client.client().may_prove_by_verifier() && form.get(Parameter::CodeVerifier).is_some();
-    if grant_type != GrantType::AuthorizationCode || !has_verifier {
-        client.fully_authenticated()?;
-    }
+    // Before the grant: a client that has not authenticated learns nothing of its registration.
+    ensure_authenticated(grant_type, &client, &form)?;
     let possession = Possession::check(context, request, client.client())?;
     issue(context, grant_type, &client, &form, possession).await
+}
+
+/// Every grant needs an authenticated client, or a public one. A code verifier may replace the secret (D-25).
+fn ensure_authenticated(
+    grant_type: GrantType,
+    client: &PresentedClient,
+    form: &Parameters<'_>,
+) -> Result<(), TokenError> {
+    let has_verifier = grant_type == GrantType::AuthorizationCode
+        && client.client().may_prove_by_verifier()
+        && form.get(Parameter::CodeVerifier).is_some();
+    match has_verifier {
+        true => Ok(()),
+        false => client.fully_authenticated().map(drop),
+    }
 }
 
 async fn issue(

@@ -27,13 +27,7 @@ pub async fn exchange(
     let client = presented.client();
     let verifier = form.get(Parameter::CodeVerifier);
     match client.integration {
-        IntegrationType::Installed { .. } => {}
-        // D-25: the verifier replaces the secret.
-        IntegrationType::WebServer { .. }
-            if verifier.is_some() && client.may_prove_by_verifier() => {}
-        IntegrationType::WebServer { .. } => {
-            presented.authenticated()?;
-        }
+        IntegrationType::Installed { .. } | IntegrationType::WebServer { .. } => {}
         IntegrationType::NonInteractive { .. }
         | IntegrationType::UserBound { .. }
         | IntegrationType::Legacy { .. } => return Err(TokenError::GrantNotPermitted),

@@ -20,7 +20,7 @@ pub async fn issue(
     form: &Parameters<'_>,
     possession: Possession,
 ) -> Result<TokenResponse, TokenError> {
-    let client = presented.fully_authenticated()?;
+    let client = presented.client();
     let bound_user = client.bound_user().ok_or(TokenError::GrantNotPermitted)?;
     let scope = registered_scope(client, form)?;
     let user = context

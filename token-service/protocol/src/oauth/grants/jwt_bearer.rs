@@ -25,7 +25,7 @@ pub async fn exchange(
     form: &Parameters<'_>,
     possession: Possession,
 ) -> Result<TokenResponse, TokenError> {
-    let client = presented.fully_authenticated()?;
+    let client = presented.client();
     let IntegrationType::NonInteractive {
         certificates,
         organization,

@@ -25,7 +25,7 @@ pub async fn refresh(
     form: &Parameters<'_>,
     possession: Possession,
 ) -> Result<TokenResponse, TokenError> {
-    let client = presented.fully_authenticated()?;
+    let client = presented.client();
     if !may_refresh(client) {
         return Err(TokenError::GrantNotPermitted);
     }
