@@ -59,9 +59,8 @@ impl Schedule {
 
     /// The fetch returned something usable, and the next fetch must follow at once.
     pub const fn continues(&mut self, now: u64) {
-        self.given_up_at = None;
         self.failures = 0;
-        self.next_at = now;
+        self.goes_on(now);
     }
 
     /// The next fetch, of another document of the same source, must follow at once. Whether the source fails is known after

@@ -1,5 +1,7 @@
 //! The URL of a request as its clients know it.
 
+use std::borrow::Cow;
+
 use fluent_uri::Uri;
 
 /// Where clients reach an API or an authorization server: scheme, host and port, and the path under which the gateway
@@ -53,11 +55,15 @@ fn normal(url: &str) -> Option<String> {
     let host = url.find("://")? + "://".len();
     let path = url.get(host..)?.find('/').map_or(end, |path| host + path);
     let (origin, path) = url.split_at(path);
-    let mut escaped = path.to_owned();
-    for (raw, code) in RAW {
-        escaped = escaped.replace(raw, code);
+    let mut url = Cow::Borrowed(url);
+    if path.contains(RAW.map(|(raw, _)| raw)) {
+        let escape = |path: String, (raw, code)| path.replace(raw, code);
+        url = Cow::Owned(format!(
+            "{origin}{}",
+            RAW.into_iter().fold(path.to_owned(), escape)
+        ));
     }
-    let uri = Uri::parse(format!("{origin}{escaped}")).ok()?;
+    let uri = Uri::parse(url.as_ref()).ok()?;
     uri.authority()?;
     let mut normal = uri.normalize().into_string();
     // RFC 3986 §6.2.3: with an authority, an empty path is that of the root.

@@ -54,6 +54,14 @@ impl Carried for Journey {
     }
 }
 
+/// The status of a redirect to the client's redirect URI: `status`, where the flow does not say which.
+fn at_client(flow: &dyn Flow, status: StatusCode) -> StatusCode {
+    match flow.redirects_with_302() {
+        true => StatusCode::FOUND,
+        false => status,
+    }
+}
+
 impl Journey {
     /// `status` is the status of a redirect with an error, where the flow does not say which.
     async fn begin(
@@ -69,11 +77,7 @@ impl Journey {
         let request = begun.await.map_err(|error| match error {
             BeginError::Unsafe(reason) => PageFailure::Request(reason),
             BeginError::Redirect(location) => {
-                let status = match flow.redirects_with_302() {
-                    true => StatusCode::FOUND,
-                    false => status,
-                };
-                PageFailure::ErrorAtClient(status, location)
+                PageFailure::ErrorAtClient(at_client(flow, status), location)
             }
             BeginError::WrongHost(words) => PageFailure::WrongHost(words),
             BeginError::Store(error) => error.into(),
@@ -174,11 +178,7 @@ impl Journey {
 
     /// Redirects the browser from a form to `location`, the redirect URI with a code.
     pub(super) fn redirect(&self, location: &str) -> HttpResponse {
-        let status = match self.flow.redirects_with_302() {
-            true => StatusCode::FOUND,
-            false => StatusCode::SEE_OTHER,
-        };
-        response::redirect(status, location)
+        response::redirect(at_client(self.flow, StatusCode::SEE_OTHER), location)
     }
 
     /// Redirects the browser to the request, which decides the next step again.
