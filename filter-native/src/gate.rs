@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use guard::answers::Denial;
+use guard::answers::{Answer, Denial};
 use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, End, Held, SOON, Task};
@@ -16,11 +16,12 @@ use guard::guard::{Effect, Fetch, Guard};
 use guard::parts::Parts;
 use guard_native::{Clocks, NativeSignatures, ProcessData};
 
-use crate::abi::{self, Action, Level, Resumer, Room, Stream};
+use crate::abi::{self, Buffer, EnvoyConfig, Header, Level, MainThread, Resumer};
 use crate::metrics::Metrics;
+use crate::stream::{Room, Stream};
 use crate::timer::Timer;
 use answers::finish;
-pub(crate) use answers::refuse;
+pub(crate) use answers::refusal;
 
 /// What all configurations of this process share: who reads a feed, and what a new configuration takes over from the one that
 /// it replaces.
@@ -34,7 +35,7 @@ const MAIN: usize = 0;
 
 /// One configuration of the filter.
 pub(crate) struct Gate {
-    envoy: abi::Config,
+    envoy: &'static EnvoyConfig,
     text: Vec<u8>,
     /// The driver of the main thread, and those of the workers. The main thread alone locks two of them at once.
     members: Vec<Mutex<Member>>,
@@ -46,6 +47,14 @@ pub(crate) struct Gate {
     panics: AtomicU64,
     /// `None` if Envoy only checks the configuration.
     timer: Option<Timer>,
+}
+
+/// What becomes of a request. The caller answers it: Envoy may call the filter again meanwhile.
+pub(crate) enum Verdict {
+    Pass,
+    /// Waits, under this number.
+    Hold(u32),
+    Answer(Answer),
 }
 
 /// A fetch that has ended: the number of the call, and the response, if there was one.
@@ -99,6 +108,22 @@ fn first_driver(text: &[u8]) -> Result<Driver, Vec<String>> {
     Ok(Driver::new(guard, &Clocks))
 }
 
+/// Sends a fetch. Returns the number of the call; `None` if Envoy does not send it.
+fn call(envoy: &EnvoyConfig, fetch: &Fetch) -> Option<u64> {
+    let endpoint = &fetch.endpoint;
+    let mut headers = vec![
+        Header::of(":method", fetch.method()),
+        Header::of(":path", &endpoint.path),
+        Header::of(":authority", &endpoint.authority),
+    ];
+    let more = fetch.headers();
+    headers.extend(more.iter().map(|(name, value)| Header::of(name, value)));
+    let body = fetch
+        .body()
+        .map_or(Buffer::NONE, |body| Buffer::of(body.as_bytes()));
+    envoy.call(&endpoint.cluster, &headers, body, fetch.timeout * 1000)
+}
+
 fn driver_beside(first: &Driver) -> Driver {
     let data = Box::new(DATA.clone());
     first.beside(Box::new(NativeSignatures), data, &Clocks)
@@ -106,7 +131,7 @@ fn driver_beside(first: &Driver) -> Driver {
 
 impl Gate {
     /// Starts with this configuration. `None` if it is invalid; the log then has the reasons.
-    pub(crate) fn configure(envoy: abi::Config, text: &[u8]) -> Option<Self> {
+    pub(crate) fn configure(envoy: &'static EnvoyConfig, text: &[u8]) -> Option<Self> {
         let first = match first_driver(text) {
             Ok(first) => first,
             Err(problems) => {
@@ -123,7 +148,7 @@ impl Gate {
         members.insert(MAIN, Mutex::new(Member::new(first)));
         let timer = match abi::only_checks() {
             true => None,
-            false => match Timer::start(envoy.main_thread()) {
+            false => match Timer::start(MainThread::of(envoy)) {
                 Ok(timer) => Some(timer),
                 Err(error) => {
                     abi::log(
@@ -135,7 +160,7 @@ impl Gate {
             },
         };
         Some(Self {
-            metrics: Metrics::define(&envoy, workers),
+            metrics: Metrics::define(envoy, workers),
             text: text.to_vec(),
             members,
             fetches: Mutex::default(),
@@ -196,7 +221,7 @@ impl Gate {
             }
         }
         let panics = self.panics.swap(0, Ordering::Relaxed);
-        self.metrics.publish(&self.envoy, &values, panics);
+        self.metrics.publish(self.envoy, &values, panics);
     }
 
     /// Makes anew what a panic may have damaged. The requests that waited there are refused.
@@ -349,7 +374,7 @@ impl Gate {
     }
 
     fn send(&self, index: usize, fetch: Fetch) {
-        if let Some(call) = self.envoy.call(&fetch) {
+        if let Some(call) = call(self.envoy, &fetch) {
             self.fetches().insert(call, (index, fetch));
             return;
         }
@@ -359,16 +384,11 @@ impl Gate {
 
     // ---- on a worker -----------------------------------------------------------------------------------
 
-    /// Decides about a request when its headers have arrived. `held` gets the number of a request that waits.
-    pub(crate) fn decide(
-        &self,
-        mut stream: Stream,
-        worker: usize,
-        held: &mut Option<u32>,
-    ) -> Action {
+    /// Decides about a request when its headers have arrived.
+    pub(crate) fn decide(&self, mut stream: Stream<'_>, worker: usize) -> Verdict {
         let index = MAIN + 1 + worker;
         let Some(mut guarded) = self.member(index) else {
-            return refuse(&mut stream);
+            return Verdict::Answer(refusal());
         };
         let member = &mut *guarded;
         let mut room = Room::new();
@@ -378,7 +398,8 @@ impl Gate {
         };
         let mut parts = Parts::default();
         let mut stripped = Vec::new();
-        for (name, value) in headers.iter() {
+        for header in headers {
+            let (name, value) = (header.name.bytes(), header.value.bytes());
             parts.note(name, value);
             if member.driver.guard().strips(name) {
                 stripped.push(name.to_vec());
@@ -386,7 +407,10 @@ impl Gate {
         }
         #[cfg(debug_assertions)]
         #[expect(clippy::panic, reason = "the test of what follows a panic")]
-        if headers.iter().any(|(name, _)| name == b"x-panic") {
+        if headers
+            .iter()
+            .any(|header| header.name.bytes() == b"x-panic")
+        {
             panic!("a header asked for it");
         }
         member.driver.keep_time(&Clocks);
@@ -416,17 +440,16 @@ impl Gate {
         let decided = None;
         member.waiting.insert(number, Waiting { resumer, decided });
         drop(guarded);
-        *held = Some(number);
         stream.choose_route();
         // The main thread starts the fetch.
         self.set_timer(SOON);
-        Action::Hold
+        Verdict::Hold(number)
     }
 
-    /// Goes on with a request that has waited.
-    pub(crate) fn resume(&self, mut stream: Stream, worker: usize, number: u32) -> Action {
+    /// Decides about a request that has waited.
+    pub(crate) fn resume(&self, stream: Stream<'_>, worker: usize, number: u32) -> Verdict {
         let Some(mut member) = self.member(MAIN + 1 + worker) else {
-            return refuse(&mut stream);
+            return Verdict::Answer(refusal());
         };
         let decided = member
             .waiting
@@ -434,10 +457,7 @@ impl Gate {
             .and_then(|waiting| waiting.decided);
         match decided {
             Some((effect, request)) => finish(member, stream, effect, &request.as_denied()),
-            None => {
-                drop(member);
-                refuse(&mut stream)
-            }
+            None => Verdict::Answer(refusal()),
         }
     }
 

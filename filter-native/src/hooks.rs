@@ -1,38 +1,58 @@
-//! The functions that Envoy calls, of the same ABI as [`abi`].
+//! The functions that Envoy calls.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
-use std::slice;
+
+use guard::answers::Answer;
 
 use crate::abi::{
-    self, Action, Buffer, Config, ConfigPtr, FilterPtr, Header, Level, SUCCESS, Stream,
+    self, Action, Buffer, EnvoyConfig, EnvoyFilter, Header, Kept, Level, List, SUCCESS,
+    envoy_dynamic_module_callback_http_filter_continue_decoding as go_on,
+    envoy_dynamic_module_callback_http_filter_get_worker_index as worker_of,
 };
-use crate::gate::{self, Gate};
+use crate::gate::{Gate, Verdict, refusal};
+use crate::stream::Stream;
 use crate::version;
 
-/// The filter in one request.
-struct Filter {
-    gate: *const Gate,
+/// The filter in one request. Envoy ends all requests of a configuration before the configuration.
+#[derive(Clone, Copy)]
+struct Filter<'a> {
+    gate: &'a Gate,
     worker: usize,
     /// The number of the request while it waits.
     held: Option<u32>,
 }
 
-/// The configuration of a request. Envoy ends all requests of a configuration before the configuration.
-///
-/// # Safety
-/// `filter` is of [`envoy_dynamic_module_on_http_filter_new`].
-const unsafe fn gate_of<'a>(filter: *const Filter) -> &'a Gate {
-    // SAFETY: as said above.
-    let gate = unsafe { (*filter).gate };
-    // SAFETY: it lives longer than the request.
-    unsafe { &*gate }
+/// `None`: a panic has left none.
+type KeptFilter<'a> = Option<Kept<Filter<'a>>>;
+
+abi::exported! {
+    envoy_dynamic_module_on_program_init() -> *const c_char = load;
+    envoy_dynamic_module_on_http_filter_config_new(
+        config: &'static EnvoyConfig, name: Buffer<'_>, text: Buffer<'_>
+    ) -> Option<Box<Gate>> = |config, _, text| configure(config, text);
+    envoy_dynamic_module_on_http_filter_config_destroy(gate: Box<Gate>) = end;
+    envoy_dynamic_module_on_http_filter_config_scheduled(config: &EnvoyConfig, gate: &Gate, event: u64) = |_, gate, _| tick(gate);
+    envoy_dynamic_module_on_http_filter_config_http_callout_done(
+        config: &EnvoyConfig, gate: &Gate, call: u64, result: u32,
+        headers: List<'_, Header<'_>>, headers_length: usize, chunks: List<'_, Buffer<'_>>, chunks_length: usize
+    ) = |_, gate, call, result, headers: List<'_, _>, headers_length, chunks: List<'_, _>, chunks_length| {
+        fetched(gate, call, result, headers.of_length(headers_length), chunks.of_length(chunks_length));
+    };
+    envoy_dynamic_module_on_http_filter_new<'a>(gate: &'a Gate, envoy: &EnvoyFilter) -> KeptFilter<'a> = arrive;
+    envoy_dynamic_module_on_http_filter_request_headers(
+        envoy: &mut EnvoyFilter, filter: KeptFilter<'_>, is_last: bool
+    ) -> Action = |envoy, filter, _| decide(envoy, filter);
+    envoy_dynamic_module_on_http_filter_scheduled(
+        envoy: &mut EnvoyFilter, filter: KeptFilter<'_>, event: u64
+    ) = |envoy, filter, _| resume(envoy, filter);
+    envoy_dynamic_module_on_http_filter_destroy(filter: KeptFilter<'_>) = leave;
 }
 
-/// Calls the gate. A panic must not leave the module: Envoy would end.
-fn guarded<T>(gate: &Gate, call: impl FnOnce() -> T) -> Option<T> {
-    let result = catch_unwind(AssertUnwindSafe(call));
+/// Runs a part of a call. A panic must not leave the module: Envoy would end.
+fn guarded<T>(gate: &Gate, part: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(part));
     if result.is_err() {
         // The hook of panics has logged it.
         gate.panicked();
@@ -41,12 +61,14 @@ fn guarded<T>(gate: &Gate, call: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Envoy loads the module. Null refuses.
-#[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
-    std::panic::set_hook(Box::new(|panic| {
-        abi::log(Level::Critical, &panic.to_string())
-    }));
-    match catch_unwind(version::check) {
+fn load() -> *const c_char {
+    let loaded = catch_unwind(|| {
+        std::panic::set_hook(Box::new(|panic| {
+            abi::log(Level::Critical, &panic.to_string());
+        }));
+        version::check()
+    });
+    match loaded {
         Ok(Ok(())) => CStr::as_ptr(version::VERSION),
         Ok(Err(problem)) => {
             abi::log(Level::Critical, &problem);
@@ -56,209 +78,132 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
     }
 }
 
-/// A new configuration, on the main thread. Null refuses it.
-///
-/// # Safety
-/// The buffers are valid.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
-    config: ConfigPtr,
-    _name: Buffer,
-    text: Buffer,
-) -> *const Gate {
-    // SAFETY: Envoy passes bytes that are valid during the call.
-    let text = unsafe { text.bytes() };
-    match catch_unwind(|| Gate::configure(Config::of(config), text)) {
-        Ok(Some(gate)) => Box::into_raw(Box::new(gate)),
-        _ => null(),
-    }
+/// A new configuration, on the main thread. `None` refuses it.
+fn configure(config: &'static EnvoyConfig, text: Buffer<'_>) -> Option<Box<Gate>> {
+    let gate = catch_unwind(AssertUnwindSafe(|| {
+        Gate::configure(config, text.bytes()).map(Box::new)
+    }));
+    gate.ok().flatten()
 }
 
-/// # Safety
-/// `gate` is of [`envoy_dynamic_module_on_http_filter_config_new`], and nothing uses it any more.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(gate: *mut Gate) {
-    // SAFETY: as said above.
-    let gate = unsafe { Box::from_raw(gate) };
+/// The end of a configuration, on any thread. No request uses it any more.
+fn end(gate: Box<Gate>) {
     let _ = catch_unwind(AssertUnwindSafe(|| gate.end()));
 }
 
 /// The main thread was called.
-///
-/// # Safety
-/// `gate` is a living configuration.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
-    _config: ConfigPtr,
-    gate: *const Gate,
-    _event: u64,
-) {
-    // SAFETY: as said above.
-    let gate = unsafe { &*gate };
+fn tick(gate: &Gate) {
     let _ = guarded(gate, || gate.tick());
 }
 
 /// The end of a fetch, on the main thread.
-///
-/// # Safety
-/// `gate` is a living configuration, and headers and chunks are as many as said.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
-    _config: ConfigPtr,
-    gate: *const Gate,
-    call: u64,
-    result: u32,
-    headers: *const Header,
-    headers_length: usize,
-    chunks: *const Buffer,
-    chunks_length: usize,
-) {
-    // SAFETY: as said above.
-    let gate = unsafe { &*gate };
-    let headers = match headers.is_null() {
-        true => &[],
-        // SAFETY: as said above.
-        false => unsafe { slice::from_raw_parts(headers, headers_length) },
-    };
-    let chunks = match chunks.is_null() {
-        true => &[],
-        // SAFETY: as said above.
-        false => unsafe { slice::from_raw_parts(chunks, chunks_length) },
-    };
-    let body = || {
-        let mut body = Vec::new();
-        for chunk in chunks {
-            // SAFETY: the chunks are valid during the call.
-            body.extend_from_slice(unsafe { chunk.bytes() });
-        }
-        body
-    };
-    let status = headers.iter().find_map(|header| {
-        // SAFETY: the headers are valid during the call.
-        let name = unsafe { header.name.bytes() };
-        // SAFETY: as above.
-        (name == b":status").then(|| unsafe { header.value.bytes() })
+fn fetched(gate: &Gate, call: u64, result: u32, headers: &[Header<'_>], chunks: &[Buffer<'_>]) {
+    let _ = guarded(gate, || {
+        let mut headers = headers.iter();
+        let status = headers
+            .find(|header| header.name.bytes() == b":status")
+            .filter(|_| result == SUCCESS)
+            .map(|header| header.value.bytes());
+        let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| chunk.bytes()).collect();
+        gate.fetched(call, status, chunks.concat());
     });
-    let status = status.filter(|_| result == SUCCESS);
-    let _ = guarded(gate, || gate.fetched(call, status, body()));
 }
 
 /// A new request.
-#[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_on_http_filter_new(
-    gate: *const Gate,
-    filter: FilterPtr,
-) -> *mut Filter {
-    Box::into_raw(Box::new(Filter {
-        gate,
-        worker: Stream::of(filter).worker(),
-        held: None,
-    }))
+fn arrive<'a>(gate: &'a Gate, envoy: &EnvoyFilter) -> KeptFilter<'a> {
+    guarded(gate, || {
+        Kept::new(Filter {
+            gate,
+            worker: worker_of(envoy) as usize,
+            held: None,
+        })
+    })
+}
+
+/// Answers a request. The request may have ended afterwards, so a panic here is not the reason for another answer.
+#[cold]
+fn answer(envoy: &mut EnvoyFilter, answer: &Answer) {
+    let _ = catch_unwind(AssertUnwindSafe(|| Stream::of(envoy).answer(answer)));
 }
 
 /// The headers of a request have arrived.
-///
-/// # Safety
-/// `filter` is of [`envoy_dynamic_module_on_http_filter_new`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
-    envoy: FilterPtr,
-    filter: *mut Filter,
-    _is_last: bool,
-) -> Action {
-    // SAFETY: as said above.
-    let gate = unsafe { gate_of(filter) };
-    // SAFETY: as said above.
-    let worker = unsafe { (*filter).worker };
-    let mut held = None;
-    let action = guarded(gate, || gate.decide(Stream::of(envoy), worker, &mut held));
-    if held.is_some() {
-        // SAFETY: a request that is held has not ended.
-        unsafe { (*filter).held = held };
+fn decide(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) -> Action {
+    let verdict = kept.and_then(|kept| {
+        let filter = kept.value();
+        let decide = || filter.gate.decide(Stream::of(envoy), filter.worker);
+        let verdict = guarded(filter.gate, decide);
+        if let Some(Verdict::Hold(number)) = verdict {
+            let held = Some(number);
+            kept.change(Filter { held, ..filter });
+        }
+        verdict
+    });
+    match verdict {
+        Some(Verdict::Pass) => Action::Continue,
+        Some(Verdict::Hold(_)) => Action::Hold,
+        Some(Verdict::Answer(refusal)) => {
+            answer(envoy, &refusal);
+            Action::Stop
+        }
+        None => {
+            answer(envoy, &refusal());
+            Action::Stop
+        }
     }
-    action.unwrap_or_else(|| gate::refuse(&mut Stream::of(envoy)))
 }
 
 /// A request that is held may go on.
-///
-/// # Safety
-/// `filter` is of [`envoy_dynamic_module_on_http_filter_new`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
-    envoy: FilterPtr,
-    filter: *mut Filter,
-    _event: u64,
-) {
-    // SAFETY: as said above.
-    let gate = unsafe { gate_of(filter) };
-    // SAFETY: as said above.
-    let worker = unsafe { (*filter).worker };
-    // SAFETY: nothing else refers to it.
-    let Some(number) = (unsafe { (*filter).held.take() }) else {
+fn resume(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) {
+    let Some(kept) = kept else {
         return;
     };
-    let action = guarded(gate, || gate.resume(Stream::of(envoy), worker, number));
-    match action {
-        Some(Action::Continue) => {
-            // The request exists, because the module has not answered it.
-            Stream::of(envoy).go_on();
-        }
-        Some(_) => {}
-        None => {
-            let _ = gate::refuse(&mut Stream::of(envoy));
-        }
+    let filter = kept.value();
+    let Some(number) = filter.held else {
+        return;
+    };
+    let held = None;
+    kept.change(Filter { held, ..filter });
+    let resume = || filter.gate.resume(Stream::of(envoy), filter.worker, number);
+    match guarded(filter.gate, resume) {
+        Some(Verdict::Answer(refusal)) => answer(envoy, &refusal),
+        Some(_) => go_on(envoy),
+        None => answer(envoy, &refusal()),
     }
 }
 
 /// A request has ended.
-///
-/// # Safety
-/// `filter` is of [`envoy_dynamic_module_on_http_filter_new`], and nothing uses it any more.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *mut Filter) {
-    // SAFETY: as said above.
-    let gate = unsafe { gate_of(filter) };
-    // SAFETY: as said above.
-    let filter = unsafe { Box::from_raw(filter) };
+fn leave(kept: KeptFilter<'_>) {
+    let Some(filter) = kept.map(Kept::end) else {
+        return;
+    };
     if let Some(number) = filter.held {
-        let _ = guarded(gate, || gate.forget(filter.worker, number));
+        let _ = guarded(filter.gate, || filter.gate.forget(filter.worker, number));
     }
 }
 
-/// Calls about which the filter does nothing: Envoy goes on. It looks for all of them when it loads the module.
-macro_rules! ignored {
-    ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            extern "C" fn $name($(_: $argument),*) $(-> $result)? {
-                $(<$result>::default())?
-            }
-        )*
-    };
-}
-
-ignored! {
-    envoy_dynamic_module_on_http_filter_request_body(FilterPtr, *mut Filter, bool) -> u32;
-    envoy_dynamic_module_on_http_filter_request_trailers(FilterPtr, *mut Filter) -> u32;
-    envoy_dynamic_module_on_http_filter_response_headers(FilterPtr, *mut Filter, bool) -> u32;
-    envoy_dynamic_module_on_http_filter_response_body(FilterPtr, *mut Filter, bool) -> u32;
-    envoy_dynamic_module_on_http_filter_response_trailers(FilterPtr, *mut Filter) -> u32;
-    envoy_dynamic_module_on_http_filter_stream_complete(FilterPtr, *mut Filter);
+// Calls about which the filter does nothing: Envoy goes on. It looks for all of them when it loads the module.
+abi::ignored! {
+    envoy_dynamic_module_on_http_filter_request_body(&EnvoyFilter, KeptFilter<'_>, bool) -> u32;
+    envoy_dynamic_module_on_http_filter_request_trailers(&EnvoyFilter, KeptFilter<'_>) -> u32;
+    envoy_dynamic_module_on_http_filter_response_headers(&EnvoyFilter, KeptFilter<'_>, bool) -> u32;
+    envoy_dynamic_module_on_http_filter_response_body(&EnvoyFilter, KeptFilter<'_>, bool) -> u32;
+    envoy_dynamic_module_on_http_filter_response_trailers(&EnvoyFilter, KeptFilter<'_>) -> u32;
+    envoy_dynamic_module_on_http_filter_stream_complete(&EnvoyFilter, KeptFilter<'_>);
     envoy_dynamic_module_on_http_filter_http_callout_done(
-        FilterPtr, *mut Filter, u64, u32, *const Header, usize, *const Buffer, usize
+        &EnvoyFilter, KeptFilter<'_>, u64, u32, List<'_, Header<'_>>, usize, List<'_, Buffer<'_>>, usize
     );
     envoy_dynamic_module_on_http_filter_http_stream_headers(
-        FilterPtr, *mut Filter, u64, *const Header, usize, bool
+        &EnvoyFilter, KeptFilter<'_>, u64, List<'_, Header<'_>>, usize, bool
     );
     envoy_dynamic_module_on_http_filter_http_stream_data(
-        FilterPtr, *mut Filter, u64, *const Buffer, usize, bool
+        &EnvoyFilter, KeptFilter<'_>, u64, List<'_, Buffer<'_>>, usize, bool
     );
     envoy_dynamic_module_on_http_filter_http_stream_trailers(
-        FilterPtr, *mut Filter, u64, *const Header, usize
+        &EnvoyFilter, KeptFilter<'_>, u64, List<'_, Header<'_>>, usize
     );
-    envoy_dynamic_module_on_http_filter_http_stream_complete(FilterPtr, *mut Filter, u64);
-    envoy_dynamic_module_on_http_filter_http_stream_reset(FilterPtr, *mut Filter, u64, u32);
-    envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(FilterPtr, *mut Filter);
-    envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(FilterPtr, *mut Filter);
-    envoy_dynamic_module_on_http_filter_local_reply(FilterPtr, *mut Filter, u32, Buffer, bool) -> u32;
+    envoy_dynamic_module_on_http_filter_http_stream_complete(&EnvoyFilter, KeptFilter<'_>, u64);
+    envoy_dynamic_module_on_http_filter_http_stream_reset(&EnvoyFilter, KeptFilter<'_>, u64, u32);
+    envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(&EnvoyFilter, KeptFilter<'_>);
+    envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(&EnvoyFilter, KeptFilter<'_>);
+    envoy_dynamic_module_on_http_filter_local_reply(&EnvoyFilter, KeptFilter<'_>, u32, Buffer<'_>, bool) -> u32;
 }

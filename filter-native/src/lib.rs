@@ -1,7 +1,7 @@
 //! The guard as a native module of Envoy (`envoy.filters.http.dynamic_modules`): a second form of the filter, for those who run
 //! load. All decisions come from [`guard`]; this crate is its host.
 //!
-//! [`abi`] has Envoy's functions, and [`hooks`] the functions that Envoy calls. The two have all `unsafe`.
+//! [`abi`] has Envoy's functions and all `unsafe`, and [`hooks`] the functions that Envoy calls.
 //! A [`gate::Gate`] is one configuration of the filter. Envoy calls it on its main thread (ticks and fetches) and on its
 //! workers (requests). Each thread has a driver of its own behind a lock that no other thread wants for long. All drivers have
 //! keys and revocations in common, so a million revocations take their memory once.
@@ -14,8 +14,8 @@
 #[expect(unsafe_code, reason = "calls of Envoy are unsafe")]
 mod abi;
 mod gate;
-#[expect(unsafe_code, reason = "calls by Envoy are unsafe")]
 mod hooks;
 mod metrics;
+mod stream;
 mod timer;
 mod version;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use guard::answers::Denial;
 use guard::guard::Metrics as Values;
 
-use crate::abi::{Config, Counter, Gauge};
+use crate::abi::{Counter, EnvoyConfig, Gauge};
 
 /// The number of workers that run this version. Gateways can be configured to turn the part after `reason.` and `version.`
 /// into a label.
@@ -36,7 +36,7 @@ fn denied(reason: &str) -> String {
 
 impl Metrics {
     /// Defines every metric, so that all exist from the start.
-    pub(crate) fn define(config: &Config, workers: usize) -> Self {
+    pub(crate) fn define(config: &EnvoyConfig, workers: usize) -> Self {
         let values = Values::default();
         let names = values.counters.iter().map(|(name, _)| (*name).to_owned());
         let names = names
@@ -64,7 +64,7 @@ impl Metrics {
         }
     }
 
-    fn count(&self, config: &Config, name: &str, by: u64) {
+    fn count(&self, config: &EnvoyConfig, name: &str, by: u64) {
         if by > 0
             && let Some((_, counter)) = self.counters.iter().find(|(known, _)| known == name)
         {
@@ -73,7 +73,7 @@ impl Metrics {
     }
 
     /// `panics`: since the last call.
-    pub(crate) fn publish(&self, config: &Config, values: &Values, panics: u64) {
+    pub(crate) fn publish(&self, config: &EnvoyConfig, values: &Values, panics: u64) {
         for (name, value) in &values.counters {
             self.count(config, name, *value);
         }

@@ -11,10 +11,11 @@ use syn::{Attribute, Item, ItemMod, UseTree};
 
 type Module = Vec<String>;
 
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "claims",
     "claims/document",
     "filter",
+    "filter-native",
     "guard",
     "guard/native",
     "process",

@@ -6,27 +6,27 @@ use guard::answers::Answer;
 use guard::denial_log::{Denied, Line};
 use guard::guard::{Effect, Fate};
 
-use super::Member;
-use crate::abi::{self, Action, Level, Stream};
+use super::{Member, Verdict};
+use crate::abi::{self, Level};
+use crate::stream::Stream;
 
-/// Carries out, counts and logs an effect. The member is released before the answer, during which Envoy may call the filter
-/// again.
+/// Carries out, counts and logs an effect.
 pub(super) fn finish(
     mut member: MutexGuard<'_, Member>,
-    mut stream: Stream,
+    mut stream: Stream<'_>,
     mut effect: Effect,
     denied: &Denied<'_>,
-) -> Action {
+) -> Verdict {
     let line = member.driver.carry_out(&mut effect, denied, &mut stream);
     drop(member);
     if let Some(line) = line {
         log(&line);
     }
-    match &effect.fate {
-        Fate::Answer(answer) => respond(&mut stream, answer),
+    match effect.fate {
+        Fate::Answer(answer) => Verdict::Answer(answer),
         Fate::Pass { .. } => {
             stream.choose_route();
-            Action::Continue
+            Verdict::Pass
         }
     }
 }
@@ -36,21 +36,17 @@ fn log(line: &Line) {
     abi::log(Level::Info, &line.json());
 }
 
+/// The answer to a request that nothing can decide about.
 #[cold]
-fn respond(stream: &mut Stream, answer: &Answer) -> Action {
-    stream.respond(answer.status, &answer.headers, answer.body.as_bytes());
-    Action::Stop
-}
-
-/// Refuses a request that nothing can decide about.
-#[cold]
-pub(crate) fn refuse(stream: &mut Stream) -> Action {
-    let headers = [
-        ("content-type", "application/json".to_owned()),
-        ("cache-control", "no-store".to_owned()),
-        ("retry-after", "1".to_owned()),
-    ];
-    let body = br#"{"error":"temporarily_unavailable","error_description":"The filter failed; try again"}"#;
-    stream.respond(503, &headers, body);
-    Action::Stop
+pub(crate) fn refusal() -> Answer {
+    Answer {
+        status: 503,
+        headers: vec![
+            ("content-type", "application/json".to_owned()),
+            ("cache-control", "no-store".to_owned()),
+            ("retry-after", "1".to_owned()),
+        ],
+        body: r#"{"error":"temporarily_unavailable","error_description":"The filter failed; try again"}"#
+            .to_owned(),
+    }
 }

@@ -157,7 +157,7 @@ pub(crate) fn address(port: u16) -> Value {
     json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
 }
 
-pub(super) fn cluster(port: u16) -> Value {
+pub(crate) fn cluster(port: u16) -> Value {
     let endpoint = json!({"endpoint": {"address": address(port)}});
     json!({
         "name": format!("at-{port}"),

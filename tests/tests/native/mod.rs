@@ -1,5 +1,7 @@
 //! The ABI between Envoy and the native module, whatever `FILTER` names.
 
+mod failing_host;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
@@ -33,7 +35,7 @@ fn names<'a>(text: &'a str, prefix: &str, end: char) -> BTreeSet<&'a str> {
 #[test]
 fn envoy_exports_each_callback_that_the_module_declares() {
     let artifacts = Artifacts::of(Form::Native).unwrap();
-    let source = artifacts.repository.join("filter-native/src/abi/mod.rs");
+    let source = artifacts.repository.join("filter-native/src/abi.rs");
     let source = fs::read_to_string(source).unwrap();
     let declared = names(&source, &format!("fn {CALLBACK}"), '(');
     assert!(declared.len() > 10, "{declared:?}");

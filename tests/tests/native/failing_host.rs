@@ -1,0 +1,189 @@
+//! An Envoy whose functions fail, one after the other. The module then lets nothing pass that it must not.
+//!
+//! Envoy is the real one. The copy of the module calls the function by another name, under which a library has one that does
+//! nothing and says that it failed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+use tempfile::TempDir;
+use tests::{Artifacts, Form, Issuer, Process, envoy, free_port};
+
+use super::CALLBACK;
+use crate::api::until;
+use crate::issuers::gate::{address, cluster, listener};
+use crate::support::get;
+
+const AUDIENCE: &str = "https://api.example.com";
+
+/// The functions that may fail, and what they then return. `true` and 0 are success.
+const MAY_FAIL: [(&str, u32); 10] = [
+    ("http_filter_config_define_counter", 1),
+    ("http_filter_config_define_gauge", 1),
+    ("http_filter_config_increment_counter", 1),
+    ("http_filter_config_set_gauge", 1),
+    ("http_filter_config_http_callout", 1),
+    ("http_get_headers", 0),
+    ("http_filter_get_attribute_string", 0),
+    ("http_add_header", 0),
+    ("http_set_header", 0),
+    ("http_set_filter_state_bytes", 0),
+];
+
+/// The other name of a function, which is as long.
+fn other(name: &str) -> String {
+    format!("_{}", &format!("{CALLBACK}{name}")[1..])
+}
+
+/// A library with all functions that fail.
+fn library(folder: &Path) -> PathBuf {
+    let functions = MAY_FAIL.map(|(name, result)| {
+        let name = other(name);
+        format!("#[unsafe(no_mangle)] extern \"C\" fn {name}() -> u32 {{ {result} }}\n")
+    });
+    let (source, library) = (folder.join("failing.rs"), folder.join("failing.so"));
+    fs::write(&source, functions.concat()).unwrap();
+    let mut compiler = Command::new("rustc");
+    compiler.args(["--edition", "2024", "--crate-type", "cdylib", "-o"]);
+    let status = compiler.arg(&library).arg(&source).status().unwrap();
+    assert!(status.success());
+    library
+}
+
+/// The module, which calls this function by its other name.
+fn module(artifacts: &Artifacts, name: &str) -> Vec<u8> {
+    let mut module = fs::read(&artifacts.filter).unwrap();
+    let text = format!("\0{CALLBACK}{name}\0").into_bytes();
+    let mut from = 0;
+    while let Some(place) = module[from..]
+        .windows(text.len())
+        .position(|bytes| bytes == text)
+    {
+        let start = from + place + 1;
+        module[start] = b'_';
+        from = start;
+    }
+    assert_ne!(from, 0, "the module calls {name}");
+    module
+}
+
+/// A gateway with three entrances: keys in the configuration, the same in report-only mode, and keys that a fetch brings.
+struct Gateway {
+    entrances: [u16; 3],
+    admin: u16,
+    _envoy: Process,
+    _folder: TempDir,
+}
+
+impl Gateway {
+    fn with(issuer: &Issuer, library: &Path, failing: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut artifacts = Artifacts::of(Form::Native).unwrap();
+        let filter = folder.path().join("libtoken_filter.so");
+        fs::write(&filter, module(&artifacts, failing)).unwrap();
+        artifacts.filter = filter;
+        let script = format!(
+            "#!/bin/sh\nLD_PRELOAD='{}' exec '{}' \"$@\"\n",
+            library.display(),
+            artifacts.envoy.display()
+        );
+        artifacts.envoy = folder.path().join("envoy");
+        fs::write(&artifacts.envoy, script).unwrap();
+        fs::set_permissions(&artifacts.envoy, fs::Permissions::from_mode(0o755)).unwrap();
+        let [keys, admin] = [(); 2].map(|()| free_port().unwrap());
+        let configuration = |issuer, report_only| {
+            json!({
+                "issuers": [issuer],
+                "rules": [{"path_prefix": "/"}],
+                "forward": {"x-client-id": "client_id"},
+                "report_only": report_only,
+            })
+        };
+        let inline = issuer.configuration(AUDIENCE);
+        let mut fetched = inline.clone();
+        fetched["jwks"] = json!({"cluster": format!("at-{keys}"), "path": "/jwks"});
+        let entrances = [(); 3].map(|()| free_port().unwrap());
+        let configurations = [
+            configuration(inline.clone(), false),
+            configuration(inline, true),
+            configuration(fetched, false),
+        ];
+        let listeners: Vec<_> = (entrances.iter().zip(&configurations))
+            .map(|(port, configuration)| listener(&artifacts, configuration, *port))
+            .collect();
+        let bootstrap = json!({
+            "admin": {"address": address(admin)},
+            "static_resources": {"listeners": listeners, "clusters": [cluster(keys)]},
+        });
+        let config = folder.path().join("envoy.json");
+        fs::write(&config, bootstrap.to_string()).unwrap();
+        Self {
+            entrances,
+            admin,
+            _envoy: envoy::serve(&artifacts, &config, admin).unwrap(),
+            _folder: folder,
+        }
+    }
+
+    /// The status of a request that also has a header which only the filter may set, and this header at the resource server.
+    fn call(&self, entrance: usize, token: &str) -> (u16, Option<String>) {
+        let bearer = format!("Bearer {token}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("x-client-id", "forged"),
+        ];
+        let port = self.entrances[entrance];
+        let reply = get(&format!("http://127.0.0.1:{port}/"), &headers);
+        let header = reply.header("x-client-id").map(str::to_owned);
+        (reply.status, header)
+    }
+
+    fn counts(&self, counter: &str, number: usize) -> bool {
+        let counter = format!("wasmcustom.token_filter.{counter}");
+        let url = format!("http://127.0.0.1:{}/stats?filter={counter}$", self.admin);
+        get(&url, &[]).body.trim() == format!("{counter}: {number}")
+    }
+}
+
+#[test]
+fn an_envoy_that_fails_gets_nothing_past_the_module() {
+    let folder = TempDir::new().unwrap();
+    let library = library(folder.path());
+    let (issuer, other) = (Issuer::new().unwrap(), Issuer::new().unwrap());
+    let good = issuer.token(AUDIENCE, &[]).unwrap();
+    let forged = other.token(AUDIENCE, &[]).unwrap();
+    for (failing, _) in MAY_FAIL {
+        let gateway = Gateway::with(&issuer, &library, failing);
+        // Without headers the filter knows nothing of a request, with their changes it can protect nobody.
+        let is_refused = matches!(
+            failing,
+            "http_get_headers" | "http_set_header" | "http_add_header"
+        );
+        let expected = match is_refused {
+            true => (503, None),
+            false => (200, Some("client-1".to_owned())),
+        };
+        for sight in ["first", "second"] {
+            assert_eq!(gateway.call(0, &good), expected, "{failing}, {sight}");
+        }
+        for bad in ["", "nonsense", &forged] {
+            let (status, _) = gateway.call(0, bad);
+            assert!(matches!(status, 400 | 401 | 503), "{failing}: {status}");
+            let (status, header) = gateway.call(1, bad);
+            assert!(matches!(status, 200 | 503), "{failing}: {status}");
+            assert_eq!(header, None, "{failing}");
+        }
+        if failing == "http_filter_config_http_callout" {
+            // After its longest wait.
+            assert_eq!(gateway.call(2, &good).0, 503);
+        }
+        if is_refused {
+            until("the refusals are counted", || {
+                gateway.counts("allowed", 0) && !gateway.counts("denied.reason.host", 0)
+            });
+        }
+    }
+}
