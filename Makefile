@@ -180,7 +180,7 @@ FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz
 fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the guard, each for FUZZ_SECONDS (60)
-	@# Without a sanitizer, for which Rust needs a nightly compiler: none of the fuzzed code is unsafe. What is found is kept in
+	@# Without a sanitizer, for which Rust needs a nightly compiler: of the fuzzed code aws-lc alone is unsafe. What is found is kept in
 	@# target/; what is worth keeping moves to guard/fuzz/corpus by hand.
 	@cd guard && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo fuzz list); do \
 		mkdir -p "$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" && \

@@ -10,7 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::Algorithm;
 use claims::dpop::{Expected, NonceKey, Nonces, Proof, PublicOrigin, Window};
-use guard::signature::{NoHostVerifier, signed_once};
+use guard::signature::{HostVerifier, NoHostVerifier, signed_once};
+use guard_native::NativeSignatures;
 use libfuzzer_sys::fuzz_target;
 
 /// The `iat` of the proofs in the corpus, in seconds since 1970.
@@ -52,10 +53,13 @@ fuzz_target!(|input: &str| {
             nonces,
         };
         if let Ok(checked) = proof.check(&expected) {
-            let used = checked.verify(|key, message, signature| {
-                signed_once(key, &NoHostVerifier, message, signature)
-            });
-            assert!(used.is_err(), "nobody signed {input}");
+            let hosts: [&dyn HostVerifier; 2] = [&NoHostVerifier, &NativeSignatures];
+            let signed = |key: &_, message: &_, signature: &_| {
+                let answers = hosts.map(|host| signed_once(key, host, message, signature));
+                assert_eq!(answers[0], answers[1], "{input}");
+                answers[0]
+            };
+            assert!(checked.verify(signed).is_err(), "nobody signed {input}");
         }
     }
 });
