@@ -1,21 +1,43 @@
 //! Samples of the metrics of token services, with which promtool tests the alert rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-/// The values of each series, one for each sample. A sample that is missing is `None`.
-#[derive(Debug, Default)]
-pub struct Series(BTreeMap<String, Vec<Option<f64>>>);
+const RULES: &str = "charts/gatepass/files/prometheus-alerts.yml";
+
+/// Samples of every metric of token services that the alert rules of the chart name.
+#[derive(Debug)]
+pub struct Series {
+    repository: PathBuf,
+    metrics: BTreeSet<String>,
+    /// The values of each series, one for each sample. A sample that is missing is `None`.
+    values: BTreeMap<String, Vec<Option<f64>>>,
+}
 
 impl Series {
-    /// Takes a sample with this number of the metrics `names`, and of `up`. `metrics` is `None` if Prometheus would not have
-    /// reached the service.
-    pub fn take(&mut self, service: &str, number: usize, metrics: Option<&str>, names: &[&str]) {
+    /// No samples yet.
+    ///
+    /// # Errors
+    /// If the repository has no rules.
+    pub fn of_rules(repository: &Path) -> Result<Self> {
+        let rules = std::fs::read_to_string(repository.join(RULES))?;
+        let words = rules.split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '_');
+        let metrics = words.filter(|word| word.starts_with("token_service_"));
+        Ok(Self {
+            repository: repository.to_owned(),
+            metrics: metrics.map(str::to_owned).collect(),
+            values: BTreeMap::new(),
+        })
+    }
+
+    /// Takes a sample of the metrics of a service, and of `up`. `metrics` is `None` if Prometheus would not have reached the
+    /// service.
+    pub fn take(&mut self, service: &str, number: usize, metrics: Option<&str>) {
         let is_up = f64::from(u8::from(metrics.is_some()));
         self.push("up", service, "", number, is_up);
         for line in metrics.unwrap_or_default().lines() {
@@ -23,7 +45,7 @@ impl Series {
                 continue;
             };
             let (metric, labels) = name.split_once('{').unwrap_or((name, "}"));
-            if names.contains(&metric)
+            if self.metrics.contains(metric)
                 && let Ok(value) = value.parse()
             {
                 let labels = labels.trim_end_matches('}');
@@ -32,11 +54,24 @@ impl Series {
         }
     }
 
+    /// Takes the last sample so many times more.
+    pub fn repeat(&mut self, times: usize) {
+        let count = self.count();
+        for values in self
+            .values
+            .values_mut()
+            .filter(|values| values.len() == count)
+        {
+            let last = values.last().copied().flatten();
+            values.resize(count + times, last);
+        }
+    }
+
     fn push(&mut self, metric: &str, service: &str, labels: &str, number: usize, value: f64) {
         let comma = if labels.is_empty() { "" } else { "," };
         let name =
             format!("{metric}{{job=\"token-service\",instance=\"{service}\"{comma}{labels}}}");
-        let values = self.0.entry(name).or_default();
+        let values = self.values.entry(name).or_default();
         values.resize(number, None);
         values.push(Some(value));
     }
@@ -44,12 +79,12 @@ impl Series {
     /// Number of samples.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.0.values().map(Vec::len).max().unwrap_or_default()
+        self.values.values().map(Vec::len).max().unwrap_or_default()
     }
 
     /// The values of the series of a metric.
     pub fn of(&self, metric: &str) -> impl Iterator<Item = &[Option<f64>]> {
-        let of = self.0.iter().filter(move |(name, _)| {
+        let of = self.values.iter().filter(move |(name, _)| {
             let labels = name.strip_prefix(metric);
             labels.is_some_and(|labels| labels.starts_with('{'))
         });
@@ -59,7 +94,7 @@ impl Series {
     /// The series for promtool. Each keeps its last value for `more` samples.
     fn for_promtool(&self, more: usize) -> Vec<Value> {
         let count = self.count();
-        let series = self.0.iter().map(|(name, values)| {
+        let series = self.values.iter().map(|(name, values)| {
             let mut text = String::new();
             for number in 0..count {
                 match values.get(number).copied().flatten() {
@@ -82,13 +117,12 @@ impl Series {
     /// What promtool says if an expression has another value.
     pub fn expect(
         &self,
-        repository: &Path,
         folder: &Path,
         (interval, more): (&str, usize),
         expected: &Value,
     ) -> Result<()> {
         let test = json!({
-            "rule_files": [repository.join("charts/gatepass/files/prometheus-alerts.yml")],
+            "rule_files": [self.repository.join(RULES)],
             "evaluation_interval": interval,
             "tests": [{
                 "interval": interval,
@@ -98,7 +132,7 @@ impl Series {
         });
         let file = folder.join("alerts.json");
         std::fs::write(&file, test.to_string())?;
-        let output = Command::new(repository.join(".cache/promtool"))
+        let output = Command::new(self.repository.join(".cache/promtool"))
             .args(["test", "rules"])
             .arg(&file)
             .output()?;

@@ -6,6 +6,9 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::json;
+use tests::Series;
+
 use crate::api::until;
 use crate::support::{
     Assertion, Browser, CREDENTIALS, Load, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get,
@@ -49,6 +52,35 @@ fn nothing_is_lost_in_a_crash() {
         pair.pair.kill_token_service().unwrap();
         pair.pair.start_token_service().unwrap();
     });
+}
+
+/// The alerts of a crash, with the metrics that Prometheus reads before and after it: one fires while no service answers, and
+/// ends. Here nobody starts the service for two minutes.
+#[test]
+fn a_crash_is_noticed_and_nothing_else_is() {
+    let mut pair = OwnPair::start(&[]);
+    let internal = pair.pair.ports().internal;
+    let mut series = Series::of_rules(&pair.pair.artifacts().repository).unwrap();
+    let mut take = |is_up: bool| {
+        let metrics = is_up.then(|| get(&format!("http://127.0.0.1:{internal}/metrics"), &[]).body);
+        series.take("service", series.count(), metrics.as_deref());
+        series.repeat(8);
+    };
+    take(true);
+    pair.pair.kill_token_service().unwrap();
+    take(false);
+    pair.pair.start_token_service().unwrap();
+    take(true);
+    let down = r#"ALERTS{alertname="TokenServiceDown", alertstate="firing", instance="service", job="token-service", severity="critical"}"#;
+    let firing = r#"ALERTS{alertstate="firing"}"#;
+    // A sample for 15 seconds: the service is missing from 2:15 to 4:15.
+    let expected = json!([
+        {"expr": firing, "eval_time": "3m", "exp_samples": []},
+        {"expr": firing, "eval_time": "3m15s", "exp_samples": [{"labels": down, "value": 1}]},
+        {"expr": firing, "eval_time": "4m15s", "exp_samples": [{"labels": down, "value": 1}]},
+        {"expr": "ALERTS", "eval_time": "4m30s", "exp_samples": []},
+    ]);
+    series.expect(pair.state(), ("15s", 0), &expected).unwrap();
 }
 
 /// A restart with the same registrations file keeps operators' changes, and the audit log names the file only for
@@ -163,31 +195,39 @@ fn asked(port: u16, path: &str) -> TcpStream {
     connection
 }
 
-/// `sd_listen_fds(3)`: connections wait at the sockets, which the parent keeps open, until the next process serves them.
+/// `sd_listen_fds(3)`: connections wait at the sockets, which the parent keeps open, until the next process serves them. To
+/// Prometheus too the service is never down: no alert fires.
 #[test]
 fn a_restart_with_held_sockets_fails_no_request() {
     let mut pair = OwnPair::holding_sockets(&[("TOKEN_SERVICE__DRAIN_FOR", "1s")]);
     let done = Arc::new(AtomicUsize::new(0));
     let load = undisturbed(&pair, &done);
-    for _ in 0..restarts() {
+    let mut series = Series::of_rules(&pair.pair.artifacts().repository).unwrap();
+    for number in 0..restarts() {
         let goal = done.load(Ordering::SeqCst) + REQUESTS;
         until("the service answers", || {
             done.load(Ordering::SeqCst) >= goal
         });
         pair.pair.stop_token_service();
         let ports = pair.pair.ports();
-        let waiting = [(ports.public, "/auth/jwks"), (ports.internal, "/healthz")]
+        let waiting = [(ports.public, "/auth/jwks"), (ports.internal, "/metrics")]
             .map(|(port, path)| asked(port, path));
         pair.pair.start_token_service().unwrap();
-        for mut connection in waiting {
+        let responses = waiting.map(|mut connection| {
             let mut response = String::new();
             connection.read_to_string(&mut response).unwrap();
             assert!(response.starts_with("HTTP/1.1 200"), "{response}");
-        }
+            response
+        });
+        series.take("service", number, Some(&responses[1]));
     }
     let requests: usize = load.into_iter().map(Load::stop).sum();
     assert!(requests >= restarts() * REQUESTS);
     println!("{} restarts, {requests} requests", restarts());
+    let end = format!("{}m", restarts());
+    let alerts = format!("count_over_time(ALERTS[{end}])");
+    let expected = json!([{"expr": alerts, "eval_time": end, "exp_samples": []}]);
+    series.expect(pair.state(), ("1m", 10), &expected).unwrap();
     let log = pair.pair.end();
     assert_eq!(
         log.matches("sockets_opened_by").count(),

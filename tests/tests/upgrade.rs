@@ -9,12 +9,6 @@ use tests::{Artifacts, Postgres, Series};
 use crate::api::until;
 use crate::support::{OwnPair, get, signal};
 
-const METRICS: [&str; 3] = [
-    "token_service_store_layout",
-    "token_service_store_newest_layout",
-    "token_service_build_info",
-];
-
 /// Two replicas of this version on a database of an upgrade that is not finished.
 struct Unfinished {
     pair: OwnPair,
@@ -104,18 +98,15 @@ fn an_unfinished_upgrade_is_noticed_and_finished() {
     assert!(!offers_pushing());
     set.sql("DELETE FROM replicas WHERE id = 'old'");
 
-    let mut series = Series::default();
-    let mut number = 0;
-    let mut pass = |minutes| {
-        let metrics = set.metrics();
-        for _ in 0..minutes {
-            for (service, metrics) in ["a", "b"].iter().zip(&metrics) {
-                series.take(service, number, Some(metrics), &METRICS);
-            }
-            number += 1;
+    let mut series = Series::of_rules(&pair.pair.artifacts().repository).unwrap();
+    let mut take = || {
+        let number = series.count();
+        for (service, metrics) in ["a", "b"].iter().zip(&set.metrics()) {
+            series.take(service, number, Some(metrics));
         }
+        series.repeat(24 * 60);
     };
-    pass(24 * 60 + 1);
+    take();
     for command in ["migrate", "migrate --finish"] {
         assert!(runbook.contains(&format!("\ntoken-service {command}\n")));
         let (_, arguments) = command.split_at("migrate".len());
@@ -126,7 +117,7 @@ fn an_unfinished_upgrade_is_noticed_and_finished() {
     until("the replicas use the layout", || {
         set.layouts() == ["18", "18"]
     });
-    pass(1);
+    take();
     assert!(offers_pushing());
     let fires = r#"ALERTS{alertname="TokenServiceUpgradeUnfinished", alertstate="firing", severity="warning", job="token-service"}"#;
     let expected = json!([
@@ -134,10 +125,7 @@ fn an_unfinished_upgrade_is_noticed_and_finished() {
         {"expr": "ALERTS", "eval_time": "1440m", "exp_samples": [{"labels": fires, "value": 1}]},
         {"expr": "ALERTS", "eval_time": "1441m", "exp_samples": []},
     ]);
-    let repository = &pair.pair.artifacts().repository;
-    series
-        .expect(repository, pair.state(), ("1m", 0), &expected)
-        .unwrap();
+    series.expect(pair.state(), ("1m", 0), &expected).unwrap();
 
     let entry = pair.done("audit --action upgrade_finished");
     assert!(entry.contains("from layout 16 to layout 18"), "{entry}");

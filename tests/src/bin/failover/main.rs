@@ -88,7 +88,7 @@ fn main() -> Result<ExitCode> {
     let mut load = Load::start(&world);
     load.hold_a_token(&world);
     ExactlyOnce::of(&world).start(&mut load);
-    let watch = Watch::start(&pair);
+    let watch = Watch::start(&pair, &repository)?;
     let mut measured = BTreeMap::new();
     let outcome = faults.iter().try_for_each(|fault| {
         for number in 1..=rounds {
@@ -118,7 +118,7 @@ fn main() -> Result<ExitCode> {
         all_well = false;
     }
     all_well &= samples.know_the_runbook(&repository)?;
-    all_well &= samples.judge(&repository, state.path())?;
+    all_well &= samples.judge(state.path())?;
     println!("{}", if all_well { "All is well." } else { "FAILED" });
     Ok(ExitCode::from(u8::from(!all_well)))
 }

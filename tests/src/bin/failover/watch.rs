@@ -18,14 +18,10 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Samples after the run, in which the alerts end.
 const MORE: usize = 400;
 
-/// The alert that must fire and end, the alert that must not fire, and the metrics of the rules about requests and the
-/// store.
+/// The alert that must fire and end, the metric of its rule, and the alert that must not fire.
 const ALERT: &str = "TokenServiceStoreFails";
+const FAILED: &str = "token_service_store_failed_transactions_total";
 const OTHER: &str = "TokenServiceDown";
-const METRICS: [&str; 2] = [
-    "token_service_store_failed_transactions_total",
-    "token_service_http_requests_total",
-];
 
 /// Looks at both token services all the time.
 pub(crate) struct Watch {
@@ -45,12 +41,12 @@ pub(crate) struct Samples {
 }
 
 impl Watch {
-    pub(crate) fn start(pair: &Pair) -> Self {
+    pub(crate) fn start(pair: &Pair, repository: &Path) -> Result<Self> {
         let ports = pair.ports();
         let services =
             [ports.internal, ports.internal_replica].map(|port| format!("127.0.0.1:{port}"));
         let (over, unready) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let series = Arc::<Mutex<Series>>::default();
+        let series = Arc::new(Mutex::new(Series::of_rules(repository)?));
         let descriptions = Arc::<Mutex<BTreeSet<String>>>::default();
         let thread = std::thread::spawn({
             let (over, unready) = (Arc::clone(&over), Arc::clone(&unready));
@@ -74,20 +70,20 @@ impl Watch {
                         let metrics = get(service, "/metrics");
                         let metrics = metrics.filter(|(status, _)| *status == 200);
                         let metrics = metrics.map(|(_, body)| body);
-                        lock(&series).take(service, samples, metrics.as_deref(), &METRICS);
+                        lock(&series).take(service, samples, metrics.as_deref());
                     }
                     samples += 1;
                 }
             }
         });
-        Self {
+        Ok(Self {
             over,
             unready,
             descriptions,
             series,
             thread,
             log: pair.log(),
-        }
+        })
     }
 
     /// Number of looks at which `/readyz` returned 503 and named the store with a cause.
@@ -109,8 +105,9 @@ impl Watch {
         self.thread
             .join()
             .map_err(|_| anyhow!("the watch failed"))?;
+        let series = Arc::into_inner(self.series).context("the watch goes on")?;
         Ok(Samples {
-            series: std::mem::take(&mut lock(&self.series)),
+            series: series.into_inner().unwrap_or_else(PoisonError::into_inner),
             descriptions: std::mem::take(&mut lock(&self.descriptions)),
         })
     }
@@ -152,9 +149,9 @@ impl Samples {
     }
 
     /// Runs the alert rules over the metrics of this run: the alert fires at each service, and ends.
-    pub(crate) fn judge(&self, repository: &Path, state: &Path) -> Result<bool> {
+    pub(crate) fn judge(&self, state: &Path) -> Result<bool> {
         // When the last service has failed for the first time.
-        let firsts = self.series.of(METRICS[0]).map(|values| {
+        let firsts = self.series.of(FAILED).map(|values| {
             let first = values.first().copied().flatten();
             values
                 .iter()
@@ -174,9 +171,7 @@ impl Samples {
             {"expr": "ALERTS", "eval_time": format!("{over}s"), "exp_samples": []},
             {"expr": other, "eval_time": format!("{over}s"), "exp_samples": []},
         ]);
-        let judged = self
-            .series
-            .expect(repository, state, ("1s", MORE), &expected);
+        let judged = self.series.expect(state, ("1s", MORE), &expected);
         match &judged {
             Ok(()) => println!("{ALERT} fired at both token services, and ended."),
             Err(said) => println!("The alerts are not as they should be: {said:#}"),
