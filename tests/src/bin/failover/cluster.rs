@@ -177,7 +177,9 @@ pub(crate) struct Cluster {
     nodes: Vec<Node>,
     nft: PathBuf,
     folder: TempDir,
-    _etcd: Process,
+    repository: PathBuf,
+    /// `None` while it is stopped.
+    etcd: Option<Process>,
 }
 
 impl Cluster {
@@ -210,7 +212,8 @@ impl Cluster {
             nodes,
             nft: repository.join(".cache/nft"),
             folder,
-            _etcd: etcd,
+            repository: repository.to_owned(),
+            etcd: Some(etcd),
         };
         cluster.until_complete()?;
         Ok(cluster)
@@ -347,9 +350,63 @@ impl Cluster {
         Ok(said.into_owned())
     }
 
-    /// Does what the table "What Patroni says" of docs/runbook.md says: a pause shows in the list and ends, and a replica is
-    /// copied anew.
-    pub(crate) fn follow_the_runbook(&mut self) -> Result<()> {
+    /// What PostgreSQL answers on a node.
+    fn sql(&self, node: usize, statement: &str) -> Result<String> {
+        let mut psql = Command::new("psql");
+        let host = self.nodes[node].address();
+        psql.args(["-h", &host, "-U", "postgres", "-d", "postgres", "-At", "-c"]);
+        let output = psql.arg(statement).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{statement}: {errors}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Waits until `holds`.
+    fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
+        let start = Instant::now();
+        while !holds(self)? {
+            ensure!(
+                start.elapsed() < PATIENCE,
+                "not {what}: {:?}",
+                self.members()
+            );
+            pace();
+        }
+        Ok(())
+    }
+
+    /// Does what docs/runbook.md says about PostgreSQL and in the table "What Patroni says". `is_unready` is true while the
+    /// `/readyz` of a token service names the store.
+    pub(crate) fn follow_the_runbook(&mut self, is_unready: impl Fn() -> bool) -> Result<()> {
+        self.look_at_sessions()?;
+        self.pause_and_copy()?;
+        self.lose_etcd(is_unready)?;
+        self.lose_the_synchronous_standby()
+    }
+
+    /// The statements of the page, as printed.
+    fn look_at_sessions(&mut self) -> Result<()> {
+        let (leader, standby) = self.until_complete()?;
+        let page = fs::read_to_string(self.repository.join("docs/runbook.md"))?;
+        let statement = |start: &str| {
+            let statements = page.split('`').skip(1).step_by(2);
+            let mut found = statements.filter(|text| text.starts_with(start));
+            found.next().with_context(|| format!("no {start}"))
+        };
+        let sessions = self.sql(leader, statement("SELECT usename")?)?;
+        ensure!(sessions.contains("postgres|"), "{sessions}");
+        let names = self.sql(leader, statement("SHOW synchronous_standby_names")?)?;
+        let standby = format!("node{}", self.nodes[standby].number);
+        let replicas = self.sql(leader, "SELECT application_name FROM pg_stat_replication")?;
+        ensure!(
+            names.contains(&standby) && replicas.contains(&standby),
+            "{standby}: {names} {replicas}"
+        );
+        Ok(())
+    }
+
+    /// A pause shows in the list and ends, and a replica is copied anew.
+    fn pause_and_copy(&mut self) -> Result<()> {
         let (leader, standby) = self.until_complete()?;
         let is_paused = || {
             let list = self.patronictl(leader, &["list"])?;
@@ -367,13 +424,64 @@ impl Cluster {
         self.until_complete().map(drop)
     }
 
+    /// Without etcd, Patroni makes all servers standbys. When etcd is back, it promotes one by itself.
+    fn lose_etcd(&mut self, is_unready: impl Fn() -> bool) -> Result<()> {
+        let (leader, _) = self.until_complete()?;
+        self.etcd.take().context("etcd does not run")?.kill()?;
+        self.until("without a primary", |cluster| {
+            let nodes = 0..cluster.nodes.len();
+            Ok(is_unready() && !nodes.into_iter().any(|node| cluster.is_primary(node)))
+        })?;
+        // It never ends by itself.
+        let mut list = Command::new("timeout");
+        list.args(["6", "patronictl", "-c"]);
+        let list = list.arg(self.nodes[leader].config()).arg("list").output()?;
+        let said = String::from_utf8_lossy(&list.stderr);
+        ensure!(
+            list.status.code() == Some(124) && said.contains("Failed to get list of machines"),
+            "{said}"
+        );
+        self.etcd = Some(Self::start_etcd(&self.repository, self.folder.path())?);
+        self.until_complete()?;
+        self.until("ready again", |_| Ok(!is_unready()))
+    }
+
+    /// The primary and the synchronous standby are lost: Patroni promotes nobody, until an operator names a server.
+    fn lose_the_synchronous_standby(&mut self) -> Result<()> {
+        let (leader, standby) = self.until_complete()?;
+        for node in [standby, leader] {
+            // At the same moment: otherwise the other standby becomes the synchronous one.
+            self.nodes[node].signal("STOP")?;
+        }
+        for node in [standby, leader] {
+            self.strike(Fault::Killed, node, node)?;
+        }
+        let left = (0..COUNT).find(|node| ![leader, standby].contains(node));
+        let left = left.context("no third server")?;
+        let has_no_leader = |cluster: &Self| {
+            let list = cluster.patronictl(left, &["list"])?;
+            Ok(!list.contains("Leader") && !list.contains("Sync Standby"))
+        };
+        self.until("without a leader", has_no_leader)?;
+        let member = format!("node{}", self.nodes[left].number);
+        let arguments = ["failover", "--candidate", &member, "--force", "gatepass"];
+        self.patronictl(left, &arguments)?;
+        self.until("a primary", |cluster| Ok(cluster.is_primary(left)))?;
+        for node in [standby, leader] {
+            self.nodes[node].start()?;
+        }
+        self.until_complete().map(drop)
+    }
+
     /// True if a node other than `former` is the primary.
     pub(crate) fn has_new_primary(&self, former: usize) -> bool {
-        let others = self.nodes.iter().enumerate();
-        let mut others = others.filter(|(index, _)| *index != former);
-        others.any(|(_, node)| {
-            status(&format!("http://{}:8008/primary", node.address())) == Some(200)
-        })
+        let mut others = (0..COUNT).filter(|node| *node != former);
+        others.any(|node| self.is_primary(node))
+    }
+
+    fn is_primary(&self, node: usize) -> bool {
+        let address = self.nodes[node].address();
+        status(&format!("http://{address}:8008/primary")) == Some(200)
     }
 
     /// Undoes what happened to the former primary.

@@ -107,16 +107,22 @@ fn main() -> Result<ExitCode> {
         anyhow::Ok(())
     });
     load.stop()?;
-    let samples = watch.end()?;
     let mut all_well = report(&world, &measured);
     if let Err(error) = outcome {
         println!("{error:#}\n{}", cluster.last_lines());
         all_well = false;
     }
-    if let Err(error) = cluster.follow_the_runbook() {
-        println!("docs/runbook.md, What Patroni says: {error:#}");
-        all_well = false;
+    match cluster.follow_the_runbook(|| watch.is_unready()) {
+        Ok(()) => println!("What docs/runbook.md says about Patroni was done."),
+        Err(error) => {
+            println!(
+                "docs/runbook.md, What Patroni says: {error:#}\n{}",
+                cluster.last_lines()
+            );
+            all_well = false;
+        }
     }
+    let samples = watch.end()?;
     all_well &= samples.know_the_runbook(&repository)?;
     all_well &= samples.judge(state.path())?;
     println!("{}", if all_well { "All is well." } else { "FAILED" });

@@ -15,8 +15,8 @@ use tests::{Log, Pair, Series, pace, store_causes};
 /// Interval between two samples of the metrics.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Samples after the run, in which the alerts end.
-const MORE: usize = 400;
+/// Samples after the run, in which the alerts end, also that of the used tokens and codes that the load sends on purpose.
+const MORE: usize = 700;
 
 /// The alert that must fire and end, the metric of its rule, and the alert that must not fire.
 const ALERT: &str = "TokenServiceStoreFails";
@@ -27,6 +27,8 @@ const OTHER: &str = "TokenServiceDown";
 pub(crate) struct Watch {
     over: Arc<AtomicBool>,
     unready: Arc<AtomicUsize>,
+    /// True if the last look at a service found it unready.
+    is_unready: Arc<AtomicBool>,
     /// The descriptions of `/readyz`.
     descriptions: Arc<Mutex<BTreeSet<String>>>,
     series: Arc<Mutex<Series>>,
@@ -48,8 +50,10 @@ impl Watch {
         let (over, unready) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let series = Arc::new(Mutex::new(Series::of_rules(repository)?));
         let descriptions = Arc::<Mutex<BTreeSet<String>>>::default();
+        let is_unready = Arc::<AtomicBool>::default();
         let thread = std::thread::spawn({
             let (over, unready) = (Arc::clone(&over), Arc::clone(&unready));
+            let is_unready = Arc::clone(&is_unready);
             let (seen, series) = (Arc::clone(&descriptions), Arc::clone(&series));
             move || {
                 let mut samples = 0;
@@ -60,6 +64,7 @@ impl Watch {
                         continue;
                     }
                     next += EVERY;
+                    let before = unready.load(Ordering::Relaxed);
                     for service in &services {
                         if let Some((503, body)) = get(service, "/readyz")
                             && let Some(description) = of_the_store(&body)
@@ -72,6 +77,8 @@ impl Watch {
                         let metrics = metrics.map(|(_, body)| body);
                         lock(&series).take(service, samples, metrics.as_deref());
                     }
+                    let seen = unready.load(Ordering::Relaxed) > before;
+                    is_unready.store(seen, Ordering::Relaxed);
                     samples += 1;
                 }
             }
@@ -79,6 +86,7 @@ impl Watch {
         Ok(Self {
             over,
             unready,
+            is_unready,
             descriptions,
             series,
             thread,
@@ -89,6 +97,11 @@ impl Watch {
     /// Number of looks at which `/readyz` returned 503 and named the store with a cause.
     pub(crate) fn unready(&self) -> usize {
         self.unready.load(Ordering::Relaxed)
+    }
+
+    /// True if a token service was unready at the last look.
+    pub(crate) fn is_unready(&self) -> bool {
+        self.is_unready.load(Ordering::Relaxed)
     }
 
     /// Number of warnings and errors in the logs of the token services so far.

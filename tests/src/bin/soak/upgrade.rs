@@ -6,9 +6,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use tests::browsing::agent;
 use tests::load::{ExactlyOnce, Load, Scope, World};
-use tests::{Artifacts, Pair, Postgres, pace};
+use tests::{Artifacts, Pair, Postgres, Series, pace};
 
 use crate::{ACCESS_TOKEN, Avoids, print_failures, report_requests, setup, until_the_gateway};
 
@@ -85,13 +87,23 @@ pub(crate) fn run(earlier: &Path, step: Duration) -> Result<bool> {
     let pair = Pair::start(settings)?;
     let admin_token = std::fs::read_to_string(state.join("admin-token"))?;
     let world = Arc::new(World::of(&pair, &admin_token, ACCESS_TOKEN)?);
-    let mut upgrade = Upgrade { pair, world, step };
+    let mut upgrade = Upgrade {
+        pair,
+        world,
+        step,
+        series: Series::of_rules(&artifacts.repository)?,
+        alerts: Vec::new(),
+    };
     let mut load = Load::start(&upgrade.world);
     ExactlyOnce::of(&upgrade.world).start(&mut load);
     let outcome = upgrade.steps(&earlier, &this, migrate);
     load.stop()?;
     outcome?;
-    let all_well = report_requests(&upgrade.world.ledger);
+    let mut all_well = report_requests(&upgrade.world.ledger);
+    if let Err(said) = upgrade.judge_alerts(state) {
+        println!("The alerts are not as they should be: {said:#}");
+        all_well = false;
+    }
     if !all_well {
         print_failures(&upgrade.pair.end());
     }
@@ -103,7 +115,17 @@ struct Upgrade {
     pair: Pair,
     world: Arc<World>,
     step: Duration,
+    /// A sample for each minute of an upgrade in which each step takes hours.
+    series: Series,
+    /// What fires at which moment.
+    alerts: Vec<Value>,
 }
+
+/// Minutes, longer than the rule about replicas of two versions waits.
+const LONG: usize = 65;
+
+/// Minutes, longer than the rule about an upgrade that is not finished waits.
+const VERY_LONG: usize = 24 * 60 + 5;
 
 impl Upgrade {
     fn steps(
@@ -113,21 +135,26 @@ impl Upgrade {
         migrate: impl Fn(&Version, &[&str]) -> Result<(bool, String)>,
     ) -> Result<()> {
         self.pause()?;
+        self.pass(LONG, None)?;
         self.replace(Which::Second, this)?;
+        self.pass(LONG, Some("TokenServiceVersionsDiffer"))?;
         let (done, text) = migrate(this, &["--finish"])?;
         ensure!(
             !done && text.contains("services of an earlier version run"),
             "the upgrade must not be finished while the earlier version runs: {text}"
         );
         self.replace(Which::First, this)?;
+        self.pass(LONG, None)?;
         // The step back.
         self.replace(Which::Second, earlier)?;
         self.replace(Which::Second, this)?;
+        self.pass(VERY_LONG, Some("TokenServiceUpgradeUnfinished"))?;
         let (_, text) = migrate(this, &[])?;
         ensure!(text.contains("A step back needs nothing"), "{text}");
         let (done, text) = migrate(this, &["--finish"])?;
         ensure!(done && text.contains("the upgrade is finished"), "{text}");
         self.pause()?;
+        self.pass(1, None)?;
         let (done, text) = migrate(earlier, &[])?;
         ensure!(
             !done && text.contains("a step back needs the backup from before"),
@@ -169,6 +196,39 @@ impl Upgrade {
             ensure!(self.pair.is_running()?, "a program has ended");
             pace();
         }
+        Ok(())
+    }
+
+    /// Takes a sample, and lets so many minutes pass for the rules. Then `alert` fires, and no other about an upgrade.
+    fn pass(&mut self, minutes: usize, alert: Option<&str>) -> Result<()> {
+        let ports = self.pair.ports();
+        let number = self.series.count();
+        for port in [ports.internal, ports.internal_replica] {
+            let service = format!("127.0.0.1:{port}");
+            let metrics = agent(Duration::from_secs(3))
+                .get(format!("http://{service}/metrics"))
+                .call()?;
+            let metrics = metrics.into_body().read_to_string()?;
+            self.series.take(&service, number, Some(&metrics));
+        }
+        self.series.repeat(minutes - 1);
+        let firing = r#"count by (alertname) (ALERTS{alertname=~"TokenService(VersionsDiffer|UpgradeUnfinished|Down|Fails|StoreFails)", alertstate="firing"})"#;
+        let samples: Vec<Value> = alert
+            .map(|alert| json!({"labels": format!("{{alertname=\"{alert}\"}}"), "value": 1}))
+            .into_iter()
+            .collect();
+        let last = self.series.count().checked_sub(1).context("no sample")?;
+        self.alerts
+            .push(json!({"expr": firing, "eval_time": format!("{last}m"), "exp_samples": samples}));
+        Ok(())
+    }
+
+    /// Runs the alert rules over the metrics of the steps.
+    fn judge_alerts(&self, folder: &Path) -> Result<()> {
+        self.series.expect(folder, ("1m", 0), &json!(self.alerts))?;
+        println!(
+            "The alerts about versions and the end of the upgrade fired and ended, and no other one about the service."
+        );
         Ok(())
     }
 }
