@@ -2,18 +2,22 @@
 //! layouts are those of `source/extensions/dynamic_modules/abi/abi.h` in Envoy 1.40.
 //!
 //! What Envoy lends is as safe as Rust's own references, by these types: its objects are references without a layout, its bytes
-//! are a [`Buffer`] with a lifetime, and what changes a request takes it by `&mut`, which ends the loan of its headers.
+//! are a [`Buffer`] with a lifetime, and what changes a request takes it by `&mut`, which ends the loan of its headers. That
+//! Envoy calls each function of [`exported`] with the arguments that stand there is trusted, and cannot be checked.
 
 use std::cell::UnsafeCell;
-use std::marker::PhantomData;
+use std::marker::{PhantomData, PhantomPinned};
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null};
 use std::slice;
 
+/// An object of Envoy's, which stays on its thread.
+type Opaque = (UnsafeCell<[u8; 0]>, PhantomData<(*mut u8, PhantomPinned)>);
+
 /// Envoy's object of a filter configuration. It lives as long as the module's side of the configuration.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct EnvoyConfig(UnsafeCell<[u8; 0]>);
+pub(crate) struct EnvoyConfig(Opaque);
 
 // SAFETY: the main thread alone uses it, but for its creation of a scheduler, which is before the workers know it.
 unsafe impl Sync for EnvoyConfig {}
@@ -21,12 +25,12 @@ unsafe impl Sync for EnvoyConfig {}
 /// Envoy's object of the filter in one request. It lives during each call about the request, until the request is answered.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct EnvoyFilter(UnsafeCell<[u8; 0]>);
+pub(crate) struct EnvoyFilter(Opaque);
 
 /// Envoy's object that calls a thread of Envoy. It belongs to the module until the module deletes it.
 #[repr(C)]
 #[derive(Debug)]
-struct EnvoyScheduler(UnsafeCell<[u8; 0]>);
+struct EnvoyScheduler(Opaque);
 
 // SAFETY: Envoy's schedulers may be used, and deleted, on any thread.
 unsafe impl Sync for EnvoyScheduler {}
@@ -97,29 +101,31 @@ impl<'a, T> List<'a, T> {
     }
 }
 
-/// What the module keeps for a request. Envoy has its address, and passes it with each call about the request. The request may
-/// be answered during such a call, which ends both: nothing here is a reference into it.
+/// What the module keeps for a request or a configuration. Envoy has its address, and passes it with each call about it. It may
+/// end during such a call, when a request is answered: what outlives that is no reference into it.
 #[repr(transparent)]
 pub(crate) struct Kept<T>(NonNull<T>);
 
-impl<T: Copy> Kept<T> {
+impl<T> Kept<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(NonNull::from(Box::leak(Box::new(value))))
     }
 
-    /// The value, at the begin of a call.
-    pub(crate) const fn value(&self) -> T {
+    pub(crate) const fn get(&self) -> &T {
         // SAFETY: Envoy passes what `new` made, until the call that ends it.
-        unsafe { self.0.read() }
+        unsafe { self.0.as_ref() }
     }
 
-    /// Changes the value of a request that has not been answered.
-    pub(crate) const fn change(&self, value: T) {
+    /// Changes what belongs to a request that has not been answered.
+    pub(crate) const fn change(&self, value: T)
+    where
+        T: Copy,
+    {
         // SAFETY: as above, and nothing refers to it.
         unsafe { self.0.write(value) }
     }
 
-    /// The value, in the last call about the request.
+    /// The value, in the last call about it.
     pub(crate) fn end(self) -> T {
         // SAFETY: `new` made it of a box, and Envoy does not pass it any more.
         *unsafe { Box::from_raw(self.0.as_ptr()) }

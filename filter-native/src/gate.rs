@@ -470,7 +470,7 @@ impl Gate {
     }
 
     /// Ends the configuration, on any thread: another configuration may read the feeds at once.
-    pub(crate) fn end(self) {
+    pub(crate) fn end(&self) {
         // The main thread may be about to leave a call about this configuration.
         drop(self.ended());
         if let Some(mut main) = self.member(MAIN) {

@@ -31,8 +31,8 @@ abi::exported! {
     envoy_dynamic_module_on_program_init() -> *const c_char = load;
     envoy_dynamic_module_on_http_filter_config_new(
         config: &'static EnvoyConfig, name: Buffer<'_>, text: Buffer<'_>
-    ) -> Option<Box<Gate>> = |config, _, text| configure(config, text);
-    envoy_dynamic_module_on_http_filter_config_destroy(gate: Box<Gate>) = end;
+    ) -> Option<Kept<Gate>> = |config, _, text| configure(config, text);
+    envoy_dynamic_module_on_http_filter_config_destroy(gate: Kept<Gate>) = end;
     envoy_dynamic_module_on_http_filter_config_scheduled(config: &EnvoyConfig, gate: &Gate, event: u64) = |_, gate, _| tick(gate);
     envoy_dynamic_module_on_http_filter_config_http_callout_done(
         config: &EnvoyConfig, gate: &Gate, call: u64, result: u32,
@@ -79,16 +79,20 @@ fn load() -> *const c_char {
 }
 
 /// A new configuration, on the main thread. `None` refuses it.
-fn configure(config: &'static EnvoyConfig, text: Buffer<'_>) -> Option<Box<Gate>> {
+fn configure(config: &'static EnvoyConfig, text: Buffer<'_>) -> Option<Kept<Gate>> {
     let gate = catch_unwind(AssertUnwindSafe(|| {
-        Gate::configure(config, text.bytes()).map(Box::new)
+        Gate::configure(config, text.bytes()).map(Kept::new)
     }));
     gate.ok().flatten()
 }
 
 /// The end of a configuration, on any thread. No request uses it any more.
-fn end(gate: Box<Gate>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| gate.end()));
+fn end(gate: Kept<Gate>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // The main thread may be about to leave it.
+        gate.get().end();
+        drop(gate.end());
+    }));
 }
 
 /// The main thread was called.
@@ -122,14 +126,18 @@ fn arrive<'a>(gate: &'a Gate, envoy: &EnvoyFilter) -> KeptFilter<'a> {
 
 /// Answers a request. The request may have ended afterwards, so a panic here is not the reason for another answer.
 #[cold]
-fn answer(envoy: &mut EnvoyFilter, answer: &Answer) {
-    let _ = catch_unwind(AssertUnwindSafe(|| Stream::of(envoy).answer(answer)));
+fn answer(kept: &KeptFilter<'_>, envoy: &mut EnvoyFilter, answer: &Answer) {
+    let answer = || Stream::of(envoy).answer(answer);
+    let _ = match kept.as_ref().map(|kept| kept.get().gate) {
+        Some(gate) => guarded(gate, answer),
+        None => catch_unwind(AssertUnwindSafe(answer)).ok(),
+    };
 }
 
 /// The headers of a request have arrived.
 fn decide(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) -> Action {
-    let verdict = kept.and_then(|kept| {
-        let filter = kept.value();
+    let verdict = kept.as_ref().and_then(|kept| {
+        let filter = *kept.get();
         let decide = || filter.gate.decide(Stream::of(envoy), filter.worker);
         let verdict = guarded(filter.gate, decide);
         if let Some(Verdict::Hold(number)) = verdict {
@@ -138,15 +146,11 @@ fn decide(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) -> Action {
         }
         verdict
     });
-    match verdict {
-        Some(Verdict::Pass) => Action::Continue,
-        Some(Verdict::Hold(_)) => Action::Hold,
-        Some(Verdict::Answer(refusal)) => {
-            answer(envoy, &refusal);
-            Action::Stop
-        }
-        None => {
-            answer(envoy, &refusal());
+    match verdict.unwrap_or_else(|| Verdict::Answer(refusal())) {
+        Verdict::Pass => Action::Continue,
+        Verdict::Hold(_) => Action::Hold,
+        Verdict::Answer(refusal) => {
+            answer(&kept, envoy, &refusal);
             Action::Stop
         }
     }
@@ -154,20 +158,19 @@ fn decide(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) -> Action {
 
 /// A request that is held may go on.
 fn resume(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) {
-    let Some(kept) = kept else {
+    let Some(kept_filter) = &kept else {
         return;
     };
-    let filter = kept.value();
+    let filter = *kept_filter.get();
     let Some(number) = filter.held else {
         return;
     };
     let held = None;
-    kept.change(Filter { held, ..filter });
+    kept_filter.change(Filter { held, ..filter });
     let resume = || filter.gate.resume(Stream::of(envoy), filter.worker, number);
-    match guarded(filter.gate, resume) {
-        Some(Verdict::Answer(refusal)) => answer(envoy, &refusal),
-        Some(_) => go_on(envoy),
-        None => answer(envoy, &refusal()),
+    match guarded(filter.gate, resume).unwrap_or_else(|| Verdict::Answer(refusal())) {
+        Verdict::Answer(refusal) => answer(&kept, envoy, &refusal),
+        _ => go_on(envoy),
     }
 }
 

@@ -6,10 +6,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 commit=$(<tests/upgrade-from)
+# What is built depends on this script too.
+stamp="$commit $(sha256sum <tests/tools/earlier-version.sh)"
 mkdir -p "$1"
 folder=$(realpath "$1")
 built=$(realpath "${CARGO_TARGET_DIR:-target}")/debug
-[ "$(cat "$folder/commit" 2>/dev/null)" != "$commit" ] || exit 0
+[ "$(cat "$folder/stamp" 2>/dev/null)" != "$stamp" ] || exit 0
 rm -rf "$folder"
 mkdir -p "$folder" "$folder/target/debug/deps" "$folder/target/debug/.fingerprint"
 git cat-file -e "$commit^{tree}" 2>/dev/null \
@@ -34,4 +36,4 @@ cd "$folder"
 CARGO_TARGET_DIR=$folder/target cargo build --workspace --bin token-service
 cp target/debug/token-service token-service.program
 rm -r target
-echo "$commit" >commit
+echo "$stamp" >stamp

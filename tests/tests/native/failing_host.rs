@@ -70,7 +70,8 @@ fn module(artifacts: &Artifacts, name: &str) -> Vec<u8> {
     module
 }
 
-/// A gateway with three entrances: keys in the configuration, the same in report-only mode, and keys that a fetch brings.
+/// A gateway with three entrances: keys in the configuration, the same in report-only mode, and keys that a fetch brings. It
+/// serves the keys itself.
 struct Gateway {
     entrances: [u16; 3],
     admin: u16,
@@ -100,9 +101,11 @@ impl Gateway {
                 "rules": [{"path_prefix": "/"}],
                 "forward": {"x-client-id": "client_id"},
                 "report_only": report_only,
+                "access_log_state": true,
             })
         };
         let inline = issuer.configuration(AUDIENCE);
+        let answer = json!({"status": 200, "body": {"inline_string": inline["jwks"].to_string()}});
         let mut fetched = inline.clone();
         fetched["jwks"] = json!({"cluster": format!("at-{keys}"), "path": "/jwks"});
         let entrances = [(); 3].map(|()| free_port().unwrap());
@@ -111,9 +114,15 @@ impl Gateway {
             configuration(inline, true),
             configuration(fetched, false),
         ];
-        let listeners: Vec<_> = (entrances.iter().zip(&configurations))
+        let mut listeners: Vec<_> = (entrances.iter().zip(&configurations))
             .map(|(port, configuration)| listener(&artifacts, configuration, *port))
             .collect();
+        let mut of_keys = listener(&artifacts, &configurations[0], keys);
+        let manager = &mut of_keys["filter_chains"][0]["filters"][0]["typed_config"];
+        let routes = &mut manager["route_config"]["virtual_hosts"][0]["routes"];
+        routes[0]["direct_response"] = answer;
+        manager["http_filters"].as_array_mut().unwrap().remove(0);
+        listeners.push(of_keys);
         let bootstrap = json!({
             "admin": {"address": address(admin)},
             "static_resources": {"listeners": listeners, "clusters": [cluster(keys)]},
@@ -155,6 +164,8 @@ fn an_envoy_that_fails_gets_nothing_past_the_module() {
     let (issuer, other) = (Issuer::new().unwrap(), Issuer::new().unwrap());
     let good = issuer.token(AUDIENCE, &[]).unwrap();
     let forged = other.token(AUDIENCE, &[]).unwrap();
+    let of_certificate = json!({"x5t#S256": "A".repeat(43)});
+    let bound = issuer.token(AUDIENCE, &[("cnf", of_certificate)]).unwrap();
     for (failing, _) in MAY_FAIL {
         let gateway = Gateway::with(&issuer, &library, failing);
         // Without headers the filter knows nothing of a request, with their changes it can protect nobody.
@@ -169,17 +180,16 @@ fn an_envoy_that_fails_gets_nothing_past_the_module() {
         for sight in ["first", "second"] {
             assert_eq!(gateway.call(0, &good), expected, "{failing}, {sight}");
         }
-        for bad in ["", "nonsense", &forged] {
+        for bad in ["", "nonsense", &forged, &bound] {
             let (status, _) = gateway.call(0, bad);
             assert!(matches!(status, 400 | 401 | 503), "{failing}: {status}");
             let (status, header) = gateway.call(1, bad);
             assert!(matches!(status, 200 | 503), "{failing}: {status}");
             assert_eq!(header, None, "{failing}");
         }
-        if failing == "http_filter_config_http_callout" {
-            // After its longest wait.
-            assert_eq!(gateway.call(2, &good).0, 503);
-        }
+        let has_keys = failing != "http_filter_config_http_callout";
+        let expected = if has_keys { expected.0 } else { 503 };
+        assert_eq!(gateway.call(2, &good).0, expected, "{failing}");
         if is_refused {
             until("the refusals are counted", || {
                 gateway.counts("allowed", 0) && !gateway.counts("denied.reason.host", 0)

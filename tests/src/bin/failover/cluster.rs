@@ -11,8 +11,13 @@ use tempfile::TempDir;
 use tests::browsing::agent;
 use tests::{Process, pace};
 
+use crate::watch::Watch;
+
 /// Seconds without a sign of the leader after which Patroni elects another one: the least that Patroni takes.
 pub(crate) const TTL: u64 = 20;
+
+/// Time between two looks of Patroni at the cluster.
+const LOOP_WAIT: Duration = Duration::from_secs(5);
 
 const ETCD: &str = "127.0.66.9:2379";
 const COUNT: usize = 3;
@@ -85,7 +90,7 @@ impl Node {
             "bootstrap": {
                 "dcs": {
                     "ttl": TTL,
-                    "loop_wait": 5,
+                    "loop_wait": LOOP_WAIT.as_secs(),
                     "retry_timeout": 5,
                     "synchronous_mode": true,
                     "postgresql": {
@@ -375,12 +380,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Does what docs/runbook.md says about PostgreSQL and in the table "What Patroni says". `is_unready` is true while the
-    /// `/readyz` of a token service names the store.
-    pub(crate) fn follow_the_runbook(&mut self, is_unready: impl Fn() -> bool) -> Result<()> {
+    /// Does what docs/runbook.md says about PostgreSQL and in the table "What Patroni says". `watch` looks at the token services
+    /// meanwhile.
+    pub(crate) fn follow_the_runbook(&mut self, watch: &Watch) -> Result<()> {
         self.look_at_sessions()?;
         self.pause_and_copy()?;
-        self.lose_etcd(is_unready)?;
+        self.lose_etcd(watch)?;
         self.lose_the_synchronous_standby()
     }
 
@@ -394,7 +399,7 @@ impl Cluster {
             found.next().with_context(|| format!("no {start}"))
         };
         let sessions = self.sql(leader, statement("SELECT usename")?)?;
-        ensure!(sessions.contains("postgres|"), "{sessions}");
+        ensure!(sessions.contains("|token-service|"), "{sessions}");
         let names = self.sql(leader, statement("SHOW synchronous_standby_names")?)?;
         let standby = format!("node{}", self.nodes[standby].number);
         let replicas = self.sql(leader, "SELECT application_name FROM pg_stat_replication")?;
@@ -425,12 +430,16 @@ impl Cluster {
     }
 
     /// Without etcd, Patroni makes all servers standbys. When etcd is back, it promotes one by itself.
-    fn lose_etcd(&mut self, is_unready: impl Fn() -> bool) -> Result<()> {
+    fn lose_etcd(&mut self, watch: &Watch) -> Result<()> {
         let (leader, _) = self.until_complete()?;
+        let unready = watch.unready();
         self.etcd.take().context("etcd does not run")?.kill()?;
         self.until("without a primary", |cluster| {
             let nodes = 0..cluster.nodes.len();
-            Ok(is_unready() && !nodes.into_iter().any(|node| cluster.is_primary(node)))
+            Ok(
+                watch.unready() > unready
+                    && !nodes.into_iter().any(|node| cluster.is_primary(node)),
+            )
         })?;
         // It never ends by itself.
         let mut list = Command::new("timeout");
@@ -443,7 +452,7 @@ impl Cluster {
         );
         self.etcd = Some(Self::start_etcd(&self.repository, self.folder.path())?);
         self.until_complete()?;
-        self.until("ready again", |_| Ok(!is_unready()))
+        self.until("ready again", |_| Ok(watch.all_ready()))
     }
 
     /// The primary and the synchronous standby are lost: Patroni promotes nobody, until an operator names a server.
@@ -463,6 +472,12 @@ impl Cluster {
             Ok(!list.contains("Leader") && !list.contains("Sync Standby"))
         };
         self.until("without a leader", has_no_leader)?;
+        // Nor a while later.
+        let start = Instant::now();
+        while start.elapsed() < 2 * LOOP_WAIT {
+            ensure!(!self.is_primary(left), "Patroni has promoted node {left}");
+            pace();
+        }
         let member = format!("node{}", self.nodes[left].number);
         let arguments = ["failover", "--candidate", &member, "--force", "gatepass"];
         self.patronictl(left, &arguments)?;

@@ -112,7 +112,7 @@ fn main() -> Result<ExitCode> {
         println!("{error:#}\n{}", cluster.last_lines());
         all_well = false;
     }
-    match cluster.follow_the_runbook(|| watch.is_unready()) {
+    match cluster.follow_the_runbook(&watch) {
         Ok(()) => println!("What docs/runbook.md says about Patroni was done."),
         Err(error) => {
             println!(

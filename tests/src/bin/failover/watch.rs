@@ -27,8 +27,8 @@ const OTHER: &str = "TokenServiceDown";
 pub(crate) struct Watch {
     over: Arc<AtomicBool>,
     unready: Arc<AtomicUsize>,
-    /// True if the last look at a service found it unready.
-    is_unready: Arc<AtomicBool>,
+    /// True if all services were ready at the last look.
+    all_ready: Arc<AtomicBool>,
     /// The descriptions of `/readyz`.
     descriptions: Arc<Mutex<BTreeSet<String>>>,
     series: Arc<Mutex<Series>>,
@@ -50,10 +50,10 @@ impl Watch {
         let (over, unready) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let series = Arc::new(Mutex::new(Series::of_rules(repository)?));
         let descriptions = Arc::<Mutex<BTreeSet<String>>>::default();
-        let is_unready = Arc::<AtomicBool>::default();
+        let all_ready = Arc::<AtomicBool>::default();
         let thread = std::thread::spawn({
             let (over, unready) = (Arc::clone(&over), Arc::clone(&unready));
-            let is_unready = Arc::clone(&is_unready);
+            let all_ready = Arc::clone(&all_ready);
             let (seen, series) = (Arc::clone(&descriptions), Arc::clone(&series));
             move || {
                 let mut samples = 0;
@@ -64,21 +64,24 @@ impl Watch {
                         continue;
                     }
                     next += EVERY;
-                    let before = unready.load(Ordering::Relaxed);
+                    let mut ready = 0;
                     for service in &services {
-                        if let Some((503, body)) = get(service, "/readyz")
-                            && let Some(description) = of_the_store(&body)
-                        {
-                            unready.fetch_add(1, Ordering::Relaxed);
-                            lock(&seen).insert(description);
+                        match get(service, "/readyz") {
+                            Some((200, _)) => ready += 1,
+                            Some((503, body)) => {
+                                if let Some(description) = of_the_store(&body) {
+                                    unready.fetch_add(1, Ordering::Relaxed);
+                                    lock(&seen).insert(description);
+                                }
+                            }
+                            _ => {}
                         }
                         let metrics = get(service, "/metrics");
                         let metrics = metrics.filter(|(status, _)| *status == 200);
                         let metrics = metrics.map(|(_, body)| body);
                         lock(&series).take(service, samples, metrics.as_deref());
                     }
-                    let seen = unready.load(Ordering::Relaxed) > before;
-                    is_unready.store(seen, Ordering::Relaxed);
+                    all_ready.store(ready == services.len(), Ordering::Relaxed);
                     samples += 1;
                 }
             }
@@ -86,7 +89,7 @@ impl Watch {
         Ok(Self {
             over,
             unready,
-            is_unready,
+            all_ready,
             descriptions,
             series,
             thread,
@@ -99,9 +102,9 @@ impl Watch {
         self.unready.load(Ordering::Relaxed)
     }
 
-    /// True if a token service was unready at the last look.
-    pub(crate) fn is_unready(&self) -> bool {
-        self.is_unready.load(Ordering::Relaxed)
+    /// True if both token services were ready at the last look.
+    pub(crate) fn all_ready(&self) -> bool {
+        self.all_ready.load(Ordering::Relaxed)
     }
 
     /// Number of warnings and errors in the logs of the token services so far.

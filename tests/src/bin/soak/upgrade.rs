@@ -212,7 +212,7 @@ impl Upgrade {
             self.series.take(&service, number, Some(&metrics));
         }
         self.series.repeat(minutes - 1);
-        let firing = r#"count by (alertname) (ALERTS{alertname=~"TokenService(VersionsDiffer|UpgradeUnfinished|Down|Fails|StoreFails)", alertstate="firing"})"#;
+        let firing = r#"count by (alertname) (ALERTS{alertname=~"TokenService(VersionsDiffer|UpgradeUnfinished)", alertstate="firing"})"#;
         let samples: Vec<Value> = alert
             .map(|alert| json!({"labels": format!("{{alertname=\"{alert}\"}}"), "value": 1}))
             .into_iter()
