@@ -19,6 +19,9 @@ git cat-file -e "$commit^{tree}" 2>/dev/null \
 git archive "$commit" | tar --extract --directory="$folder"
 # Its version may be that of this commit, as long as none is released. The services of an upgrade have two.
 sed --in-place '0,/^version = .*/s//version = "0.0.1"/' "$folder/Cargo.toml"
+# Its dependencies are compiled as here, or none could be used again.
+sed --in-place '/^\[profile\.dev\]/,$d' "$folder/Cargo.toml"
+sed --quiet '/^\[profile\.dev\]/,$p' Cargo.toml >>"$folder/Cargo.toml"
 
 # Links to what is built. Not of the project's own crates: cargo writes there.
 own=$(cargo metadata --no-deps --offline --format-version 1 | python3 -c '
