@@ -51,10 +51,13 @@ tour: ## run the commands of README.md and docs/tour.md against the running `mak
 .PHONY: test
 test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
-	@# What the filter does, with the native module. Its other tests are about the token service or other gateways.
+	@# What the filter does, with the native module. The other tests are about the token service and other gateways, and those of
+	@# wasm:: and native:: about one form.
 	FILTER=native cargo test --workspace --locked --test end_to_end -- api:: feed:: filter:: flood::a_thousand issuers:: mounting:: \
-		recipes:: edge::p gateways::envoy_with_the_filter gateways::bound::envoy_with_the_filter \
-		mutual_tls::rfc8705_s3_the_api mutual_tls::a_token make_up::two revocation_matrix::
+		recipes:: edge::p gateways::envoy_with_the_filter gateways::bound::envoy_with_the_filter gateways::real::no_gateway \
+		mutual_tls::rfc8705_s3_the_api mutual_tls::a_ make_up::two revocation_matrix:: revocation:: dpop::a_lost \
+		dpop::rfc9449_s7 early_access::protocol_s1 nonsense::d_18_long operations::explain::the_verdict operations::metrics \
+		chart::enforcement::the_guard browser::return_to_app::a_single_page_app_reads
 
 .PHONY: check
 check: prerequisites ## formatting, clippy and unit tests, without PostgreSQL, Chromium and Envoy

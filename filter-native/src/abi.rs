@@ -12,7 +12,12 @@ use std::ptr::{NonNull, null};
 use std::slice;
 
 /// An object of Envoy's, which stays on its thread.
-type Opaque = (UnsafeCell<[u8; 0]>, PhantomData<(*mut u8, PhantomPinned)>);
+#[repr(C)]
+#[derive(Debug)]
+struct Opaque {
+    content: UnsafeCell<[u8; 0]>,
+    of_its_thread: PhantomData<(*mut u8, PhantomPinned)>,
+}
 
 /// Envoy's object of a filter configuration. It lives as long as the module's side of the configuration.
 #[repr(C)]

@@ -45,6 +45,9 @@ pub(crate) struct Gate {
     ended: Mutex<Vec<Ended>>,
     metrics: Metrics,
     panics: AtomicU64,
+    /// For tests: the next tick panics.
+    #[cfg(debug_assertions)]
+    panics_next: std::sync::atomic::AtomicBool,
     /// `None` if Envoy only checks the configuration.
     timer: Option<Timer>,
 }
@@ -166,6 +169,8 @@ impl Gate {
             fetches: Mutex::default(),
             ended: Mutex::default(),
             panics: AtomicU64::default(),
+            #[cfg(debug_assertions)]
+            panics_next: std::sync::atomic::AtomicBool::default(),
             timer,
             envoy,
         })
@@ -192,6 +197,11 @@ impl Gate {
         }
         self.set_timer(AFTER_PANIC);
         self.mend();
+        #[cfg(debug_assertions)]
+        if self.panics_next.swap(false, Ordering::Relaxed) {
+            let _main = self.member(MAIN);
+            self.panic_for(b"here");
+        }
         let ended = std::mem::take(&mut *self.ended());
         for fetch in ended {
             self.take(fetch);
@@ -406,12 +416,11 @@ impl Gate {
             }
         }
         #[cfg(debug_assertions)]
-        #[expect(clippy::panic, reason = "the test of what follows a panic")]
-        if headers
+        for header in headers
             .iter()
-            .any(|header| header.name.bytes() == b"x-panic")
+            .filter(|header| header.name.bytes() == b"x-panic")
         {
-            panic!("a header asked for it");
+            self.panic_for(header.value.bytes());
         }
         member.driver.keep_time(&Clocks);
         member.numbered = member.numbered.wrapping_add(1);
@@ -475,6 +484,18 @@ impl Gate {
         drop(self.ended());
         if let Some(mut main) = self.member(MAIN) {
             main.driver.end();
+        }
+    }
+
+    /// For the tests of what follows a panic: here, or on the main thread.
+    #[cfg(debug_assertions)]
+    #[expect(clippy::panic, reason = "a test asked for it")]
+    fn panic_for(&self, place: &[u8]) {
+        if place == b"main" {
+            self.panics_next.store(true, Ordering::Relaxed);
+            self.set_timer(SOON);
+        } else {
+            panic!("a header asked for it");
         }
     }
 

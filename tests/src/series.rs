@@ -1,4 +1,4 @@
-//! Samples of the metrics of token services, with which promtool tests the alert rules.
+//! Samples of the metrics of token services and gateways, with which promtool tests the alert rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const RULES: &str = "charts/gatepass/files/prometheus-alerts.yml";
 
-/// Samples of every metric of token services that the alert rules of the chart name.
+/// Samples of every metric that the alert rules of the chart name.
 #[derive(Debug)]
 pub struct Series {
     repository: PathBuf,
@@ -27,7 +27,8 @@ impl Series {
     pub fn of_rules(repository: &Path) -> Result<Self> {
         let rules = std::fs::read_to_string(repository.join(RULES))?;
         let words = rules.split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '_');
-        let metrics = words.filter(|word| word.starts_with("token_service_"));
+        let metrics = words
+            .filter(|word| word.starts_with("token_service_") || word.starts_with("token_filter_"));
         Ok(Self {
             repository: repository.to_owned(),
             metrics: metrics.map(str::to_owned).collect(),
@@ -35,11 +36,12 @@ impl Series {
         })
     }
 
-    /// Takes a sample of the metrics of a service, and of `up`. `metrics` is `None` if Prometheus would not have reached the
-    /// service.
-    pub fn take(&mut self, service: &str, number: usize, metrics: Option<&str>) {
+    /// Takes a sample of the metrics of an instance of a job, and of `up`. `metrics` is `None` if Prometheus would not have
+    /// reached the instance.
+    pub fn take(&mut self, job: &str, instance: &str, number: usize, metrics: Option<&str>) {
+        let of = format!("job=\"{job}\",instance=\"{instance}\"");
         let is_up = f64::from(u8::from(metrics.is_some()));
-        self.push("up", service, "", number, is_up);
+        self.push("up", &of, "", number, is_up);
         for line in metrics.unwrap_or_default().lines() {
             let Some((name, value)) = line.rsplit_once(' ') else {
                 continue;
@@ -49,7 +51,7 @@ impl Series {
                 && let Ok(value) = value.parse()
             {
                 let labels = labels.trim_end_matches('}');
-                self.push(metric, service, labels, number, value);
+                self.push(metric, &of, labels, number, value);
             }
         }
     }
@@ -67,10 +69,9 @@ impl Series {
         }
     }
 
-    fn push(&mut self, metric: &str, service: &str, labels: &str, number: usize, value: f64) {
+    fn push(&mut self, metric: &str, of: &str, labels: &str, number: usize, value: f64) {
         let comma = if labels.is_empty() { "" } else { "," };
-        let name =
-            format!("{metric}{{job=\"token-service\",instance=\"{service}\"{comma}{labels}}}");
+        let name = format!("{metric}{{{of}{comma}{labels}}}");
         let values = self.values.entry(name).or_default();
         values.resize(number, None);
         values.push(Some(value));

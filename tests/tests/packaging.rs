@@ -76,6 +76,17 @@ fn systemd_takes_the_units_and_finds_little_exposed() {
     }
 }
 
+/// systemd gives up a service that fails five times in ten seconds, such as one whose disk is full, and its sockets with it.
+#[test]
+fn the_units_are_started_again_for_ever() {
+    for packaged in Packaged::all() {
+        let unit = packaged.unit();
+        let (of_unit, of_service) = unit.split_once("\n[Service]\n").unwrap();
+        assert!(of_unit.contains("\nStartLimitIntervalSec=0"), "{unit}");
+        assert!(of_service.contains("\nRestart=on-failure\n"), "{unit}");
+    }
+}
+
 /// Both units have the same restrictions, because neither program needs what the other must not do.
 #[test]
 fn the_units_confine_alike() {

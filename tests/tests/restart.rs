@@ -63,7 +63,12 @@ fn a_crash_is_noticed_and_nothing_else_is() {
     let mut series = Series::of_rules(&pair.pair.artifacts().repository).unwrap();
     let mut take = |is_up: bool| {
         let metrics = is_up.then(|| get(&format!("http://127.0.0.1:{internal}/metrics"), &[]).body);
-        series.take("service", series.count(), metrics.as_deref());
+        series.take(
+            "token-service",
+            "service",
+            series.count(),
+            metrics.as_deref(),
+        );
         series.repeat(8);
     };
     take(true);
@@ -211,7 +216,7 @@ fn a_restart_with_held_sockets_fails_no_request() {
         let ports = pair.pair.ports();
         // Before the restart with what the service has counted, and after it from zero.
         let metrics = get(&format!("http://127.0.0.1:{}/metrics", ports.internal), &[]);
-        series.take("service", 2 * number, Some(&metrics.body));
+        series.take("token-service", "service", 2 * number, Some(&metrics.body));
         pair.pair.stop_token_service();
         let waiting = [(ports.public, "/auth/jwks"), (ports.internal, "/metrics")]
             .map(|(port, path)| asked(port, path));
@@ -222,7 +227,12 @@ fn a_restart_with_held_sockets_fails_no_request() {
             assert!(response.starts_with("HTTP/1.1 200"), "{response}");
             response
         });
-        series.take("service", 2 * number + 1, Some(&responses[1]));
+        series.take(
+            "token-service",
+            "service",
+            2 * number + 1,
+            Some(&responses[1]),
+        );
     }
     let requests: usize = load.into_iter().map(Load::stop).sum();
     assert!(requests >= restarts() * REQUESTS);

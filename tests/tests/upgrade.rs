@@ -102,7 +102,7 @@ fn an_unfinished_upgrade_is_noticed_and_finished() {
     let mut take = || {
         let number = series.count();
         for (service, metrics) in ["a", "b"].iter().zip(&set.metrics()) {
-            series.take(service, number, Some(metrics));
+            series.take("token-service", service, number, Some(metrics));
         }
         series.repeat(24 * 60);
     };

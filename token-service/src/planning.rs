@@ -54,6 +54,20 @@ pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<Str
     misfits(clients, users, &registrations.client_places, settings)
 }
 
+/// One line for each client of the change that must authenticate and has nothing to do so. If there are any, the change must be
+/// refused.
+pub fn mute<'a>(clients: impl IntoIterator<Item = &'a Client>) -> impl Iterator<Item = String> {
+    let mute = clients.into_iter().filter(|client| {
+        !client.is_public() && client.secrets().is_empty() && client.key_authentication.is_empty()
+    });
+    mute.map(|client| {
+        let id = &client.client_id;
+        format!(
+            "client {id}: without a secret, keys and TLS certificates it could not authenticate"
+        )
+    })
+}
+
 /// One line for each member of a client of the change that earlier versions, which may use the store too, would lose. If
 /// there are any, the change must be refused.
 pub fn premature<'a>(

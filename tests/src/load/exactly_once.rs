@@ -15,6 +15,15 @@ use crate::visitor::{Answer, Visitor};
 /// Username and password of a person who signs in a few times only, so that no session ends at the limit.
 const PERSON: (&str, &str) = ("once@example.com", "password-of-once");
 
+/// The parameters that exchange a code.
+const fn exchange_of(code: &str) -> [(&str, &str); 3] {
+    [
+        ("grant_type", "authorization_code"),
+        ("redirect_uri", CALLBACK),
+        ("code", code),
+    ]
+}
+
 /// State that the clients share. What they find wrong is in the [`Ledger`](super::Ledger) of the world.
 #[derive(Debug)]
 pub struct ExactlyOnce {
@@ -122,8 +131,9 @@ impl ExactlyOnce {
         self.token(Operation::Refresh, visitor, &fields)
     }
 
-    /// The tokens of a new grant for the person who is signed in at `person`. The person must not have to sign in again.
-    fn grant(&self, person: &mut Option<Visitor>) -> Option<Answer> {
+    /// The code and the tokens of a new grant for the person who is signed in at `person`. The person must not have to sign in
+    /// again.
+    fn grant(&self, person: &mut Option<Visitor>) -> Option<(String, Answer)> {
         let world = &self.world;
         let request = format!(
             "/auth/authorize?response_type=code&client_id={}&redirect_uri={CALLBACK}&state=abc",
@@ -144,17 +154,12 @@ impl ExactlyOnce {
                 *person = None;
                 return None;
             };
-            let fields = [
-                ("grant_type", "authorization_code"),
-                ("redirect_uri", CALLBACK),
-                ("code", code),
-            ];
-            let exchange = || world.post(browser, WEB, "/auth/token", &fields);
+            let exchange = || world.post(browser, WEB, "/auth/token", &exchange_of(code));
             // Without a response, the code may have been used, so start again.
             if let Some(answer) = self.ask(Operation::Code, exchange) {
                 return self
                     .is(Operation::Code, &answer, 200, "LOST")
-                    .then_some(answer);
+                    .then(|| (code.to_owned(), answer));
             }
         }
     }
@@ -163,7 +168,7 @@ impl ExactlyOnce {
     fn refreshing(&self, visitor: &Visitor, live: &mut Option<String>) -> Option<()> {
         let token = match live.take() {
             Some(token) => token,
-            None => self.grant(&mut None)?.member("refresh_token")?,
+            None => self.grant(&mut None)?.1.member("refresh_token")?,
         };
         let refreshed = self.refresh(visitor, &token);
         if !self.is(Operation::Refresh, &refreshed, 200, "LOST") {
@@ -200,9 +205,10 @@ impl ExactlyOnce {
         Some(())
     }
 
-    /// Revokes tokens and gets new ones. Revoked tokens stay revoked, also at the API, and the person stays signed in.
+    /// Revokes tokens and gets new ones. Revoked tokens stay revoked, also at the API, their code stays used, and the person
+    /// stays signed in.
     fn revoking(&self, visitor: &Visitor, person: &mut Option<Visitor>) -> Option<()> {
-        let tokens = self.grant(person)?;
+        let (code, tokens) = self.grant(person)?;
         let (access, token) = (
             tokens.member("access_token")?,
             tokens.member("refresh_token")?,
@@ -213,6 +219,8 @@ impl ExactlyOnce {
         self.is(Operation::Revoke, &revoked, 200, "REFUSED");
         let dead = self.refresh(visitor, &token);
         self.is(Operation::Refresh, &dead, 400, "LIVES AGAIN");
+        let used = self.token(Operation::Code, visitor, &exchange_of(&code));
+        self.is(Operation::Code, &used, 400, "USED TWICE");
         self.world.soon_kept_out(visitor, &access);
         Some(())
     }

@@ -140,6 +140,52 @@ fn certificates_are_added_and_removed_while_the_service_runs() {
     assert_eq!(wrong.text("error"), "invalid_request");
 }
 
+/// A change removes neither what a client authenticates with, nor what `null` cannot remove, nor what is not there.
+#[test]
+fn a_change_takes_no_credentials_by_accident() {
+    let pair = OwnPair::start(&[]);
+    for (path, patch, problem) in [
+        (
+            "clients/key-demo",
+            r#"{"keys": []}"#,
+            "it could not authenticate",
+        ),
+        (
+            "clients/key-demo",
+            r#"{"keys": null}"#,
+            "it could not authenticate",
+        ),
+        (
+            "clients/web-demo",
+            r#"{"client_secret": null}"#,
+            "client_secret cannot be removed",
+        ),
+        (
+            "clients/non-interactive-demo",
+            r#"{"certificates": null}"#,
+            "certificates cannot be removed",
+        ),
+        (
+            "users/ada@example.com",
+            r#"{"password": null}"#,
+            "password cannot be removed",
+        ),
+    ] {
+        let reply = pair.administrate("PATCH", &format!("/{path}"), patch);
+        assert_eq!(reply.status, 400, "{path} {patch}: {}", reply.body);
+        assert!(reply.body.contains(problem), "{}", reply.body);
+    }
+    let lobby = pair.pair.lobby_url();
+    let code = Browser::new(&lobby).code_for(&WEB, None);
+    let tokens = WEB.exchange(&lobby, &code, None);
+    let reply = pair.administrate("DELETE", "/users/ada@example.com/second-factor", "");
+    assert_eq!(reply.status, 204, "{}", reply.body);
+    let refreshed = WEB.refresh(&lobby, &tokens.text("refresh_token"));
+    assert_eq!(refreshed.status, 200, "{}", refreshed.body);
+    let entries = pair.done("audit --action second_factor_removed");
+    assert!(!entries.contains("ada@example.com"), "{entries}");
+}
+
 #[test]
 fn every_problem_of_a_registration_is_told_and_nothing_changes() {
     let pair = OwnPair::start(&[]);

@@ -137,6 +137,7 @@ fn long_names_and_paths_fill_neither_log_nor_answer() {
         "/auth/revoke",
         "/auth/introspect",
         "/auth/login",
+        "/auth/sign-in",
         "/as/token.oauth2",
     ] {
         let reply = crate::support::post(&format!("{service}{path}"), &[], &form);

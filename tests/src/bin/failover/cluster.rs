@@ -389,18 +389,33 @@ impl Cluster {
         self.lose_the_synchronous_standby()
     }
 
-    /// The statements of the page, as printed.
+    /// What the page prints as code and begins so.
+    fn printed(&self, start: &str) -> Result<String> {
+        let page = fs::read_to_string(self.repository.join("docs/runbook.md"))?;
+        let mut code = page.split('`').skip(1).step_by(2);
+        let found = code.find(|text| text.starts_with(start));
+        Ok(found.with_context(|| format!("no {start}"))?.to_owned())
+    }
+
+    /// Runs a command of patronictl as the page prints it, about the node `member`, and with these further arguments.
+    fn as_printed(&self, node: usize, command: &str, member: usize, more: &[&str]) -> Result<()> {
+        let printed = self.printed(&format!("patronictl -c FILE {command}"))?;
+        let member = format!("node{}", self.nodes[member].number);
+        let words = printed.split(' ').skip(3).map(|word| match word {
+            "CLUSTER" => "gatepass",
+            "MEMBER" => &*member,
+            word => word,
+        });
+        let arguments: Vec<&str> = words.chain(more.iter().copied()).collect();
+        self.patronictl(node, &arguments).map(drop)
+    }
+
+    /// The statements of the page.
     fn look_at_sessions(&mut self) -> Result<()> {
         let (leader, standby) = self.until_complete()?;
-        let page = fs::read_to_string(self.repository.join("docs/runbook.md"))?;
-        let statement = |start: &str| {
-            let statements = page.split('`').skip(1).step_by(2);
-            let mut found = statements.filter(|text| text.starts_with(start));
-            found.next().with_context(|| format!("no {start}"))
-        };
-        let sessions = self.sql(leader, statement("SELECT usename")?)?;
+        let sessions = self.sql(leader, &self.printed("SELECT usename")?)?;
         ensure!(sessions.contains("|token-service|"), "{sessions}");
-        let names = self.sql(leader, statement("SHOW synchronous_standby_names")?)?;
+        let names = self.sql(leader, &self.printed("SHOW synchronous_standby_names")?)?;
         let standby = format!("node{}", self.nodes[standby].number);
         let replicas = self.sql(leader, "SELECT application_name FROM pg_stat_replication")?;
         ensure!(
@@ -419,13 +434,9 @@ impl Cluster {
         };
         self.patronictl(leader, &["pause", "--wait", "gatepass"])?;
         ensure!(is_paused()?, "the list does not show the pause");
-        self.patronictl(leader, &["resume", "--wait", "gatepass"])?;
+        self.as_printed(leader, "resume", leader, &["--wait"])?;
         ensure!(!is_paused()?, "the pause has not ended");
-        let member = format!("node{}", self.nodes[standby].number);
-        self.patronictl(
-            leader,
-            &["reinit", "--wait", "--force", "gatepass", &member],
-        )?;
+        self.as_printed(leader, "reinit", standby, &["--wait", "--force"])?;
         self.until_complete().map(drop)
     }
 
@@ -478,9 +489,7 @@ impl Cluster {
             ensure!(!self.is_primary(left), "Patroni has promoted node {left}");
             pace();
         }
-        let member = format!("node{}", self.nodes[left].number);
-        let arguments = ["failover", "--candidate", &member, "--force", "gatepass"];
-        self.patronictl(left, &arguments)?;
+        self.as_printed(left, "failover", left, &["--force"])?;
         self.until("a primary", |cluster| Ok(cluster.is_primary(left)))?;
         for node in [standby, leader] {
             self.nodes[node].start()?;

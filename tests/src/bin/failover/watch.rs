@@ -79,7 +79,7 @@ impl Watch {
                         let metrics = get(service, "/metrics");
                         let metrics = metrics.filter(|(status, _)| *status == 200);
                         let metrics = metrics.map(|(_, body)| body);
-                        lock(&series).take(service, samples, metrics.as_deref());
+                        lock(&series).take("token-service", service, samples, metrics.as_deref());
                     }
                     all_ready.store(ready == services.len(), Ordering::Relaxed);
                     samples += 1;

@@ -209,7 +209,8 @@ impl Upgrade {
                 .get(format!("http://{service}/metrics"))
                 .call()?;
             let metrics = metrics.into_body().read_to_string()?;
-            self.series.take(&service, number, Some(&metrics));
+            self.series
+                .take("token-service", &service, number, Some(&metrics));
         }
         self.series.repeat(minutes - 1);
         let firing = r#"count by (alertname) (ALERTS{alertname=~"TokenService(VersionsDiffer|UpgradeUnfinished)", alertstate="firing"})"#;

@@ -29,7 +29,7 @@ pub struct EndpointRequest<'a> {
 impl<'a> EndpointRequest<'a> {
     /// The Client IDs that the request may claim: see [`claimed::ids`].
     pub(super) fn claimed_ids(&self) -> Vec<Zeroizing<String>> {
-        claimed::ids(&self.authorization, self.body)
+        claimed::ids(&self.authorization, self.body, self.query)
     }
 
     /// The client that the request claims to be, authenticated or not, for the log.

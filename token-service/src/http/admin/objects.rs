@@ -139,7 +139,7 @@ impl Administration {
     }
 
     /// Changes an object: merges `patch` into its registration (RFC 7396). Secrets and certificates that the patch does
-    /// not name stay; name and integration type cannot change. These end sessions and revoke tokens: disabling the
+    /// not name stay, and `null` for one is refused; name and integration type cannot change. These end sessions and revoke tokens: disabling the
     /// object, a new password, a new second factor.
     ///
     /// # Errors
@@ -149,6 +149,20 @@ impl Administration {
         name: &str,
         patch: Object,
     ) -> Result<View<T>, AdminError> {
+        // `null` would name what stays.
+        let hidden = T::DESCRIPTION
+            .fields
+            .iter()
+            .filter(|field| field.registered().is_some() && field.viewed().is_none());
+        for field in hidden {
+            if patch.get(field.key).is_some_and(Value::is_null) {
+                let message = format!(
+                    "{} cannot be removed by a change: it has an operation of its own",
+                    field.key
+                );
+                return Err(AdminError::Malformed(message));
+            }
+        }
         self.patch(name, |_: &T| Ok(patch.clone())).await
     }
 

@@ -163,7 +163,7 @@ impl Administration {
         Ok(blocking(move || plan(&stored, &AtRest(&service.encryption_key))).await??)
     }
 
-    /// Makes the change, unless names would not fit into legacy access tokens.
+    /// Makes the change, unless it does not fit: see [`AdminError::DoesNotFit`].
     pub(super) async fn carry_out(&self, plan: Plan) -> Result<(), AdminError> {
         self.refuse_misfits(&plan.change, &BTreeMap::new())?;
         self.make(plan, None).await?;
@@ -211,6 +211,7 @@ impl Administration {
         );
         let layout = self.service.store.layout();
         misfits.extend(planning::premature(&change.put_clients, layout));
+        misfits.extend(planning::mute(&change.put_clients));
         if misfits.is_empty() {
             return Ok(());
         }

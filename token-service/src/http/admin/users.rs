@@ -113,6 +113,14 @@ impl Administration {
                 return Ok(());
             }
             let (store, now) = (&self.service.store, self.service.clock.now());
+            if store
+                .second_factor(before.username.clone())
+                .await?
+                .is_none()
+            {
+                // Nothing ends: the request may be one that is repeated.
+                return Ok(());
+            }
             let events = self.events(entry);
             let audit = Arc::clone(&events);
             let set = store.set_second_factor(before.username.clone(), None, None, audit, now);

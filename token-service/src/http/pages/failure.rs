@@ -8,6 +8,7 @@ use actix_web::{HttpResponse, ResponseError};
 
 use super::texts::Texts;
 use crate::http::body::BodyError;
+use crate::visible::bounded;
 use domain::random::RandomError;
 use protocol::oauth;
 use protocol::oauth::authorize::{IssueError, UnsafeRequest};
@@ -124,7 +125,12 @@ impl ResponseError for PageFailure {
             Self::Unavailable(reason) => tracing::debug!(reason, "try again"),
             Self::Internal(reason) => tracing::error!(reason, "a sign-in page failed"),
             Self::ErrorAtClient(..) => {}
-            refused => tracing::info!(reason = ?refused, "a sign-in page was refused"),
+            // The address has the query of the request, such as an e-mail address.
+            Self::SignInEnded(_) => tracing::info!("the sign-in ended before its form came"),
+            refused => {
+                let reason = format!("{refused:?}");
+                tracing::info!(reason = %bounded(&reason), "a sign-in page was refused");
+            }
         }
         HttpResponse::new(self.status())
     }

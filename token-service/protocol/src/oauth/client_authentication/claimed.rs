@@ -52,16 +52,16 @@ fn excerpt(text: &str) -> String {
     format!("{start}... (length {})", text.chars().count())
 }
 
-/// The Client IDs that a request may claim: in the header, the body or the client assertion. Not for log and audit log,
-/// because a client that swaps its credentials sends its secret here: see [`ClaimedClient`].
-pub fn ids(authorization: &[&[u8]], body: &[u8]) -> Vec<Zeroizing<String>> {
+/// The Client IDs that a request may claim: in the header, the body, the client assertion or, as legacy clients may (D-16), the
+/// query. Not for log and audit log, because a client that swaps its credentials sends its secret here: see [`ClaimedClient`].
+pub fn ids(authorization: &[&[u8]], body: &[u8], query: &str) -> Vec<Zeroizing<String>> {
     let in_header = authorization.iter().find_map(|header| {
         let credentials = decode_basic(header)?;
         let (client_id, _) = credentials.split_once(':')?;
         Some(readings(client_id).collect())
     });
-    let in_body = || {
-        let form = Parameters::parse(body).ok()?;
+    let in_parameters = |encoded: &[u8]| {
+        let form = Parameters::parse(encoded).ok()?;
         let named = form.get(Parameter::ClientId).map(str::to_owned);
         let claimed = named.or_else(|| {
             let assertion = Unverified::parse(form.get(Parameter::ClientAssertion)?).ok()?;
@@ -69,7 +69,10 @@ pub fn ids(authorization: &[&[u8]], body: &[u8]) -> Vec<Zeroizing<String>> {
         });
         Some(vec![Zeroizing::new(claimed?)])
     };
-    in_header.or_else(in_body).unwrap_or_default()
+    in_header
+        .or_else(|| in_parameters(body))
+        .or_else(|| in_parameters(query.as_bytes()))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -84,9 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn a_claimed_client_is_read_from_header_or_body() {
+    fn a_claimed_client_is_read_from_header_body_or_query() {
         let claim = |header: &str, body: &str| {
-            let claimed = ids(&[header.as_bytes()], body.as_bytes());
+            let claimed = ids(&[header.as_bytes()], body.as_bytes(), "client_id=legacy");
             let claimed = claimed.iter().map(|id| id.to_string());
             claimed.collect::<Vec<_>>()
         };
@@ -94,7 +97,8 @@ mod tests {
         assert_eq!(claim(&basic("a%3Ab:guess"), ""), ["a:b", "a%3Ab"]);
         assert_eq!(claim("Bearer x", "client_id=app&x=y"), ["app"]);
         for nobody in ["Basic !", "Basic", &basic("no colon")] {
-            assert!(claim(nobody, "a=b").is_empty(), "{nobody}");
+            assert_eq!(claim(nobody, "a=b"), ["legacy"], "{nobody}");
+            assert!(ids(&[nobody.as_bytes()], b"a=b", "").is_empty());
         }
     }
 

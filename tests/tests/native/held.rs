@@ -1,0 +1,198 @@
+//! What the second host of `filter.wasm` shows, for the module in Envoy: requests that wait for keys.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Sender, channel};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::{Artifacts, Form, Issuer, Process, Series, free_port};
+
+use super::serve;
+use crate::api::until;
+use crate::issuers::gate::{cluster, listener};
+use crate::support::get;
+
+const AUDIENCE: &str = "https://api.example.com";
+
+/// A server of an issuer's keys, which answers each request once it is told to.
+fn keys(issuer: &Issuer) -> (u16, Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let body = issuer.configuration(AUDIENCE)["jwks"].to_string();
+    let (told, wait) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            if wait.recv().is_err() {
+                return;
+            }
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+        }
+    });
+    (port, told)
+}
+
+/// Envoy with the module, which gets the keys from this port. `more` are further members of the configuration.
+struct Gateway {
+    api: u16,
+    admin: u16,
+    envoy: Process,
+    _folder: TempDir,
+}
+
+impl Gateway {
+    fn start(issuer: &Issuer, keys: u16, more: &[(&str, bool)]) -> Self {
+        let artifacts = Artifacts::of(Form::Native).unwrap();
+        let mut of_issuer = issuer.configuration(AUDIENCE);
+        of_issuer["jwks"] = json!({"cluster": format!("at-{keys}"), "path": "/jwks"});
+        let mut configuration = json!({"issuers": [of_issuer], "rules": [{"path_prefix": "/"}]});
+        for (name, value) in more {
+            configuration[*name] = json!(value);
+        }
+        let [api, admin] = [(); 2].map(|()| free_port().unwrap());
+        let listener = listener(&artifacts, &configuration, api);
+        let (envoy, _folder) = serve(&artifacts, &listener, &json!([cluster(keys)]), admin);
+        Self {
+            api,
+            admin,
+            envoy,
+            _folder,
+        }
+    }
+
+    fn call(&self, path: &str, token: &str) -> crate::support::Reply {
+        let bearer = format!("Bearer {token}");
+        let url = format!("http://127.0.0.1:{}{path}", self.api);
+        get(&url, &[("authorization", &bearer)])
+    }
+
+    fn waiting(&self) -> Option<u64> {
+        let name = "wasmcustom.token_filter.waiting";
+        let url = format!("http://127.0.0.1:{}/stats?filter={name}$", self.admin);
+        let body = get(&url, &[]).body;
+        body.trim().rsplit_once(": ")?.1.parse().ok()
+    }
+
+    /// Sends a request and does not wait for the answer.
+    fn send(&self, token: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.api)).unwrap();
+        let request = format!(
+            "GET /later HTTP/1.1\r\nhost: api\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+}
+
+fn status(mut stream: TcpStream) -> String {
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply.lines().next().unwrap_or_default().to_owned()
+}
+
+/// A request that ends before its turn is not answered, and those before and behind it are.
+#[test]
+fn a_request_that_has_ended_is_forgotten() {
+    let issuer = Issuer::new().unwrap();
+    let (port, told) = keys(&issuer);
+    let gateway = Gateway::start(&issuer, port, &[]);
+    let token = issuer.token(AUDIENCE, &[]).unwrap();
+    let [first, reset, last] = [(); 3].map(|()| gateway.send(&token));
+    until("three requests wait", || gateway.waiting() == Some(3));
+    drop(reset);
+    until("two requests wait", || gateway.waiting() == Some(2));
+    told.send(()).unwrap();
+    for request in [first, last] {
+        assert_eq!(status(request), "HTTP/1.1 200 OK");
+    }
+    until("no request waits", || gateway.waiting() == Some(0));
+}
+
+/// The alert about keys that a gateway has never read, with its metrics: a sample for each quarter of a minute.
+#[test]
+fn the_alert_about_missing_keys_fires_and_ends() {
+    let issuer = Issuer::new().unwrap();
+    let (port, told) = keys(&issuer);
+    let gateway = Gateway::start(&issuer, port, &[]);
+    let mut series = Series::of_rules(&Artifacts::find().unwrap().repository).unwrap();
+    let url = format!("http://127.0.0.1:{}/stats/prometheus", gateway.admin);
+    let metrics = || get(&url, &[]).body;
+    let mut take = |are_missing: bool| {
+        until("the gateway says so", || {
+            let metrics = metrics();
+            let mut lines = metrics.lines();
+            let values = lines.find_map(|line| line.strip_prefix("token_filter_keys_missing{} "));
+            values.is_some_and(|value| (value != "0") == are_missing)
+        });
+        series.take("envoy", "gateway", series.count(), Some(&metrics()));
+        series.repeat(8);
+    };
+    take(true);
+    told.send(()).unwrap();
+    take(false);
+    let firing = r#"count by (alertname) (ALERTS{alertstate="firing"})"#;
+    let fires = json!([{"labels": r#"{alertname="TokenFilterWithoutKeys"}"#, "value": 1}]);
+    let expected = json!([
+        {"expr": firing, "eval_time": "45s", "exp_samples": []},
+        {"expr": firing, "eval_time": "2m", "exp_samples": fires},
+        {"expr": "ALERTS", "eval_time": "2m15s", "exp_samples": []},
+    ]);
+    let folder = TempDir::new().unwrap();
+    series.expect(folder.path(), ("15s", 0), &expected).unwrap();
+}
+
+/// In report-only mode a refused request goes on, but without its token where `forward_authorization` is `false`: at once, and
+/// after its longest wait.
+#[test]
+fn a_module_that_only_reports_withholds_the_token_too() {
+    let issuer = Issuer::new().unwrap();
+    for forwards in [false, true] {
+        let (port, _told) = keys(&issuer);
+        let more = [("report_only", true), ("forward_authorization", forwards)];
+        let gateway = Gateway::start(&issuer, port, &more);
+        for token in ["nonsense", &issuer.token(AUDIENCE, &[]).unwrap()] {
+            let reply = gateway.call("/", token);
+            assert_eq!(reply.status, 200);
+            let forwarded = reply.header("x-authorization").is_some();
+            assert_eq!(forwarded, forwards, "{token}");
+        }
+    }
+}
+
+/// The log names each refused request, also a request that had to wait.
+#[test]
+fn a_denial_is_logged_with_method_and_path() {
+    let (issuer, other) = (Issuer::new().unwrap(), Issuer::new().unwrap());
+    let (port, told) = keys(&other);
+    let gateway = Gateway::start(&issuer, port, &[]);
+    assert_eq!(gateway.call("/at-once?of=the-query", "x").status, 401);
+    let held = gateway.send(&issuer.token(AUDIENCE, &[]).unwrap());
+    until("a request waits", || gateway.waiting() == Some(1));
+    told.send(()).unwrap();
+    assert_eq!(status(held), "HTTP/1.1 401 Unauthorized");
+    let log = gateway.envoy.end().unwrap();
+    let lines = log.lines().filter_map(|line| {
+        let (_, json) = line.split_once("[:] {")?;
+        serde_json::from_str::<Value>(&format!("{{{json}")).ok()
+    });
+    let mut lines: Vec<Value> = lines.filter(|line| line["event"] == "denied").collect();
+    for line in &mut lines {
+        // Envoy draws it.
+        let id = line.as_object_mut().unwrap().remove("request_id").unwrap();
+        assert_eq!(id.as_str().unwrap().len(), 36, "{id}");
+    }
+    let line = |reason: &str, path: &str| {
+        json!({
+            "event": "denied", "reason": reason, "status": 401, "left_out": 0,
+            "method": "GET", "path": path,
+        })
+    };
+    let expected = [line("malformed", "/at-once"), line("signature", "/later")];
+    assert_eq!(lines, expected);
+}
