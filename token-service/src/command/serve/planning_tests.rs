@@ -467,7 +467,7 @@ async fn a_patch_keeps_what_happened_between_its_excerpts() {
         put_clients: vec![client],
         ..RegistryChange::default()
     };
-    let client = user_bound("batch", &[], "ada");
+    let client = user_bound("batch", &["secret"], "ada");
     let change = put(client.clone());
     let now = SystemClock.now();
     site.store.change_registry(change, now).await.unwrap();
