@@ -1,6 +1,7 @@
 //! One configuration of the filter: the drivers of the main thread and of the workers, fetches, and requests.
 
 mod answers;
+mod calls;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +17,13 @@ use guard::guard::{Effect, Fetch, Guard};
 use guard::parts::Parts;
 use guard_native::{Clocks, NativeSignatures, ProcessData};
 
-use crate::abi::{self, Buffer, EnvoyConfig, Header, Level, MainThread, Resumer};
+use crate::abi::{self, EnvoyConfig, Level, MainThread, Resumer};
 use crate::metrics::Metrics;
 use crate::stream::{Room, Stream};
 use crate::timer::Timer;
 use answers::finish;
 pub(crate) use answers::refusal;
+use calls::call;
 
 /// What all configurations of this process share: who reads a feed, and what a new configuration takes over from the one that
 /// it replaces.
@@ -109,22 +111,6 @@ fn first_driver(text: &[u8]) -> Result<Driver, Vec<String>> {
         .with_host(Box::new(NativeSignatures))
         .with_shared_data(Box::new(DATA.clone()));
     Ok(Driver::new(guard, &Clocks))
-}
-
-/// Sends a fetch. Returns the number of the call; `None` if Envoy does not send it.
-fn call(envoy: &EnvoyConfig, fetch: &Fetch) -> Option<u64> {
-    let endpoint = &fetch.endpoint;
-    let mut headers = vec![
-        Header::of(":method", fetch.method()),
-        Header::of(":path", &endpoint.path),
-        Header::of(":authority", &endpoint.authority),
-    ];
-    let more = fetch.headers();
-    headers.extend(more.iter().map(|(name, value)| Header::of(name, value)));
-    let body = fetch
-        .body()
-        .map_or(Buffer::NONE, |body| Buffer::of(body.as_bytes()));
-    envoy.call(&endpoint.cluster, &headers, body, fetch.timeout * 1000)
 }
 
 fn driver_beside(first: &Driver) -> Driver {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::{Artifacts, Form, Issuer, Process, Series, free_port};
 
-use super::serve;
+use super::{metric, serve};
 use crate::api::until;
 use crate::issuers::gate::{cluster, listener};
 use crate::support::get;
@@ -57,7 +57,7 @@ impl Gateway {
         }
         let [api, admin] = [(); 2].map(|()| free_port().unwrap());
         let listener = listener(&artifacts, &configuration, api);
-        let (envoy, _folder) = serve(&artifacts, &listener, &json!([cluster(keys)]), admin);
+        let (envoy, _folder) = serve(&artifacts, &[listener], &json!([cluster(keys)]), admin);
         Self {
             api,
             admin,
@@ -73,10 +73,7 @@ impl Gateway {
     }
 
     fn waiting(&self) -> Option<u64> {
-        let name = "wasmcustom.token_filter.waiting";
-        let url = format!("http://127.0.0.1:{}/stats?filter={name}$", self.admin);
-        let body = get(&url, &[]).body;
-        body.trim().rsplit_once(": ")?.1.parse().ok()
+        metric(self.admin, "waiting")
     }
 
     /// Sends a request and does not wait for the answer.

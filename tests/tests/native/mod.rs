@@ -84,16 +84,16 @@ fn the_module_refuses_an_envoy_of_another_abi() {
     }
 }
 
-/// Envoy with this listener. The second value is the folder of its configuration.
+/// Envoy with these listeners. The second value is the folder of its configuration.
 fn serve(
     artifacts: &Artifacts,
-    listener: &Value,
+    listeners: &[Value],
     clusters: &Value,
     admin: u16,
 ) -> (Process, TempDir) {
     let bootstrap = json!({
         "admin": {"address": address(admin)},
-        "static_resources": {"listeners": [listener], "clusters": clusters},
+        "static_resources": {"listeners": listeners, "clusters": clusters},
         // The names of the metrics are those of `filter.wasm`.
         "layered_runtime": {"layers": [{"name": "native-module", "static_layer": {
             "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix": true,
@@ -103,6 +103,14 @@ fn serve(
     let config = folder.path().join("envoy.json");
     fs::write(&config, bootstrap.to_string()).unwrap();
     (envoy::serve(artifacts, &config, admin).unwrap(), folder)
+}
+
+/// A metric of the module. `None` before Envoy has it.
+fn metric(admin: u16, name: &str) -> Option<u64> {
+    let name = format!("wasmcustom.token_filter.{name}");
+    let url = format!("http://127.0.0.1:{admin}/stats?filter={name}$");
+    let body = get(&url, &[]).body;
+    body.trim().rsplit_once(": ")?.1.parse().ok()
 }
 
 /// Envoy chooses a route before the filters run, and again after the filter has changed headers: by those that it set, and not
@@ -132,7 +140,7 @@ fn no_client_chooses_a_route_by_a_header_that_only_the_filter_may_set() {
             .as_array_mut()
             .unwrap()
             .insert(0, route.clone());
-        let (_envoy, _folder) = serve(&artifacts, &listener, &json!([]), admin);
+        let (_envoy, _folder) = serve(&artifacts, &[listener], &json!([]), admin);
         let status = |scope: &str, forged: &str| {
             let token = issuer.token(audience, &[("scope", json!(scope))]).unwrap();
             let bearer = format!("Bearer {token}");
@@ -164,7 +172,7 @@ fn the_gateway_ends_in_order_while_keys_are_fetched() {
     }]);
     let [api, admin] = [(); 2].map(|()| free_port().unwrap());
     let listener = listener(&artifacts, &configuration, api);
-    let (envoy, _folder) = serve(&artifacts, &listener, &clusters, admin);
+    let (envoy, _folder) = serve(&artifacts, &[listener], &clusters, admin);
     let _fetch = silent.accept().unwrap();
     let log = envoy.end().unwrap();
     assert!(!log.contains("Caught"), "{log}");
@@ -183,7 +191,7 @@ fn a_panic_refuses_its_request_and_the_gateway_goes_on() {
     });
     let [api, admin] = [(); 2].map(|()| free_port().unwrap());
     let listener = listener(&artifacts, &configuration, api);
-    let (envoy, _folder) = serve(&artifacts, &listener, &json!([]), admin);
+    let (envoy, _folder) = serve(&artifacts, &[listener], &json!([]), admin);
     let bearer = |issuer: &Issuer| format!("Bearer {}", issuer.token(audience, &[]).unwrap());
     let (good, forged) = (bearer(&issuer), bearer(&other));
     let call = |path: &str, headers: &[(&str, &str)]| {
@@ -207,12 +215,8 @@ fn a_panic_refuses_its_request_and_the_gateway_goes_on() {
             call("/api", &[("authorization", &good)]).status == 200
         });
         assert_eq!(call("/open", &[]).status, 200);
-        let counter = "wasmcustom.token_filter.panics";
         until("the panic is counted", || {
-            let url = format!("http://127.0.0.1:{admin}/stats?filter={counter}");
-            get(&url, &[])
-                .body
-                .contains(&format!("{counter}: {panics}"))
+            metric(admin, "panics") == Some(panics)
         });
     }
     let log = envoy.end().unwrap();
