@@ -213,7 +213,7 @@ impl Cluster {
             node.start()?;
             nodes.push(node);
         }
-        let mut cluster = Self {
+        let cluster = Self {
             nodes,
             nft: repository.join(".cache/nft"),
             folder,
@@ -294,17 +294,26 @@ impl Cluster {
 
     /// Waits until there are a leader, a synchronous standby and another standby. The primary decides: to Patroni, a standby
     /// is running while `pg_rewind` runs, and a failover then would leave a standby that does not start.
-    pub(crate) fn until_complete(&mut self) -> Result<(usize, usize)> {
+    pub(crate) fn until_complete(&self) -> Result<(usize, usize)> {
+        let complete = |cluster: &Self| {
+            let roles = cluster.roles();
+            Ok(roles.filter(|(leader, _)| cluster.streams(*leader) == COUNT - 1))
+        };
+        self.until("complete", complete)
+    }
+
+    /// Waits until there is what is looked for.
+    fn until<T>(&self, what: &str, found: impl Fn(&Self) -> Result<Option<T>>) -> Result<T> {
         let start = Instant::now();
         loop {
-            if let Some((leader, standby)) = self.roles()
-                && self.streams(leader) == COUNT - 1
-            {
-                return Ok((leader, standby));
+            if let Some(found) = found(self)? {
+                return Ok(found);
             }
-            if start.elapsed() > PATIENCE {
-                bail!("no complete cluster: {:?}", self.members());
-            }
+            ensure!(
+                start.elapsed() < PATIENCE,
+                "not {what}: {:?}",
+                self.members()
+            );
             pace();
         }
     }
@@ -364,20 +373,6 @@ impl Cluster {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{statement}: {errors}");
         Ok(String::from_utf8(output.stdout)?)
-    }
-
-    /// Waits until `holds`.
-    fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
-        let start = Instant::now();
-        while !holds(self)? {
-            ensure!(
-                start.elapsed() < PATIENCE,
-                "not {what}: {:?}",
-                self.members()
-            );
-            pace();
-        }
-        Ok(())
     }
 
     /// Does what docs/runbook.md says about PostgreSQL and in the table "What Patroni says". `watch` looks at the token services
@@ -446,11 +441,8 @@ impl Cluster {
         let unready = watch.unready();
         self.etcd.take().context("etcd does not run")?.kill()?;
         self.until("without a primary", |cluster| {
-            let nodes = 0..cluster.nodes.len();
-            Ok(
-                watch.unready() > unready
-                    && !nodes.into_iter().any(|node| cluster.is_primary(node)),
-            )
+            let has_primary = (0..COUNT).any(|node| cluster.is_primary(node));
+            Ok((watch.unready() > unready && !has_primary).then_some(()))
         })?;
         // It never ends by itself.
         let mut list = Command::new("timeout");
@@ -463,7 +455,7 @@ impl Cluster {
         );
         self.etcd = Some(Self::start_etcd(&self.repository, self.folder.path())?);
         self.until_complete()?;
-        self.until("ready again", |_| Ok(watch.all_ready()))
+        self.until("ready again", |_| Ok(watch.all_ready().then_some(())))
     }
 
     /// The primary and the synchronous standby are lost: Patroni promotes nobody, until an operator names a server.
@@ -480,7 +472,8 @@ impl Cluster {
         let left = left.context("no third server")?;
         let has_no_leader = |cluster: &Self| {
             let list = cluster.patronictl(left, &["list"])?;
-            Ok(!list.contains("Leader") && !list.contains("Sync Standby"))
+            let has_one = list.contains("Leader") || list.contains("Sync Standby");
+            Ok((!has_one).then_some(()))
         };
         self.until("without a leader", has_no_leader)?;
         // Nor a while later.
@@ -490,7 +483,9 @@ impl Cluster {
             pace();
         }
         self.as_printed(left, "failover", left, &["--force"])?;
-        self.until("a primary", |cluster| Ok(cluster.is_primary(left)))?;
+        self.until("a primary", |cluster| {
+            Ok(cluster.is_primary(left).then_some(()))
+        })?;
         for node in [standby, leader] {
             self.nodes[node].start()?;
         }
