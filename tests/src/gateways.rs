@@ -8,12 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 
-use crate::artifacts::Artifacts;
-use crate::envoy;
-use crate::log::Log;
-use crate::pair::status_of;
-use crate::ports::free_port;
-use crate::process::{Process, pace};
+use harness::{Artifacts, Log, Process, envoy, free_port, pace, status_of};
+
 use crate::tls::{self, Identity};
 
 /// A gateway, and its way to ask the guard.

@@ -10,7 +10,7 @@ use actix_web::{App, HttpResponse, HttpServer, rt, web};
 use anyhow::{Context as _, Result};
 use askama::Template;
 use serde::Deserialize;
-use tests::Pair;
+use harness::Pair;
 
 /// The parameters of an authorization response (RFC 6749 §4.1.2, RFC 9207), or of the legacy flow's.
 #[derive(Debug, Deserialize)]

@@ -255,7 +255,7 @@ mod tests {
             filter: "the-filter".into(),
             envoy: "envoy".into(),
         };
-        let template = include_str!("../../envoy/envoy.yaml");
+        let template = include_str!("../../../envoy/envoy.yaml");
         let ports = Ports::default();
         render(template, &artifacts, ports, ports.internal).unwrap()
     }

@@ -5,7 +5,7 @@
 use std::env;
 
 use anyhow::{Context, Result, bail};
-use tests::{Artifacts, Ports, Tour};
+use harness::{Artifacts, Ports, Tour};
 
 fn main() -> Result<()> {
     let at = |port: u16| format!("http://127.0.0.1:{port}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context as _, Result};
-use tests::{Artifacts, Pair, Ports, Setup, state_in};
+use harness::{Artifacts, Pair, Ports, Setup, state_in};
 
 /// Interval between two checks that the pair runs.
 const LOOK: Duration = Duration::from_secs(1);
