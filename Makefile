@@ -23,47 +23,45 @@ help: ## list the commands
 
 ##@ Run
 
-# Without optimization, but for password hashes, it compiles in two thirds of the time, and a person notices nothing. The
-# filter is optimized: gateways compile it again.
-DEMO_BUILD := CARGO_PROFILE_DEMO_OPT_LEVEL=0 cargo build --profile demo --locked --no-default-features \
-	--package token-service --package gatepass-tests
+# The commands of cargo select no package and differ in the targets alone: all resolve the same features, so the tests use what
+# `make up` has compiled. The filter is compiled at the same time, in another folder; `+` lets both share the cores.
+BUILD := cargo build --locked
+AT_ONCE := $(MAKE) --no-print-directory --jobs=$(shell nproc)
 
-# FILTER=native runs the pair with the native module in place of filter.wasm.
-DEMO_WASM := cargo build --profile demo --locked --package gatepass-filter --target wasm32-wasip1
-DEMO_NATIVE := cargo build --profile demo --locked --package gatepass-filter-native
-
+# FILTER=native runs the pair with the native module, one of the libraries, in place of filter.wasm.
 .PHONY: up
-up: export BUILDS := $(TARGET)/demo/up
+up: export BUILDS := $(TARGET)/debug/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
-	@echo '== 1 of 2: the token service and the program that runs the pair'
-	$(DEMO_BUILD) --bin token-service --bin up
-	@echo '== 2 of 2: the filter'
-	$(if $(filter native,$(FILTER)),$(DEMO_NATIVE),$(DEMO_WASM))
-	@exec $(TARGET)/demo/up
+	@$(AT_ONCE) pair $(if $(filter native,$(FILTER)),,filter)
+	@exec $(TARGET)/debug/up
+
+.PHONY: pair
+pair:
+	+$(BUILD) --bin token-service --bin up $(if $(filter native,$(FILTER)),--lib)
+
+.PHONY: filter
+filter:
+	+filter/build.sh
 
 .PHONY: tour
 tour: ## run the commands of README.md and docs/tour.md against the running `make up`
-	$(DEMO_BUILD) --bin tour
-	@$(TARGET)/demo/tour
+	$(BUILD) --bin tour
+	@$(TARGET)/debug/tour
 
 ##@ Check
 
+# Tests wait for servers more than they work.
+export RUST_TEST_THREADS ?= $(shell expr 3 '*' $$(nproc))
+
 .PHONY: test
-test: tools lint build ## every test, from unit to end to end through real Envoy
-	cargo test --workspace --locked
-	@# What the filter does, with the native module. The other tests are about the token service and other gateways, and those of
-	@# wasm:: and native:: about one form.
-	FILTER=native cargo test --workspace --locked --test end_to_end -- api:: feed:: filter:: flood::a_thousand issuers:: mounting:: \
-		recipes:: edge::p gateways::envoy_with_the_filter gateways::bound::envoy_with_the_filter gateways::real::no_gateway \
-		mutual_tls::rfc8705_s3_the_api mutual_tls::a_ make_up::two revocation_matrix:: revocation:: dpop::a_lost \
-		dpop::rfc9449_s7 early_access::protocol_s1 nonsense::d_18_long operations::explain::the_verdict operations::metrics \
-		chart::enforcement::the_guard browser::return_to_app::a_single_page_app_reads
+test: tools build ## every test, from unit to end to end through real Envoy in both forms of the filter
+	cargo test --locked
 
 .PHONY: check
-check: prerequisites ## formatting, clippy and unit tests, without PostgreSQL, Chromium and Envoy
+check: prerequisites ## formatting, clippy and unit tests of what changed, without PostgreSQL, Chromium and Envoy; prints failures alone
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	cargo test --workspace --lib --bins --locked --quiet -- --skip postgres::tests --skip restart_tests
+	cargo clippy --lib --bins --tests --locked --quiet -- --deny warnings
+	cargo test --lib --bins --locked --quiet -- --skip postgres::tests --skip restart_tests
 
 .PHONY: lint
 lint: prerequisites lint-workflows ## formatting, clippy, workflows, no test left out
@@ -96,7 +94,7 @@ BUSY ?= 3
 
 .PHONY: test-repeat
 test-repeat: tools build ## the end-to-end tests RUNS (10) times, the last BUSY (3) of them beside a busy loop on each core
-	tests/tools/repeat.sh $(RUNS) $(BUSY) cargo test --workspace --locked --test end_to_end
+	tests/tools/repeat.sh $(RUNS) $(BUSY) cargo test --locked --test end_to_end
 
 PREBUILT := registry.example.com/gatepass
 
@@ -115,10 +113,6 @@ test-compose: build ## docker-compose.yml with replicas and token-guard, the tou
 	export COMPOSE_FILE=docker-compose.yml:docker-compose.prebuilt.yml GATEPASS_IMAGES=$(PREBUILT) GATEPASS_VERSION=prebuilt; \
 		docker compose up --no-build --detach --wait && tests/tools/prebuilt.sh; code=$$?; \
 		docker compose down --volumes; exit $$code
-
-.PHONY: test-reproducible
-test-reproducible: build ## build the filter in another folder, and compare the bytes
-	tests/tools/reproducible.sh "$(abspath $(TARGET))/wasm32-wasip1/release/filter.wasm"
 
 .PHONY: audit
 audit: .cache/bin/cargo-deny ## licences, bans and sources of all dependencies; known vulnerabilities where GitHub can be reached
@@ -194,11 +188,11 @@ fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the guard, each for FUZZ_SEC
 
 .PHONY: faults
 faults: tools build ## kill the token service 500 times under load, on each store
-	FAULT_KILLS=500 cargo test --workspace --locked --test end_to_end -- faults
+	FAULT_KILLS=500 cargo test --locked --test end_to_end -- faults
 
 .PHONY: restarts
 restarts: .cache/envoy build ## restart the token service 100 times under load, with held sockets: no request may fail
-	RESTARTS=100 cargo test --workspace --locked --test end_to_end -- restart::a_restart_with --nocapture
+	RESTARTS=100 cargo test --locked --test end_to_end -- restart::a_restart_with --nocapture
 
 FAILOVER_ROUNDS ?= 10
 
@@ -226,12 +220,15 @@ test-upgrade: .cache/envoy build ## replace two replicas of the commit in tests/
 
 .PHONY: build
 build: prerequisites ## build everything that the tests run
-	cargo build --workspace --locked
-	filter/build.sh
+	@$(AT_ONCE) all filter
+
+.PHONY: all
+all:
+	+$(BUILD) --lib --bins --tests
 
 .PHONY: build-native
-build-native: prerequisites ## build the filter as a native module of Envoy: target/native/libtoken_filter.so
-	cargo build --profile native --locked --package gatepass-filter-native
+build-native: prerequisites ## build the filter as a native module of Envoy: target/release/libtoken_filter.so
+	cargo build --release --locked --package gatepass-filter-native
 
 .PHONY: tools
 tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp .cache/promtool ## install what the tests need: toolchain, gateways, k6, client libraries, Helm, Chromium, PostgreSQL

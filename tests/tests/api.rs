@@ -43,7 +43,7 @@ pub(crate) fn token() -> String {
     reply.text("access_token")
 }
 
-#[test]
+#[forms::each]
 fn protocol_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
     let reply = call(&token());
     assert_eq!(reply.status, 200);
@@ -63,7 +63,7 @@ fn protocol_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
 }
 
 /// The gateways' table has every refusal, with another configuration of Envoy.
-#[test]
+#[forms::each]
 fn rfc6750_s3_refusals_say_why() {
     let refused = |path: &str, token: Option<&str>, status, error| {
         let bearer = token.map(|token| format!("Bearer {token}"));
@@ -87,7 +87,7 @@ fn rfc6750_s3_refusals_say_why() {
     refused("/nowhere", None, 403, "access_denied");
 }
 
-#[test]
+#[forms::each]
 fn rfc8725_s3_11_other_tokens_of_ours_are_no_access_tokens() {
     let code = Browser::new(&lobby()).code_for(&WEB, None);
     let reply = WEB.exchange(&lobby(), &code, None);
@@ -118,7 +118,7 @@ fn with_changed_part(token: &str, part: usize) -> String {
 }
 
 /// Also without a token. The gateways' table has every spelling of the names.
-#[test]
+#[forms::each]
 fn rfc9700_s4_13_identity_headers_of_clients_never_arrive() {
     let bearer = format!("Bearer {}", token());
     for name in ["x-user-id", "X_USER_ID"] {
@@ -132,7 +132,7 @@ fn rfc9700_s4_13_identity_headers_of_clients_never_arrive() {
 }
 
 /// Raw requests, because clients normalise paths themselves. The gateways' table has more paths.
-#[test]
+#[forms::each]
 fn rfc9700_s4_13_paths_are_decided_as_the_resource_server_sees_them() {
     let raw = |path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -155,7 +155,7 @@ fn rfc9700_s4_13_paths_are_decided_as_the_resource_server_sees_them() {
 }
 
 /// The filter verifies the token of a waiting request once, as Envoy's metrics show.
-#[test]
+#[forms::each]
 fn the_filter_counts_in_envoys_metrics() {
     let token = token();
     for _ in 0..5 {

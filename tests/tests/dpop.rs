@@ -215,9 +215,10 @@ fn rfc9449_s8_a_nonce_mends_a_clock_that_is_wrong() {
 fn rfc9449_s11_1_a_proof_works_once_also_in_parallel() {
     let key = key();
     let proof = proof(&key);
+    let url = lobby();
     let replies: Vec<Reply> = std::thread::scope(|scope| {
         let posts: Vec<_> = (0..20)
-            .map(|_| scope.spawn(|| USER_BOUND.proven(&lobby(), &CREDENTIALS, &proof)))
+            .map(|_| scope.spawn(|| USER_BOUND.proven(&url, &CREDENTIALS, &proof)))
             .collect();
         posts.into_iter().map(|post| post.join().unwrap()).collect()
     });
@@ -243,7 +244,8 @@ fn rfc9449_s11_1_a_flood_of_one_key_takes_no_room_from_another() {
         let proofs = ids.map(|id| proof_at(&lobby(), key).claim("jti", json!(id)));
         proofs.map(|proof| key.sign(&proof).unwrap()).collect()
     };
-    let ask = |proof: &str| USER_BOUND.proven(&lobby(), &CREDENTIALS, &[proof.to_owned()]);
+    let url = lobby();
+    let ask = |proof: &str| USER_BOUND.proven(&url, &CREDENTIALS, &[proof.to_owned()]);
     let proofs = crowded(&flood, SHARE + 8);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -386,7 +388,7 @@ fn proof_for(api_url: &str, key: &ProofKey, token: &str) -> String {
 }
 
 /// What the token service binds, the gateway enforces.
-#[test]
+#[forms::each]
 fn rfc9449_s7_the_api_takes_a_bound_token_with_a_proof_of_its_key_alone() {
     let (mine, other, url) = (key(), key(), pair().api_url());
     let token = USER_BOUND
@@ -416,7 +418,7 @@ fn rfc9449_s7_the_api_takes_a_bound_token_with_a_proof_of_its_key_alone() {
 }
 
 /// What is bound to the key of a lost device ends, at the gateway too, and nothing else.
-#[test]
+#[forms::each]
 fn a_lost_device_ends_with_its_key() {
     let pair = OwnPair::start(&[]);
     let (lobby, api_url) = (pair.lobby(), pair.pair.api_url());

@@ -4,7 +4,7 @@
 use crate::api::call;
 use crate::support::{Browser, CREDENTIALS, USER_BOUND, WEB, get, lobby, lobby_ea};
 
-#[test]
+#[forms::each]
 fn protocol_s1_the_resource_server_accepts_both_issuers() {
     for issuer in [lobby(), lobby_ea()] {
         let token = USER_BOUND.token(&issuer, &CREDENTIALS).text("access_token");
@@ -15,7 +15,7 @@ fn protocol_s1_the_resource_server_accepts_both_issuers() {
     assert_ne!(keys(&lobby()), keys(&lobby_ea()));
 }
 
-#[test]
+#[forms::each]
 fn protocol_s1_nothing_of_one_server_is_usable_at_the_other() {
     let code = Browser::new(&lobby_ea()).code_for(&WEB, None);
     WEB.exchange(&lobby(), &code, None)

@@ -61,7 +61,7 @@ fn assert_gateway_error(listener: &str, reply: &Reply, status: u16, error: &str)
     assert_eq!(retry.is_some(), status == 503, "{listener}: {reply:?}");
 }
 
-#[test]
+#[forms::each]
 fn protocol_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_request_id() {
     let long = "a".repeat(100 * 1024);
     for (listener, port) in listeners(pair().ports()) {
@@ -191,7 +191,7 @@ fn one_address_does_not_use_up_the_lobby_of_others() {
 }
 
 /// The guide for plain Envoy, with no resource server.
-#[test]
+#[forms::each]
 fn plain_envoy_answers_for_a_resource_server_that_does_not() {
     let [api, admin, nobody] = [(); 3].map(|()| free_port().unwrap());
     let changes = [
@@ -243,7 +243,7 @@ fn cors_headers(reply: &Reply) -> Vec<&str> {
     names
 }
 
-#[test]
+#[forms::each]
 fn pages_of_allowed_origins_may_ask_without_a_token_what_they_may_send() {
     let local = "http://127.0.0.1:40123";
     for (path, method, origin) in [
@@ -263,7 +263,7 @@ fn pages_of_allowed_origins_may_ask_without_a_token_what_they_may_send() {
     }
 }
 
-#[test]
+#[forms::each]
 fn pages_of_allowed_origins_may_read_answers_and_refusals() {
     let url = format!("{}/api/projects", api());
     let good = format!("Bearer {}", crate::api::token());
@@ -290,7 +290,7 @@ fn pages_of_allowed_origins_may_read_answers_and_refusals() {
     }
 }
 
-#[test]
+#[forms::each]
 fn pages_of_other_origins_get_nothing_to_read() {
     let url = format!("{}/api/projects", api());
     let good = format!("Bearer {}", crate::api::token());

@@ -35,7 +35,7 @@ pub(crate) fn all_answer(pair: &OwnPair, token: &str, status: u16) -> bool {
 
 /// The token service holds one request of the gateway, however many workers there are. All workers refuse the tokens
 /// that its response revokes.
-#[test]
+#[forms::each]
 fn one_request_is_held_for_all_workers() {
     let feed = FeedService::start();
     let pair = OwnPair::with_feed(&feed, WORKERS);

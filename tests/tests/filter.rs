@@ -10,7 +10,7 @@ use crate::api::until;
 use crate::support::{OwnPair, agent, call, get, send};
 
 /// Issue: "stopping the token service leaves already issued tokens working at the API".
-#[test]
+#[forms::each]
 fn issued_tokens_work_while_the_token_service_is_down() {
     let mut pair = OwnPair::start(&[]);
     let (seen, unseen) = (pair.token(), pair.token());
@@ -23,7 +23,7 @@ fn issued_tokens_work_while_the_token_service_is_down() {
 }
 
 /// Without keys the filter accepts no request, and calls no token invalid.
-#[test]
+#[forms::each]
 fn rfc8725_s3_3_a_new_gateway_without_keys_fails_closed_and_recovers() {
     let mut pair = OwnPair::start(&[]);
     let good = pair.token();
@@ -39,7 +39,7 @@ fn rfc8725_s3_3_a_new_gateway_without_keys_fails_closed_and_recovers() {
 }
 
 /// The filter reports every problem of a wrong configuration, and Envoy does not start without the filter.
-#[test]
+#[forms::each]
 fn a_bad_configuration_keeps_envoy_from_serving() {
     let artifacts = Artifacts::find().unwrap();
     let yaml = std::fs::read_to_string(artifacts.repository.join("envoy/envoy.yaml")).unwrap();
@@ -77,7 +77,7 @@ fn entry_for(log: &str, path: &str) -> Option<Value> {
     })
 }
 
-#[test]
+#[forms::each]
 fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
     let pair = OwnPair::start(&[]);
     let good = pair.token();
@@ -124,7 +124,7 @@ fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
 
 /// RFC 9728: clients that know only the API find the authorization servers. The list does not contain the legacy host,
 /// because it has no metadata (RFC 8414).
-#[test]
+#[forms::each]
 fn rfc9728_s3_the_metadata_of_the_api_is_there_for_get_and_head() {
     let resource =
         r#""realm": "api", "protected_resource": {"resource": "https://api.example.com/v1"}"#;
@@ -152,7 +152,7 @@ fn rfc9728_s3_the_metadata_of_the_api_is_there_for_get_and_head() {
 }
 
 /// In WebAssembly, Envoy verifies the signatures that it supports, in a fraction of the time.
-#[test]
+#[forms::each]
 fn envoy_checks_the_signatures_that_it_can() {
     for algorithm in ["ES256", "RS256"] {
         let pair = OwnPair::start(&[("TOKEN_SERVICE__SIGNING__ALGORITHM", algorithm)]);

@@ -98,7 +98,7 @@ fn assert_survives(pair: &OwnPair, token: &str, expected: (u16, bool)) {
 }
 
 /// This attack needs no credentials, because the filter reads a token's `kid` before it verifies the signature.
-#[test]
+#[forms::each]
 fn a_thousand_tokens_with_an_unknown_key_end_no_vm() {
     let pair = OwnPair::start(&[]);
     let good = pair.token();
@@ -112,7 +112,7 @@ fn a_thousand_tokens_with_an_unknown_key_end_no_vm() {
     assert_eq!(pair.call(&good), 200);
 }
 
-#[test]
+#[forms::each]
 fn a_thousand_requests_before_the_first_keys_end_no_vm() {
     let mut pair = OwnPair::start(&[]);
     let good = pair.token();
@@ -123,7 +123,7 @@ fn a_thousand_requests_before_the_first_keys_end_no_vm() {
     until("keys arrive", || pair.call(&good) == 200);
 }
 
-#[test]
+#[forms::each]
 fn a_thousand_requests_at_a_stale_feed_end_no_vm() {
     let mut pair = OwnPair::with_gateway(&[(
         r#""max_staleness_seconds": 60, "when_stale": "allow""#,

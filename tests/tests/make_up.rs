@@ -101,7 +101,7 @@ fn issues_tokens(lobby: u16) -> bool {
 }
 
 /// A checkout that was copied with its `target` runs from its own folder, and two pairs in it do not share state.
-#[test]
+#[forms::each]
 fn two_pairs_run_in_one_copied_checkout() {
     let copy = Copy::make();
     let (one, other) = (Ports::free().unwrap(), Ports::free().unwrap());

@@ -113,7 +113,7 @@ pub(crate) fn gateway(configuration: &str, clusters: &[Value]) -> String {
     .to_string()
 }
 
-#[test]
+#[forms::each]
 fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
     let artifacts = Artifacts::find().unwrap();
     let mut files = Vec::new();
@@ -153,7 +153,7 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
 }
 
 /// Each guide says what a crash of the filter's VM means in its gateway.
-#[test]
+#[forms::each]
 fn every_guide_says_how_the_gateway_comes_back_after_a_crash() {
     let guides = Artifacts::find().unwrap().repository.join("envoy");
     let read = |guide: &str| fs::read_to_string(guides.join(guide).join("README.md")).unwrap();
@@ -169,7 +169,7 @@ fn every_guide_says_how_the_gateway_comes_back_after_a_crash() {
     }
 }
 
-#[test]
+#[forms::each]
 fn istio_hands_the_filter_a_configuration_that_it_reads() {
     let plugin = document("envoy/istio/wasm-plugin.yaml", "WasmPlugin");
     assert_eq!(plugin["spec"]["failStrategy"], "FAIL_RELOAD");
@@ -184,7 +184,7 @@ fn istio_hands_the_filter_a_configuration_that_it_reads() {
     validate(&gateway(&configuration, &[]));
 }
 
-#[test]
+#[forms::each]
 fn envoy_gateway_hands_the_filter_a_configuration_and_clusters() {
     let file = "envoy/envoy-gateway/extension-policy.yaml";
     let policy = document(file, "EnvoyExtensionPolicy");
@@ -225,7 +225,7 @@ fn lists(policy: &Value, names: [&str; 4]) -> [Vec<String>; 4] {
 }
 
 /// Each guide allows the same origins, before the token filter gets their preflights.
-#[test]
+#[forms::each]
 fn every_guide_lets_single_page_apps_in() {
     let repository = Artifacts::find().unwrap().repository;
     let plain = documents(&repository.join("envoy/plain/envoy.yaml")).remove(0);

@@ -322,7 +322,7 @@ fn rfc8705_s2_2_whoever_lacks_the_certificate_is_refused() {
 
 /// Envoy Gateway can set a header from the connection, but neither remove it before nor keep an empty value (the chart does
 /// this for token-guard).
-#[test]
+#[forms::each]
 fn a_header_that_is_only_replaced_cannot_be_forged() {
     let set = format!(
         r#"- append: {{ header: {{ key: {HEADER}, value: "sha256:%DOWNSTREAM_PEER_FINGERPRINT_256%" }}, append_action: OVERWRITE_IF_EXISTS_OR_ADD }}"#
@@ -500,7 +500,7 @@ fn rfc8705_s4_refresh_tokens_of_public_clients_are_bound() {
 }
 
 /// Both bindings, at the token service and at the API: each alone is not enough.
-#[test]
+#[forms::each]
 fn a_token_that_is_bound_to_key_and_certificate_needs_both() {
     let pair = MutualTls::start();
     pair.own.done(&format!(
@@ -553,7 +553,7 @@ fn file(pair: &MutualTls, name: &str, content: &str) -> PathBuf {
 
 /// The whole pair, with curl as the client, and a CA of its own at the gateway: the CA lets a client in, and the registered
 /// certificate says who it is.
-#[test]
+#[forms::each]
 fn rfc8705_s3_the_api_takes_a_bound_token_with_its_certificate_alone() {
     let authority = Authority::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -619,7 +619,7 @@ fn rfc8705_s3_the_api_takes_a_bound_token_with_its_certificate_alone() {
 }
 
 /// A lost device: what is bound to its certificate ends, at the gateway too.
-#[test]
+#[forms::each]
 fn a_lost_device_ends_with_its_certificate() {
     let pair = MutualTls::start();
     for client in [&INSTALLED, &USER_BOUND] {

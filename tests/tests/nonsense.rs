@@ -116,7 +116,7 @@ fn d_18_large_bodies_are_refused() {
 }
 
 /// The gateway passes the header on. It refuses headers of 100 KiB itself (edge.rs).
-#[test]
+#[forms::each]
 fn d_18_long_tokens_are_refused() {
     let reply = crate::api::call(&"a".repeat(40 * 1024));
     let description = reply.assert_error(401, "invalid_token");

@@ -41,7 +41,7 @@ fn entries(log: &str, path: &str) -> Vec<Value> {
         .collect()
 }
 
-#[test]
+#[forms::each]
 fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
     let gateway = gateway();
     let start = gateway.find("                access_log:\n").unwrap();
@@ -101,7 +101,7 @@ fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
 }
 
 /// Requests that the filter would refuse pass with their token; the filter counts and logs them.
-#[test]
+#[forms::each]
 fn a_filter_that_reports_only_refuses_nobody() {
     let keys: Value = serde_json::from_str(&recipe("report-only.json")).unwrap();
     let keys = keys.as_object().unwrap();

@@ -26,7 +26,7 @@ fn introspect(client: &Client, token: &str) -> serde_json::Value {
 }
 
 /// No client can introspect or revoke another client's tokens.
-#[test]
+#[forms::each]
 fn rfc7009_s2_2_other_clients_and_nonsense_change_nothing() {
     let (access, refresh) = tokens();
     for token in [access.as_str(), &refresh] {
@@ -92,7 +92,7 @@ fn held(pair: &OwnPair, query: String) -> std::thread::JoinHandle<Reply> {
     held
 }
 
-#[test]
+#[forms::each]
 fn the_feed_over_http() {
     let mut pair = OwnPair::start(&[]);
     let empty = feed(&pair, "").json();
@@ -162,7 +162,7 @@ fn the_feed_over_http() {
 }
 
 /// One client cannot fill the feed. Revocations that write nothing do not count.
-#[test]
+#[forms::each]
 fn a_client_that_revokes_too_much_is_told_to_wait() {
     let pair = OwnPair::start(&[
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "1"),
@@ -203,7 +203,7 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
 
 /// Anybody can be a public client, so one user could use up the limit. The other users still sign out: revoking a refresh
 /// token ends its grant and does not count.
-#[test]
+#[forms::each]
 fn one_user_of_a_public_client_keeps_nobody_from_signing_out() {
     let pair = OwnPair::start(&[
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "1"),
@@ -232,7 +232,7 @@ fn one_user_of_a_public_client_keeps_nobody_from_signing_out() {
 
 /// RFC 7662 §2.1 demands that a client authenticates itself to introspect; RFC 7009 §2.1 lets a public client revoke.
 /// Clients of the legacy flow are no exception.
-#[test]
+#[forms::each]
 fn legacy_clients_introspect_with_their_secret_alone_and_revoke_their_own_tokens() {
     let (access, _) = tokens();
     assert_eq!(
@@ -256,7 +256,7 @@ fn legacy_clients_introspect_with_their_secret_alone_and_revoke_their_own_tokens
 }
 
 /// For some seconds yet, the revocation covers new tokens too: the service issues none, and none that the gateway refuses.
-#[test]
+#[forms::each]
 fn no_token_is_dead_when_it_is_issued() {
     let pair = OwnPair::start(&[]);
     let ask = || USER_BOUND.token(&pair.lobby(), &CREDENTIALS);
@@ -282,7 +282,7 @@ fn no_token_is_dead_when_it_is_issued() {
 }
 
 /// A cut-off ends what was issued until now, and nothing that is issued after.
-#[test]
+#[forms::each]
 fn tokens_from_after_a_cut_off_are_valid() {
     let pair = OwnPair::start(&[]);
     for (path, body) in [

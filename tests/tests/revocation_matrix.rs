@@ -277,7 +277,7 @@ fn of_the_subject(token: &Token) -> bool {
     token.user == USERS[0] && token.kind != Kind::EarlyAccess
 }
 
-#[test]
+#[forms::each]
 fn disabling_a_user() {
     let trial = Trial::start();
     trial
@@ -288,7 +288,7 @@ fn disabling_a_user() {
 
 /// The bystander of the other tests: its name is the subject's User ID, which the subject's legacy tokens have as
 /// `sub`.
-#[test]
+#[forms::each]
 fn disabling_a_user_whose_name_is_a_user_id() {
     let trial = Trial::start();
     trial
@@ -297,7 +297,7 @@ fn disabling_a_user_whose_name_is_a_user_id() {
     trial.assert_ends(|token| token.user == USERS[1]);
 }
 
-#[test]
+#[forms::each]
 fn removing_a_user() {
     let trial = Trial::start();
     // A user to whom a client is bound cannot be removed.
@@ -306,7 +306,7 @@ fn removing_a_user() {
     trial.assert_ends(of_the_subject);
 }
 
-#[test]
+#[forms::each]
 fn disabling_and_removing_clients() {
     let trial = Trial::start();
     for client in [WEB[0], BATCH[0], BOUND[0]] {
@@ -323,7 +323,7 @@ fn disabling_and_removing_clients() {
     });
 }
 
-#[test]
+#[forms::each]
 fn unlinking_an_account() {
     let mut trial = Trial::start();
     let other = "5000,someone.else,https://eu1.example.com";
@@ -348,7 +348,7 @@ fn unlinking_an_account() {
 }
 
 /// A new password revokes the user's authorizations, but not tokens that a client got with its own credentials.
-#[test]
+#[forms::each]
 fn a_new_password() {
     let trial = Trial::start();
     let change = ["user", "update", USERS[0], "--password-file", "-"];
@@ -367,7 +367,7 @@ fn assert_revokes(trial: &Trial, whose: &str, grants: usize, ends: impl Fn(&Toke
     trial.assert_ends(ends);
 }
 
-#[test]
+#[forms::each]
 fn revoking_everything_of_a_user() {
     let trial = Trial::start();
     // The tokens of a code and the refreshed ones, and those of the legacy flow, at two clients each.
@@ -375,7 +375,7 @@ fn revoking_everything_of_a_user() {
     assert_revokes(&trial, &whose, 6, of_the_subject);
 }
 
-#[test]
+#[forms::each]
 fn revoking_everything_of_clients() {
     let trial = Trial::start();
     for client in [BATCH[0], BOUND[0], LEGACY[0]] {
@@ -389,7 +389,7 @@ fn revoking_everything_of_clients() {
     });
 }
 
-#[test]
+#[forms::each]
 fn revoking_everything_of_a_user_at_clients() {
     let trial = Trial::start();
     let whose = |client: Client| format!("--client {} --user {}", client.id, USERS[0]);
@@ -423,7 +423,7 @@ fn grant_id_made(seconds_ago: u64) -> String {
     URL_SAFE_NO_PAD.encode(id)
 }
 
-#[test]
+#[forms::each]
 fn revoking_a_grant_by_the_id_in_its_tokens() {
     let trial = Trial::start();
     let ends = |token: &Token| of_the_subject(token) && token.client.id.ends_with('1');
@@ -447,7 +447,7 @@ fn revoking_a_grant_by_the_id_in_its_tokens() {
     trial.assert_ends(ends);
 }
 
-#[test]
+#[forms::each]
 fn revoking_a_token_as_its_client() {
     let trial = Trial::start();
     let lobby = trial.pair.lobby();
@@ -482,7 +482,7 @@ fn revoking_a_token_as_its_client() {
     }
 }
 
-#[test]
+#[forms::each]
 fn cutting_off_what_was_issued_until_now() {
     let trial = Trial::start();
     let of_the_issuer = |token: &&Token| !matches!(token.kind, Kind::Legacy | Kind::EarlyAccess);
@@ -514,7 +514,7 @@ fn cutting_off_what_was_issued_until_now() {
     }
 }
 
-#[test]
+#[forms::each]
 fn rotating_the_keys_with_a_cut_off() {
     let trial = Trial::start();
     trial.pair.done("key rotate --immediate --cut-off");

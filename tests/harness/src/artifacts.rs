@@ -1,9 +1,10 @@
 //! The programs that make up a pair.
 
-use std::env;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::{env, thread};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// What Envoy loads as the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,9 +15,30 @@ pub enum Form {
     Native,
 }
 
+thread_local! {
+    static FORM_OF_TEST: Cell<Option<Form>> = const { Cell::new(None) };
+}
+
 impl Form {
-    /// The form that the environment variable `FILTER` names: `wasm`, which is the default, or `native`.
-    fn chosen() -> Result<Self> {
+    /// Runs a test, which is a function of the current thread, with the filter in this form.
+    pub fn run(self, test: fn()) {
+        FORM_OF_TEST.set(Some(self));
+        test();
+    }
+
+    /// The form of the running test, or else the one that the environment variable `FILTER` names: `wasm`, which is the
+    /// default, or `native`.
+    ///
+    /// # Errors
+    /// If `FILTER` has another value, or in a thread that a test has started, which does not know the form of the test.
+    pub fn chosen() -> Result<Self> {
+        if let Some(form) = FORM_OF_TEST.get() {
+            return Ok(form);
+        }
+        ensure!(
+            thread::current().name().is_some(),
+            "this thread has no name: find the artifacts in the thread of the test, which knows the form of the filter"
+        );
         match env::var("FILTER").as_deref() {
             Err(env::VarError::NotPresent) | Ok("wasm") => Ok(Self::Wasm),
             Ok("native") => Ok(Self::Native),
@@ -38,10 +60,9 @@ pub struct Artifacts {
 
 impl Artifacts {
     /// Finds the token service beside the running program, the filter in the form that `FILTER` names, and Envoy in `.cache`.
-    /// `filter.wasm` is in the same target directory (of the profile `demo` for a program of that profile, otherwise of
-    /// `release`), the native module beside the token service. The repository is the one around the current directory, or
-    /// else around the program. `CARGO_MANIFEST_DIR` is not used, because it names the old path if a checkout was moved
-    /// together with its target directory.
+    /// `filter.wasm` is in the same target directory, of the profile `release`; the native module is beside the token service.
+    /// The repository is the one around the current directory, or else around the program. `CARGO_MANIFEST_DIR` is not used,
+    /// because it names the old path if a checkout was moved together with its target directory.
     ///
     /// # Errors
     /// If a program is missing or older than its sources; the message names the command that makes it.
@@ -68,17 +89,11 @@ impl Artifacts {
             programs = programs.parent().context("deps lies in a directory")?;
         }
         let target = programs.parent().context("profiles lie in target")?;
-        let profile = if programs.ends_with("demo") {
-            "demo"
-        } else {
-            "release"
-        };
-        let wasm = target.join("wasm32-wasip1").join(profile);
         let artifacts = Self {
             token_service: programs.join("token-service"),
             form,
             filter: match form {
-                Form::Wasm => wasm.join("filter.wasm"),
+                Form::Wasm => target.join("wasm32-wasip1/release/filter.wasm"),
                 Form::Native => programs.join("libtoken_filter.so"),
             },
             envoy: repository.join(".cache/envoy"),

@@ -65,8 +65,8 @@ impl Tour {
             artifacts.repository.join("demo"),
             folder.path().join("demo"),
         )?;
-        fs::create_dir_all(folder.path().join("target/demo"))?;
-        let program = folder.path().join("target/demo/token-service");
+        fs::create_dir_all(folder.path().join("target/debug"))?;
+        let program = folder.path().join("target/debug/token-service");
         symlink(&artifacts.token_service, program)?;
 
         let ends = format!("\necho; echo '{SEPARATOR}'\n");

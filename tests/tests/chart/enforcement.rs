@@ -13,7 +13,7 @@ use super::{RENDERED, cases, component, list, of_kind, pod};
 use crate::mounting::{gateway, names, read_configuration, validate};
 
 /// Checks each gateway's configuration with the guard's reader and real Envoy.
-#[test]
+#[forms::each]
 fn the_guard_reads_the_configuration_that_the_chart_makes() {
     let mut read = 0;
     for (case, documents) in cases() {

@@ -388,7 +388,7 @@ fn rfc9449_s7_the_table_of_proofs_holds_over_http2_at_every_gateway() {
 }
 
 /// In the form that `FILTER` names.
-#[test]
+#[forms::each]
 fn envoy_with_the_filter_keeps_the_tables_of_bound_tokens() {
     let mut found = Vec::new();
     for version in [Version::Http1, Version::Http2] {

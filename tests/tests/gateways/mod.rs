@@ -213,7 +213,7 @@ fn envoy_with_ext_authz_keeps_the_table() {
     the_table_holds(Kind::EnvoyExtAuthz);
 }
 
-#[test]
+#[forms::each]
 fn envoy_with_the_filter_keeps_the_table() {
     the_table_holds(Kind::EnvoyFilter);
 }

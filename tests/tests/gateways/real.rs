@@ -279,7 +279,7 @@ const fn http2_and_quick(kind: Kind) -> &'static [(&'static str, &'static str)] 
     }
 }
 
-#[test]
+#[forms::each]
 fn no_gateway_opens_a_server_of_others() {
     let mounts = Kind::ALL.map(|kind| (Some(kind), http2_and_quick(kind)));
     let [allowed, forbidden] = run(&mounts, "insensitive", &[""]);

@@ -22,7 +22,7 @@ fn configured(issuer: &Issuer, algorithms: &[&str]) -> Value {
     }))
 }
 
-#[test]
+#[forms::each]
 fn rfc8725_s3_1_each_key_verifies_its_own_algorithm_and_each_issuer_has_its_own() {
     let all: Vec<&str> = ACCEPTED.into_iter().chain(UNKNOWN).collect();
     let issuer = Issuer::mock_server(&all);

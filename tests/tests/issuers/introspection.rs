@@ -39,7 +39,7 @@ fn asked(authlib: &Issuer, port: u16, cache_seconds: u64, when_unavailable: &str
     }))
 }
 
-#[test]
+#[forms::each]
 fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
     let [brief, long, closed, open] = [0, 1, 2, 3];
     // Each gate gets its own tokens, because a revoked token stays revoked.
@@ -89,7 +89,7 @@ fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
 
 /// The endpoint stops while the gate has cached answers. Each answer counts for `cache_seconds` and no longer, and
 /// revoked tokens stay refused with `allow` and with `deny`.
-#[test]
+#[forms::each]
 fn without_an_endpoint_answers_count_for_their_time() {
     let [long, closed, open] = [0, 1, 2];
     let authlib = Issuer::authlib();
@@ -130,7 +130,7 @@ fn without_an_endpoint_answers_count_for_their_time() {
 }
 
 /// Glewlwyd requires a bearer token with the right scope.
-#[test]
+#[forms::each]
 fn rfc7662_s2_1_a_gateway_may_ask_with_a_bearer_token() {
     let glewlwyd = Issuer::glewlwyd();
     let asked = |bearer: &str| {

@@ -8,7 +8,7 @@ use super::server::Issuer;
 use crate::support::get;
 
 /// An issuer whose metadata names another issuer, for example because of a wrong proxy.
-#[test]
+#[forms::each]
 fn rfc8414_s3_3_metadata_of_another_issuer_is_not_used() {
     let issuer = Issuer::mock_server(&[]);
     let members = json!({
@@ -24,7 +24,7 @@ fn rfc8414_s3_3_metadata_of_another_issuer_is_not_used() {
 }
 
 /// The metadata may name only key hosts that the configuration allows.
-#[test]
+#[forms::each]
 fn keys_at_another_host_need_its_name_in_jwks_hosts() {
     let elsewhere = free_port().unwrap();
     let issuer = Issuer::authlib_with_keys_at(elsewhere);

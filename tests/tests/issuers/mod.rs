@@ -44,7 +44,7 @@ fn assert_guarded(gate: &Gate, entrance: usize, issuer: &Issuer, others: &[&Issu
 }
 
 /// Each issuer with the profile that `docs/issuers.md` names, and with discovery of its keys.
-#[test]
+#[forms::each]
 fn rfc8725_s3_12_access_tokens_of_four_issuers_pass_and_their_other_tokens_do_not() {
     let oidc_provider = Issuer::oidc_provider();
     let mock_server = Issuer::mock_server(&[]);
@@ -85,7 +85,7 @@ fn rfc8725_s3_12_access_tokens_of_four_issuers_pass_and_their_other_tokens_do_no
 }
 
 /// The issuer binds the token to the key of a proof at its token endpoint, and the gates ask for proofs of this key.
-#[test]
+#[forms::each]
 fn rfc9449_s6_1_bound_tokens_of_oidc_provider_need_the_key_of_their_client() {
     let issuer = Issuer::oidc_provider();
     let configured = issuer.configured(&json!({"discovery": {"cluster": issuer.cluster()}}));

@@ -104,7 +104,7 @@ fn resources(artifacts: &Artifacts, configuration: &Value, port: u16, version: u
     json!({"version_info": version.to_string(), "resources": [listener]})
 }
 
-#[test]
+#[forms::each]
 fn an_api_moves_to_the_token_service_and_no_client_notices() {
     let old = Issuer::oidc_provider();
     let new = OwnPair::start(&[]);

@@ -11,7 +11,7 @@ use tests::{Artifacts, Issuer};
 use crate::api::until;
 use crate::support::{Browser, Client, OwnPair, WEB, get};
 
-#[test]
+#[forms::each]
 fn requests_grants_store_and_keys_are_counted() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.pair.lobby_url();

@@ -319,10 +319,14 @@ fn state_in(folder: &Path) -> Vec<(String, String)> {
     environment
 }
 
-/// The pair for all tests that do not stop it. It ends with the test binary.
+/// The pair for all tests that do not stop it, one for each form of the filter. It ends with the test binary.
 pub(crate) fn pair() -> &'static Pair {
-    static PAIR: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start_with(&[], true));
-    &PAIR.pair
+    static WASM: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start_with(&[], true));
+    static NATIVE: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start_with(&[], true));
+    match tests::Form::chosen().unwrap() {
+        tests::Form::Wasm => &WASM.pair,
+        tests::Form::Native => &NATIVE.pair,
+    }
 }
 
 /// Sends a signal to a process.

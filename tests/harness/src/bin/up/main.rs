@@ -132,7 +132,7 @@ User-Bound Integration (client credentials); call the API with its token:
 
 Non-Interactive Integration (JWT bearer):
 
-  ASSERTION=$(target/demo/token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \
+  ASSERTION=$(target/debug/token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \
     --client-id non-interactive-demo --user ada@example.com --audience https://identity.example.com/)
   curl -u non-interactive-demo:demo-secret-of-non-interactive-demo-not-for-real-use \
     -d grant_type=urn:ietf:params:oauth:grant-type:jwt-bearer -d assertion=$ASSERTION {lobby}/auth/token
