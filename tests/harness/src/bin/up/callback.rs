@@ -9,8 +9,8 @@ use actix_web::http::header::{
 use actix_web::{App, HttpResponse, HttpServer, rt, web};
 use anyhow::{Context as _, Result};
 use askama::Template;
-use serde::Deserialize;
 use harness::Pair;
+use serde::Deserialize;
 
 /// The parameters of an authorization response (RFC 6749 §4.1.2, RFC 9207), or of the legacy flow's.
 #[derive(Debug, Deserialize)]
