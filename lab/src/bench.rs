@@ -18,8 +18,6 @@ mod server;
 mod service;
 mod store;
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::Subcommand;
 use tokio::runtime::Runtime;

@@ -66,9 +66,9 @@ pub(crate) fn run() -> Result<bool> {
     for (name, target) in TARGETS {
         let mut inputs = 0;
         for input in fs::read_dir(folder.join("corpus").join(name))? {
-            let input = input?.path();
-            println!("{}", input.display());
-            target(&fs::read(input)?);
+            let input = input?;
+            println!("{name}/{}", input.file_name().display());
+            target(&fs::read(input.path())?);
             inputs += 1;
         }
         ensure!(inputs > 0, "{name} has no corpus");
