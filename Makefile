@@ -77,17 +77,16 @@ lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and
 	$(VENV)/bin/zizmor --offline --quiet .github/workflows
 
 .PHONY: smoke
-smoke: tools build ## every benchmark, attack, fuzz target and simulation, the soak test, a failover and an upgrade, each for some seconds
+smoke: tools lab ## every benchmark, attack and simulation, the corpus of the fuzz targets, the soak test, a failover and an upgrade, each for some seconds
 	python3 docs/scaling/regions_simulation.py --check
 	python3 docs/scaling/gateways_simulation.py --envoys 1000 --revocations 1
-	$(MAKE) SHORT=1 bench
-	$(MAKE) ATTACK_SECONDS=1 attack
-	$(MAKE) ATTACK_SECONDS=1 FILTER=native attack
-	@# On PostgreSQL, the failover and the upgrade have the same load.
-	$(MAKE) SOAK_SECONDS=30 SOAK_STORES=redb soak
-	$(MAKE) FAILOVER_ROUNDS=1 FAILOVER_FAULTS=killed,frozen failover
-	$(MAKE) UPGRADE_SECONDS=20 test-upgrade
-	$(MAKE) FUZZ_SECONDS=1 fuzz
+	cargo test --workspace --locked --bin lab
+	$(LAB) corpus
+	@# One make: what the targets need is built and looked for once. On PostgreSQL, the failover and the upgrade have the same load.
+	$(MAKE) SHORT=1 ATTACK_SECONDS=1 SOAK_SECONDS=20 SOAK_STORES=redb FAILOVER_ROUNDS=1 FAILOVER_FAULTS=killed,frozen \
+		UPGRADE_SECONDS=20 bench attack soak failover test-upgrade
+	@# What reaches the filter, with the native module.
+	FILTER=native ATTACK_SECONDS=1 $(LAB) attack unknown-keys no-keys stale-feed garbage
 
 RUNS ?= 10
 BUSY ?= 3
@@ -126,40 +125,48 @@ fmt: prerequisites ## format the code
 
 ##@ Measure
 
+LAB := $(TARGET)/debug/lab
+
+.PHONY: lab
+lab: .cache/envoy build ## build the laboratory: benchmarks, attacks and long runs
+	cargo build --workspace --locked --bin lab
+
 # SHORT=1 runs each benchmark for a moment, on what the tests run, to see that it works.
 export SHORT ?=
-MEASURED := $(if $(SHORT),dev,release)
-# The selection of a release: others have other features of the dependencies.
-RELEASED := $(if $(SHORT),,--package token-service --package token-guard)
-# The native module has a profile of its own.
-OPTIMIZED := $(if $(SHORT),dev,native)
-NATIVE := $(if $(SHORT),,--package gatepass-filter-native)
+MEASURED := $(if $(SHORT),$(LAB),$(TARGET)/release/lab)
+
+.PHONY: measured
+measured: $(if $(SHORT),lab,.cache/envoy build)
+	@# In the selections of a release: others have other features of the dependencies.
+	$(if $(SHORT),,cargo build --release --locked --package token-service --package token-guard --features token-service/jemalloc)
+	$(if $(SHORT),,cargo build --release --locked --package gatepass-filter-native)
+	$(if $(SHORT),,cargo build --release --locked --package gatepass-lab)
 
 .PHONY: bench
 bench: bench-filter bench-gateways bench-peers bench-revocation bench-service ## all benchmarks, one after the other, on a quiet machine
 
 .PHONY: bench-filter
-bench-filter: .cache/envoy build ## what the filter costs Envoy in both forms, against the gateway's own jwt_authn
-	cargo build --profile $(OPTIMIZED) --locked $(NATIVE)
-	NATIVE_MODULE=$(TARGET)/$(OPTIMIZED:dev=debug)/libtoken_filter.so $(TARGET)/debug/bench-filter
+bench-filter: measured ## what the filter costs Envoy in both forms, against the gateway's own jwt_authn
+	$(MEASURED) bench filter
 
 .PHONY: bench-gateways
-bench-gateways: .cache/envoy .cache/gateways.stamp build ## requests a second and p99 that token-guard costs each gateway
-	cargo build --profile $(MEASURED) --locked $(RELEASED) --bin token-guard
-	TOKEN_GUARD_BIN=$(TARGET)/$(MEASURED:dev=debug)/token-guard $(TARGET)/debug/bench-gateways
+bench-gateways: .cache/gateways.stamp measured ## requests a second and p99 that token-guard costs each gateway
+	$(MEASURED) bench gateways
 
 .PHONY: bench-peers
-bench-peers: .cache/clients.stamp .cache/gateways.stamp prerequisites ## what a token costs here, at oidc-provider and at Glewlwyd (some 6 minutes)
-	cargo bench --profile $(MEASURED:release=bench) --locked $(RELEASED) --bench peers
+bench-peers: .cache/clients.stamp .cache/gateways.stamp measured ## what a token costs here, at oidc-provider and at Glewlwyd (some 6 minutes)
+	$(MEASURED) bench peers
 
 .PHONY: bench-revocation
-bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token
-	$(TARGET)/debug/bench-revocation
+bench-revocation: measured ## how soon the API refuses a revoked token
+	$(MEASURED) bench revocation
 
 .PHONY: bench-service
-bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
-	cargo bench --profile $(MEASURED:release=bench) --locked $(RELEASED) \
-		--bench service --bench registrations --bench store --bench copy
+bench-service: measured ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
+	$(MEASURED) bench service
+	$(MEASURED) bench registrations
+	$(MEASURED) bench store
+	$(MEASURED) bench copy
 
 .PHONY: time-first-minute
 time-first-minute: ## seconds from `make up` in a fresh clone to the first answer; run it on an idle machine
@@ -170,16 +177,16 @@ time-first-minute: ## seconds from `make up` in a fresh clone to the first answe
 ATTACK_SECONDS ?= 60
 
 .PHONY: attack
-attack: .cache/envoy build ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
-	ATTACK_SECONDS=$(ATTACK_SECONDS) $(TARGET)/debug/attack $(ATTACKS)
+attack: lab ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
+	ATTACK_SECONDS=$(ATTACK_SECONDS) $(LAB) attack $(ATTACKS)
 
 FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz
 fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the guard, each for FUZZ_SECONDS (60)
 	@# Without a sanitizer, for which Rust needs a nightly compiler: of the fuzzed code aws-lc alone is unsafe. What is found is kept in
-	@# target/; what is worth keeping moves to guard/fuzz/corpus by hand.
-	@cd guard && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo fuzz list); do \
+	@# target/; what is worth keeping moves to lab/fuzz/corpus by hand.
+	@cd lab && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo fuzz list); do \
 		mkdir -p "$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" && \
 		cargo fuzz run --sanitizer none --target-dir "$(abspath $(TARGET))/fuzz" $$fuzzed \
 			"$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" fuzz/corpus/$$fuzzed \
@@ -197,24 +204,24 @@ restarts: .cache/envoy build ## restart the token service 100 times under load, 
 FAILOVER_ROUNDS ?= 10
 
 .PHONY: failover
-failover: .cache/envoy .cache/etcd.stamp .cache/promtool build ## let the database fail over under load, FAILOVER_ROUNDS (10) times in each of four ways (some 40 minutes)
+failover: .cache/etcd.stamp .cache/promtool lab ## let the database fail over under load, FAILOVER_ROUNDS (10) times in each of four ways (some 40 minutes)
 	@tests/tools/prerequisites.sh failover
-	FAILOVER_ROUNDS=$(FAILOVER_ROUNDS) tests/tools/alone.sh $(TARGET)/debug/failover
+	FAILOVER_ROUNDS=$(FAILOVER_ROUNDS) tests/tools/alone.sh $(LAB) failover
 
 SOAK_SECONDS ?= 600
 
 .PHONY: soak
-soak: .cache/envoy build ## every grant and the API under load for SOAK_SECONDS (600) on each store, with rotations and restarts
+soak: lab ## every grant and the API under load for SOAK_SECONDS (600) on each store, with rotations and restarts
 	@tests/tools/prerequisites.sh postgres
-	SOAK_SECONDS=$(SOAK_SECONDS) $(TARGET)/debug/soak
+	SOAK_SECONDS=$(SOAK_SECONDS) $(LAB) soak
 
 UPGRADE_SECONDS ?= 70
 
 .PHONY: test-upgrade
-test-upgrade: .cache/envoy build ## replace two replicas of the commit in tests/upgrade-from under load, UPGRADE_SECONDS (70) and the restarts
+test-upgrade: .cache/promtool lab ## replace two replicas of the commit in tests/upgrade-from under load, UPGRADE_SECONDS (70) and the restarts
 	@tests/tools/prerequisites.sh postgres
 	tests/tools/earlier-version.sh $(TARGET)/earlier
-	SOAK_UPGRADE_FROM=$(TARGET)/earlier SOAK_SECONDS=$(UPGRADE_SECONDS) $(TARGET)/debug/soak
+	UPGRADE_SECONDS=$(UPGRADE_SECONDS) $(LAB) upgrade $(TARGET)/earlier
 
 ##@ Build
 

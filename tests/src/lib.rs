@@ -10,18 +10,14 @@ mod issuer;
 mod layers;
 pub mod load;
 pub mod proofs;
-#[path = "../../token-service/benches/support/quartiles.rs"]
-pub mod quartiles;
-#[path = "../../token-service/benches/support/short.rs"]
-pub mod short;
 pub mod tls;
 mod upstream;
 pub mod visitor;
 pub mod wire;
 
 pub use harness::{
-    Artifacts, Chromedriver, Form, Log, Pair, Ports, Postgres, Process, Series, Setup, Tour,
-    browsing, envoy, free_port, pace, setting, state_in, status_of, store_causes,
+    Artifacts, Chromedriver, Form, Log, PATIENCE, Pair, Ports, Postgres, Process, Series, Setup,
+    Tour, browsing, envoy, free_port, pace, setting, state_in, status_of, store_causes,
 };
 pub use issuer::{Issuer, SigningKey};
 pub use upstream::{Arrived, Upstream};

@@ -1,10 +1,8 @@
-//! HTTP/1.1 byte for byte, because client libraries do not send what attackers send, and take longer than what is measured.
+//! HTTP/1.1 byte for byte, because client libraries do not send what attackers send.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
-
-use anyhow::{Result, bail};
 
 /// Longest time to wait for the next bytes of a response.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -47,56 +45,6 @@ impl Answer {
     }
 }
 
-/// A connection to a port of 127.0.0.1.
-#[derive(Debug)]
-pub struct Connection(TcpStream);
-
-impl Connection {
-    /// # Errors
-    /// If nothing listens on the port.
-    pub fn open(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self(stream))
-    }
-
-    /// # Errors
-    /// If the other side has closed the connection.
-    pub fn send(&mut self, request: &str) -> io::Result<()> {
-        self.0.write_all(request.as_bytes())
-    }
-
-    /// Reads a response to a request other than `HEAD`. Returns `None` if the connection ends before it.
-    ///
-    /// # Errors
-    /// If the connection ends within the response.
-    pub fn receive(&mut self) -> Result<Option<Answer>> {
-        let read = self.read(false);
-        if read.is_empty() {
-            return Ok(None);
-        }
-        if !is_complete(&read, false) {
-            bail!("the connection ended within a response");
-        }
-        Ok(Answer::parse(&String::from_utf8_lossy(&read)))
-    }
-
-    /// Reads until a response is complete or the connection ends.
-    fn read(&mut self, to_head: bool) -> Vec<u8> {
-        let mut answer = Vec::new();
-        let mut part = [0; 4096];
-        while !is_complete(&answer, to_head) {
-            match self.0.read(&mut part) {
-                // A reset after a response does not invalidate the response.
-                Ok(0) | Err(_) => break,
-                Ok(size) => answer.extend(part.iter().take(size)),
-            }
-        }
-        answer
-    }
-}
-
 /// Sends a request on a new connection, and reads the whole response. `None` if the connection ended without a
 /// response, which is a refusal too.
 ///
@@ -111,14 +59,22 @@ pub fn send(port: u16, request: &str) -> io::Result<Option<Answer>> {
 /// # Errors
 /// If nothing listens on the port.
 pub fn open(port: u16, request: &str) -> io::Result<(Option<Answer>, TcpStream)> {
-    let mut connection = Connection::open(port)?;
+    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    connection.set_nodelay(true)?;
+    connection.set_read_timeout(Some(PATIENCE))?;
     // A server may answer and close the connection before it has read everything.
-    let _sent = connection.send(request);
-    let answer = connection.read(request.starts_with("HEAD "));
-    Ok((
-        Answer::parse(&String::from_utf8_lossy(&answer)),
-        connection.0,
-    ))
+    let _sent = connection.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    while !is_complete(&answer, request.starts_with("HEAD ")) {
+        match connection.read(&mut part) {
+            // A reset after a response does not invalidate the response.
+            Ok(0) | Err(_) => break,
+            Ok(size) => answer.extend(part.iter().take(size)),
+        }
+    }
+    let answer = Answer::parse(&String::from_utf8_lossy(&answer));
+    Ok((answer, connection))
 }
 
 /// True if the response is complete, as far as it declares its length (RFC 9112 §6.3).

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tests::load::{ExactlyOnce, Load, Scope, World};
 use tests::{Artifacts, Postgres};
@@ -29,11 +28,9 @@ fn killed_again_and_again(changes: &[(&str, &str)]) {
     ];
     let mut pair = OwnPair::start(&[&patient, changes].concat());
     let admin_token = std::fs::read_to_string(pair.state().join("admin-token")).unwrap();
-    // The default of `lifetimes.access_token`.
-    let world = World::of(&pair.pair, &admin_token, Duration::from_secs(3600)).unwrap();
-    let world = Arc::new(world);
+    let world = Arc::new(World::of(&pair.pair, &admin_token));
     let clients = ExactlyOnce::of(&world);
-    let mut load = Load::none();
+    let mut load = Load::default();
     clients.start(&mut load);
     for kill in 0..kills() {
         let moment = RandomState::new().hash_one(kill) % ANSWERS;

@@ -19,9 +19,30 @@ git cat-file -e "$commit^{tree}" 2>/dev/null \
 git archive "$commit" | tar --extract --directory="$folder"
 # Its version may be that of this commit, as long as none is released. The services of an upgrade have two.
 sed --in-place '0,/^version = .*/s//version = "0.0.1"/' "$folder/Cargo.toml"
-# Its dependencies are compiled as here, or none could be used again.
+# Its dependencies are compiled as here, with the same profile and features, or none could be used again. Of the earlier
+# version, its service alone is left; a crate without code asks for the features.
 sed --in-place '/^\[profile\.dev\]/,$d' "$folder/Cargo.toml"
 sed --quiet '/^\[profile\.dev\]/,$p' Cargo.toml >>"$folder/Cargo.toml"
+sed --in-place --null-data 's/members = \[[^]]*\]/members = ["features", "token-service"]/g' "$folder/Cargo.toml"
+mkdir --parents "$folder/features/src"
+touch "$folder/features/src/lib.rs"
+cargo tree --locked --edges normal,dev --prefix depth --format '|{p}|{f}' | python3 -c '
+import collections, sys
+wanted, hidden = collections.defaultdict(set), None
+for line in filter(str.strip, sys.stdin):
+    depth, package, features = line.strip().removesuffix(" (*)").split("|")
+    # Macros run here, and their dependencies have features of their own.
+    if hidden is not None and int(depth) > hidden:
+        continue
+    hidden = int(depth) if "(proc-macro)" in package else None
+    if hidden is None and "(/" not in package:
+        name, version = package.split(" ")
+        wanted[name, version].update(filter(None, features.split(",")))
+print("[package]\nname = \"features\"\nedition = \"2024\"\n\n[dependencies]")
+for number, ((name, version), features) in enumerate(sorted(wanted.items())):
+    print("d%d = { package = \"%s\", version = \"=%s\", default-features = false, features = %s }"
+        % (number, name, version.removeprefix("v"), sorted(features)))
+' >"$folder/features/Cargo.toml"
 
 # Links to what is built. Not of the project's own crates: cargo writes there.
 own=$(cargo metadata --no-deps --offline --format-version 1 | python3 -c '
@@ -36,7 +57,7 @@ find "$built/deps" -regextype egrep -regex '.*[.](rlib|rmeta|so)' ! -regex ".*/l
 cp --archive --link "$built/build" "$folder/target/debug/build"
 
 cd "$folder"
-CARGO_TARGET_DIR=$folder/target cargo build --workspace --bin token-service
+CARGO_TARGET_DIR=$folder/target cargo build --workspace --no-default-features --bin token-service
 cp target/debug/token-service token-service.program
 rm -r target
 echo "$stamp" >stamp

@@ -1,4 +1,4 @@
-//! A PostgreSQL server for one test.
+//! A PostgreSQL server for one test or benchmark.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -19,8 +19,21 @@ impl Postgres {
     /// # Errors
     /// When PostgreSQL is not installed or does not start.
     pub fn start(repository: &Path) -> Result<Self> {
+        Self::with_fsync(repository, "off")
+    }
+
+    /// The same, with commits that outlast the machine.
+    ///
+    /// # Errors
+    /// As [`Postgres::start`].
+    pub fn durable(repository: &Path) -> Result<Self> {
+        Self::with_fsync(repository, "on")
+    }
+
+    fn with_fsync(repository: &Path, fsync: &str) -> Result<Self> {
         // The script ends when its standard input ends, however this process ends.
         let mut script = Command::new(repository.join("tests/tools/postgres.sh"))
+            .env("POSTGRES_FSYNC", fsync)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

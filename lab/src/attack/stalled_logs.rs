@@ -1,0 +1,55 @@
+//! A log collector that has stopped reading the output of the token service.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::target::{TOKEN_FORM, Target, basic};
+use super::{Attack, Outage};
+
+/// Time until the pipe and the queue of lines are full, on a slow machine.
+const FILLING: Duration = Duration::from_secs(12);
+
+pub(crate) const ATTACK: Attack = Attack {
+    name: "stalled-logs",
+    about: "32 streams at once that get tokens, while nobody reads log and audit log",
+    outage: Some(&Outage {
+        gateway: &[],
+        begin: |pair| {
+            pair.set_environment("TOKEN_SERVICE_LOG", "debug");
+            pair.stop_token_service();
+            pair.leave_output_unread();
+            pair.start_token_service()
+        },
+    }),
+    explains: &[],
+    run: |target| {
+        let lobby = target.lobby.clone();
+        let target = target.for_at_least(FILLING);
+        let sent = target.flood(target.ports.lobby, 1, 32, move |attacker, _| {
+            let url = format!("{lobby}/auth/token");
+            async move {
+                let headers = [("authorization", basic())];
+                let headers = headers
+                    .each_ref()
+                    .map(|(name, value)| (*name, value.as_str()));
+                Ok(attacker.post(&url, &headers, TOKEN_FORM).await?.0)
+            }
+        })?;
+        for stream in ["log", "audit"] {
+            let dropped = dropped(&target, stream)?;
+            // Otherwise the pipe was never full, and the attack had no effect.
+            ensure!(dropped > 0, "no line of the {stream} was dropped");
+        }
+        Ok(sent)
+    },
+};
+
+/// Number of lines of the stream that the token service has dropped.
+fn dropped(target: &Target, stream: &str) -> Result<u64> {
+    let url = format!("http://127.0.0.1:{}/metrics", target.ports.internal);
+    let metrics = ureq::get(url).call()?.into_body().read_to_string()?;
+    let name = format!("token_service_{stream}_lines_dropped_total ");
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    Ok(count.context(name)?.trim().parse()?)
+}

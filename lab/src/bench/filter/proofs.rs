@@ -1,0 +1,81 @@
+//! What a DPoP proof costs, compared with the same token as a bearer token.
+
+use anyhow::{Context as _, Result};
+use tests::Artifacts;
+use tests::proofs::ProofKey;
+
+use super::gateway::{Enforcer, Gateway, Modules, Variant};
+use super::load::{CONNECTIONS, Client, request, with_tokens};
+use super::tokens::{AUDIENCE, Issuers};
+use super::{BLOCK, GROUPS, ROUNDS};
+use crate::measure::{cpu, microseconds, quartiles};
+use crate::short;
+
+/// Algorithms of proofs.
+pub(crate) const ALGORITHMS: [&str; 2] = ["EdDSA", "ES256"];
+
+/// Prints what a proof adds, for the filter and for the native module.
+pub(crate) async fn measure(
+    artifacts: &Artifacts,
+    modules: &Modules,
+    algorithm: &'static str,
+    feed: u16,
+) -> Result<()> {
+    let issuers = Issuers::new("EdDSA", 1)?;
+    let enforcers = [Enforcer::Filter, Enforcer::Module];
+    let variants = enforcers.map(|enforcer| Variant {
+        enforcer,
+        claims: false,
+        cached: true,
+        proofs: true,
+    });
+    let gateway = Gateway::start(artifacts, modules, &issuers, &variants, feed, 1)?;
+    let count = short::count(ROUNDS).max(GROUPS);
+    let key = ProofKey::new(algorithm)?;
+    let bound = issuers.bound(&key.confirmation())?;
+    let plain = with_tokens(&issuers.tokens(1)?);
+    let url = format!("{AUDIENCE}/api/projects");
+    // Each proof is accepted once. The first block is not measured.
+    let proofs: Result<Vec<Vec<u8>>> = (0..(count + 1) * BLOCK.next_multiple_of(CONNECTIONS))
+        .map(|_| {
+            let proof = key.prove("GET", &url, Some(&bound))?;
+            let headers = format!("authorization: DPoP {bound}\r\ndpop: {proof}\r\n");
+            Ok(request(&headers))
+        })
+        .collect();
+    let proofs = proofs?;
+    let mut clients = Vec::new();
+    for port in gateway.ports() {
+        for requests in [&plain, &proofs] {
+            let mut client = Client::connect(*port, requests.clone()).await;
+            client.send(BLOCK).await;
+            clients.push(client);
+        }
+    }
+    let mut added = enforcers.map(|_| Vec::new());
+    for round in 0..count {
+        let mut costs = vec![0.0; clients.len()];
+        for turn in 0..clients.len() {
+            let place = (turn + round) % clients.len();
+            let client = clients.get_mut(place).context("a client per variant")?;
+            let before = cpu(gateway.pid()?);
+            client.send(BLOCK).await;
+            *costs.get_mut(place).context("a cost per client")? =
+                microseconds(before, cpu(gateway.pid()?), BLOCK);
+        }
+        for (pair, added) in costs.chunks(2).zip(&mut added) {
+            if let [plain, proof] = pair {
+                added.push(proof - plain);
+            }
+        }
+    }
+    let [filter, module] = added.map(quartiles);
+    let text = |[low, median, high]: [f64; 3]| format!("{median:.1} us ({low:.1}-{high:.1})");
+    println!(
+        "{:<26} adds to a known bearer token: filter {}, native module {}",
+        format!("proof, {algorithm}"),
+        text(filter),
+        text(module),
+    );
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! What a token costs here and at other servers: CPU time of the server process for each token.
+//!
+//! Run: `make bench-peers`. The peers are oidc-provider on Node.js and Glewlwyd out of Debian's package. All three sign with
+//! ES256, issue access tokens by RFC 9068, and replace a refresh token at each use. The service keeps its state in redb with
+//! durable commits, Glewlwyd in SQLite with durable commits, oidc-provider in a `Map` in memory. Blocks of all three alternate,
+//! so that other load on the machine affects all alike. `SHORT=1` measures for a moment.
+
+use std::fs::File;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::free_port;
+
+use super::scripts::{Codes, Refreshes, Web, browsers, client_credentials, grant};
+use super::seed::signed_in;
+use super::server::{Demo, REPOSITORY, Server};
+use crate::http::{Connection, InTurn, Load, Script, Scripts, block};
+use crate::measure::{cpu_of_all_time, microseconds, quartiles, ratios};
+use crate::short;
+
+/// Blocks for each issuer and grant.
+const ROUNDS: usize = 15;
+const BLOCK: Load = Load {
+    time: Duration::from_secs(2),
+    rate: None,
+};
+const CONNECTIONS: usize = 16;
+
+/// Users of the service that authorize in turn, because the number of grants per user is capped.
+const PERSONS: usize = 2000;
+
+const ALGORITHM: &str = "ES256";
+const AUDIENCE: &str = "https://api.example.com";
+
+const OIDC_PROVIDER: Web = Web {
+    authorization_path: "/auth",
+    token_path: "/token",
+    client_id: "web",
+    secret: "secret-of-the-test",
+    fields: &[("scope", "read"), ("resource", AUDIENCE)],
+};
+
+const GLEWLWYD: Web = Web {
+    authorization_path: "/api/oidc/auth",
+    token_path: "/api/oidc/token",
+    client_id: "web",
+    secret: "secret-of-web",
+    // Without `g_continue`, the browser would come by a page first.
+    fields: &[
+        ("scope", "read"),
+        ("resource", AUDIENCE),
+        ("g_continue", ""),
+    ],
+};
+
+#[derive(Debug, Clone, Copy)]
+enum Grant {
+    ClientCredentials,
+    Refresh,
+    Code,
+}
+
+impl Grant {
+    const ALL: [(Self, &str); 3] = [
+        (Self::ClientCredentials, "client_credentials"),
+        (Self::Refresh, "refresh_token"),
+        (
+            Self::Code,
+            "authorize in a session, and exchange the code with PKCE",
+        ),
+    ];
+}
+
+/// A running server.
+struct Issuer {
+    name: &'static str,
+    server: Server,
+    web: Web,
+    client_credentials: Vec<u8>,
+    /// The cookies of browsers whose users are signed in and have consented.
+    browsers: Arc<[String]>,
+    /// CPU time for each token, in microseconds, one of each block.
+    costs: [Vec<f64>; Grant::ALL.len()],
+    _demo: Option<Demo>,
+    _folder: Option<TempDir>,
+}
+
+impl Issuer {
+    async fn gatepass() -> Self {
+        let demo = Demo::on_redb().signing(ALGORITHM);
+        // The first start hashes the passwords of the demo.
+        demo.serve().stop();
+        let sessions = signed_in(&demo, PERSONS).await;
+        let server = demo.serve();
+        Self {
+            name: "Gatepass",
+            web: Web::DEMO,
+            client_credentials: client_credentials(),
+            browsers: browsers(server.address, &sessions).await,
+            server,
+            costs: Default::default(),
+            _demo: Some(demo),
+            _folder: None,
+        }
+    }
+
+    /// Runs `program` of `.cache`, which prints what its server issued.
+    fn peer(name: &'static str, program: &str, script: &str, web: Web) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, port) = (folder.path().join("log"), free_port().unwrap());
+        let mut command = Command::new(format!("{REPOSITORY}/.cache/{program}"));
+        command
+            .arg(format!("{REPOSITORY}/tests/clients/{script}"))
+            .args([&port.to_string(), AUDIENCE, ALGORITHM])
+            .current_dir(folder.path())
+            .env("NODE_ENV", "production")
+            .stdout(File::create(&log).unwrap());
+        let mut server = Server::start(&mut command, port);
+        let tokens: Value = server.until(|| {
+            let log = std::fs::read_to_string(&log).ok()?;
+            let line = log.lines().find_map(|line| line.strip_prefix("TOKENS "))?;
+            line.parse().ok()
+        });
+        let cookie = tokens["cookie"].as_str().unwrap();
+        let fields = [&[("grant_type", "client_credentials")], web.fields].concat();
+        Self {
+            name,
+            server,
+            client_credentials: web.token(&fields),
+            web,
+            browsers: [format!("cookie: {cookie}\r\n")].into(),
+            costs: Default::default(),
+            _demo: None,
+            _folder: Some(folder),
+        }
+    }
+
+    /// The scripts of all connections.
+    async fn scripts(&self, grant_type: Grant) -> Scripts {
+        let mut browser = Connection::open(self.server.address).await;
+        let mut scripts = Scripts::new();
+        for number in 0..CONNECTIONS {
+            let person = number * self.browsers.len() / CONNECTIONS;
+            let browsers = Arc::clone(&self.browsers);
+            let script: Box<dyn Script> = match grant_type {
+                Grant::ClientCredentials => Box::new(InTurn::only(self.client_credentials.clone())),
+                Grant::Refresh => {
+                    let token = grant(self.web, &mut browser, &browsers, person).await;
+                    Box::new(Refreshes::new(self.web, vec![token]))
+                }
+                Grant::Code => Box::new(Codes::new(self.web, browsers, person)),
+            };
+            scripts.push(script);
+        }
+        scripts
+    }
+
+    async fn measure(&mut self, place: usize, grant_type: Grant) {
+        let mut scripts = self.scripts(grant_type).await;
+        let before = cpu_of_all_time(self.server.pid());
+        let block = block(self.server.address, &mut scripts, BLOCK).await;
+        let after = cpu_of_all_time(self.server.pid());
+        self.costs[place].push(microseconds(before, after, block.times.len()));
+    }
+}
+
+pub(crate) async fn measure() {
+    let mut issuers = [
+        Issuer::gatepass().await,
+        Issuer::peer("oidc-provider", "node", "oidc_provider.mjs", OIDC_PROVIDER),
+        Issuer::peer(
+            "Glewlwyd",
+            "venv/bin/python",
+            "glewlwyd_issuer.py",
+            GLEWLWYD,
+        ),
+    ];
+    for round in 0..short::count(ROUNDS) {
+        for (place, (grant_type, _)) in Grant::ALL.into_iter().enumerate() {
+            // Each round begins with another issuer.
+            for turn in 0..issuers.len() {
+                let issuer = (turn + round) % issuers.len();
+                issuers[issuer].measure(place, grant_type).await;
+            }
+        }
+    }
+    let show = |values: Vec<f64>, digits: usize| {
+        let [low, median, high] = quartiles(values);
+        format!("{median:.digits$} ({low:.digits$} .. {high:.digits$})")
+    };
+    println!("| grant | server | CPU for each token, us: median (quartiles) | ratio to Gatepass |");
+    println!("|---|---|---|---|");
+    for (place, (_, grant_name)) in Grant::ALL.into_iter().enumerate() {
+        for issuer in &issuers {
+            let own = &issuer.costs[place];
+            let ratio = ratios(own, &issuers[0].costs[place]);
+            let (cost, ratio) = (show(own.clone(), 0), show(ratio, 1));
+            println!("| {grant_name} | {} | {cost} | {ratio} |", issuer.name);
+        }
+    }
+}

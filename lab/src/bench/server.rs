@@ -1,0 +1,286 @@
+//! The measured processes: the floor, the token service, PostgreSQL.
+
+use std::ffi::OsString;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::{NamedTempFile, TempDir};
+use tests::free_port;
+use token_service::config::Config;
+
+use crate::measure::{cpu, resident};
+
+pub(crate) const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Long enough for reading a million registrations.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+pub(crate) struct Server {
+    process: Child,
+    complaints: NamedTempFile,
+    pub(crate) address: SocketAddr,
+    /// Address of the internal listener, if there is one.
+    pub(crate) internal: SocketAddr,
+    /// Time from the start of the process until it accepted connections.
+    pub(crate) started_in: Duration,
+}
+
+impl Server {
+    pub(crate) fn start(command: &mut Command, port: u16) -> Self {
+        let complaints = NamedTempFile::new().unwrap();
+        let start = Instant::now();
+        let process = command
+            .stdin(Stdio::null())
+            .stderr(complaints.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut server = Self {
+            process,
+            complaints,
+            address,
+            internal: address,
+            started_in: Duration::ZERO,
+        };
+        server.until(|| TcpStream::connect(address).ok());
+        server.started_in = start.elapsed();
+        server
+    }
+
+    /// The first value that `look` returns while the process runs.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is measured while this waits"
+    )]
+    pub(crate) fn until<T>(&mut self, look: impl Fn() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(seen) = look() {
+                return seen;
+            }
+            let ended = self.process.try_wait().unwrap();
+            let said = || std::fs::read_to_string(self.complaints.path()).unwrap();
+            assert!(ended.is_none(), "it has ended: {}", said());
+            assert!(start.elapsed() < PATIENCE, "it does not start");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Stops the process gracefully.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing tells when a signal is awaited"
+    )]
+    pub(crate) fn stop(mut self) {
+        std::thread::sleep(Duration::from_millis(300));
+        let pid = self.pid().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(told.unwrap().success());
+        assert!(self.process.wait().unwrap().success());
+    }
+
+    /// Resident memory of the idle server, in MiB, when it no longer falls.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing tells when an allocator returns memory"
+    )]
+    pub(crate) fn settled(&self) -> f64 {
+        let mut last = resident(self.pid());
+        loop {
+            std::thread::sleep(Duration::from_secs(4));
+            let now = resident(self.pid());
+            if now >= last - 1.0 {
+                return now;
+            }
+            last = now;
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// The token service in `TOKEN_SERVICE`, or the one beside this program.
+pub(crate) fn measured_build() -> OsString {
+    let beside = || {
+        std::env::current_exe()
+            .unwrap()
+            .with_file_name("token-service")
+    };
+    std::env::var_os("TOKEN_SERVICE").unwrap_or_else(|| beside().into())
+}
+
+/// The demo, with its own state and its own store.
+pub(crate) struct Demo {
+    folder: PathBuf,
+    store: String,
+    /// Deletes the folder at the end.
+    temporary: Option<TempDir>,
+    /// A file in place of the demo's registrations.
+    registrations: Option<PathBuf>,
+    /// Algorithm of new signing keys.
+    algorithm: &'static str,
+    binary: OsString,
+}
+
+impl Demo {
+    /// Uses a new redb file.
+    pub(crate) fn on_redb() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut demo = Self::kept(folder.path().to_owned());
+        demo.temporary = Some(folder);
+        demo
+    }
+
+    /// Uses the redb file in a folder that stays.
+    pub(crate) fn kept(folder: PathBuf) -> Self {
+        std::fs::create_dir_all(&folder).unwrap();
+        Self {
+            store: format!("redb:{}", folder.join("store.redb").display()),
+            folder,
+            temporary: None,
+            registrations: None,
+            algorithm: "EdDSA",
+            binary: measured_build(),
+        }
+    }
+
+    /// Uses an empty database.
+    pub(crate) fn on_postgres(url: String) -> Self {
+        Self {
+            store: url,
+            ..Self::on_redb()
+        }
+    }
+
+    /// Reaches the same database by another URL.
+    pub(crate) fn moved_to(self, url: String) -> Self {
+        Self { store: url, ..self }
+    }
+
+    /// Uses another build of the service.
+    pub(crate) fn served_by(self, binary: OsString) -> Self {
+        Self { binary, ..self }
+    }
+
+    /// Signs with this algorithm.
+    pub(crate) fn signing(self, algorithm: &'static str) -> Self {
+        Self { algorithm, ..self }
+    }
+
+    /// Serves `text` as the registrations file, from the next start on.
+    pub(crate) fn write_registrations(&mut self, text: &str) {
+        let path = self.folder.join("registrations.toml");
+        std::fs::write(&path, text).unwrap();
+        self.registrations = Some(path);
+    }
+
+    fn seeded(&self) -> PathBuf {
+        self.folder.join("seeded")
+    }
+
+    /// True if [`Demo::set_seeded`] was called, in this run or an earlier one.
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.seeded().exists()
+    }
+
+    /// Notes that the store has its registrations.
+    pub(crate) fn set_seeded(&self) {
+        std::fs::write(self.seeded(), "").unwrap();
+    }
+
+    /// The token of the administration. The first start creates it.
+    pub(crate) fn admin_token(&self) -> String {
+        let token = std::fs::read_to_string(self.folder.join("admin-token")).unwrap();
+        token.trim().to_owned()
+    }
+
+    fn file() -> String {
+        format!("{REPOSITORY}/demo/config.toml")
+    }
+
+    fn environment(&self, ports: [u16; 2]) -> Vec<(String, String)> {
+        let at = |name: &str| self.folder.join(name).display().to_string();
+        let own = [
+            ("STORE__URL", self.store.clone()),
+            ("ENCRYPTION_KEY_FILE", at("encryption-key")),
+            ("ADMIN_TOKEN_FILE", at("admin-token")),
+            ("SIGNING__ALGORITHM", self.algorithm.to_owned()),
+            ("LISTEN", format!("127.0.0.1:{}", ports[0])),
+            ("INTERNAL_LISTEN", format!("127.0.0.1:{}", ports[1])),
+            ("LIMITS__REVOCATIONS_PER_SECOND", "1000000".to_owned()),
+        ];
+        let registrations = self.registrations.iter();
+        let registrations = registrations.map(|path| ("REGISTRATIONS", path.display().to_string()));
+        own.into_iter()
+            .chain(registrations)
+            .map(|(name, value)| (format!("TOKEN_SERVICE__{name}"), value))
+            .collect()
+    }
+
+    /// The configuration of the service.
+    pub(crate) fn config(&self) -> Config {
+        let environment = self.environment([1, 2]).into_iter();
+        let environment =
+            environment.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        Config::load(Some(Path::new(&Self::file())), environment).unwrap()
+    }
+
+    pub(crate) fn serve(&self) -> Server {
+        let ports = [free_port().unwrap(), free_port().unwrap()];
+        let mut command = Command::new(&self.binary);
+        command
+            .args(["serve", "--config", &Self::file()])
+            .envs(self.environment(ports))
+            .stdout(Stdio::null());
+        let mut server = Server::start(&mut command, ports[0]);
+        server.internal = SocketAddr::from(([127, 0, 0, 1], ports[1]));
+        server
+    }
+}
+
+/// A PostgreSQL server with durable commits, unlike the server of the tests.
+pub(crate) struct Postgres(tests::Postgres);
+
+impl Postgres {
+    /// Starts a server; `None` if PostgreSQL is not installed.
+    pub(crate) fn start() -> Option<Self> {
+        Some(Self(tests::Postgres::durable(Path::new(REPOSITORY)).ok()?))
+    }
+
+    /// The URL of a new database.
+    pub(crate) fn database(&self, name: &str) -> String {
+        self.0.sql(&format!("CREATE DATABASE {name}")).unwrap();
+        self.0.url().replace("/postgres?", &format!("/{name}?"))
+    }
+
+    fn folder(&self) -> &Path {
+        let (_, folder) = self.0.url().split_once("host=").unwrap();
+        Path::new(folder)
+    }
+
+    /// The path of the server's socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder().join(".s.PGSQL.5432")
+    }
+
+    /// CPU time of the server and of its connection processes, in nanoseconds.
+    pub(crate) fn cpu(&self) -> u64 {
+        let pid = std::fs::read_to_string(self.folder().join("data/postmaster.pid")).unwrap();
+        let pid: u32 = pid.lines().next().unwrap().parse().unwrap();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        let children = children.split(' ').filter_map(|child| child.parse().ok());
+        cpu(pid) + children.map(cpu).sum::<u64>()
+    }
+}

@@ -1,0 +1,272 @@
+//! The load of the benchmarks: HTTP/1.1 on keep-alive connections, the requests of each connection, and their times.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that meets the unexpected has nothing to report"
+)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::short;
+
+/// Timeout. No request of these measurements takes this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A keep-alive connection.
+pub(crate) struct Connection {
+    address: SocketAddr,
+    stream: TcpStream,
+    read: Vec<u8>,
+    /// True after the server has announced that it closes the connection: nginx does so after 1,000 requests.
+    closes: bool,
+}
+
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// The values of all headers with this name.
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.head
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .filter(move |(given, _)| given.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+    }
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            address,
+            stream,
+            read: Vec::with_capacity(8192),
+            closes: false,
+        }
+    }
+
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> Reply {
+        self.send(request).await;
+        self.receive().await
+    }
+
+    pub(crate) async fn send(&mut self, request: &[u8]) {
+        if self.closes {
+            *self = Self::open(self.address).await;
+        }
+        self.stream.write_all(request).await.unwrap();
+    }
+
+    /// The response to the last request.
+    pub(crate) async fn receive(&mut self) -> Reply {
+        timeout(PATIENCE, self.read_reply()).await.unwrap()
+    }
+
+    async fn read_reply(&mut self) -> Reply {
+        self.read.clear();
+        let end = loop {
+            let read = self.stream.read_buf(&mut self.read).await.unwrap();
+            assert_ne!(read, 0, "the connection was closed");
+            let end = self.read.windows(4).position(|four| four == b"\r\n\r\n");
+            if let Some(end) = end {
+                break end + 4;
+            }
+        };
+        let head = String::from_utf8(self.read[..end].to_vec()).unwrap();
+        let mut reply = Reply {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            head,
+            body: Vec::new(),
+        };
+        self.closes = reply
+            .headers("connection")
+            .any(|value| value.eq_ignore_ascii_case("close"));
+        let length = reply.headers("content-length").next();
+        let length: usize = length.map_or(0, |length| length.parse().unwrap());
+        while self.read.len() < end + length {
+            let read = self.stream.read_buf(&mut self.read).await.unwrap();
+            assert_ne!(read, 0, "the connection was closed");
+        }
+        reply.body = self.read[end..].to_vec();
+        reply
+    }
+}
+
+pub(crate) fn post(path: &str, headers: &str, body: &str) -> Vec<u8> {
+    let headers = format!("{headers}content-type: application/x-www-form-urlencoded\r\n");
+    request("POST", path, &headers, body)
+}
+
+/// A request with a body. `headers` has the type of the body.
+pub(crate) fn request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: bench\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+pub(crate) fn get(path: &str, headers: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: bench\r\n{headers}\r\n").into_bytes()
+}
+
+pub(crate) fn basic(client_id: &str, secret: &str) -> String {
+    let credentials = STANDARD.encode(format!("{client_id}:{secret}"));
+    format!("authorization: Basic {credentials}\r\n")
+}
+
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(fields)
+        .finish()
+}
+
+/// The requests of one connection. The script continues in the next block.
+pub(crate) trait Script: Send {
+    /// The next request; `None` at the end.
+    fn request(&mut self) -> Option<Vec<u8>>;
+
+    /// Processes the response. Returns true if the response counts, and false if it is an intermediate step.
+    fn answered(&mut self, reply: &Reply) -> bool;
+}
+
+pub(crate) type Scripts = Vec<Box<dyn Script>>;
+
+/// Sends requests in turn. Each must get 200.
+pub(crate) struct InTurn {
+    requests: Arc<[Vec<u8>]>,
+    next: usize,
+}
+
+impl InTurn {
+    pub(crate) fn only(request: Vec<u8>) -> Self {
+        Self::new([request].into(), 0)
+    }
+
+    /// Starts with the request number `first`.
+    pub(crate) const fn new(requests: Arc<[Vec<u8>]>, first: usize) -> Self {
+        let next = first;
+        Self { requests, next }
+    }
+}
+
+impl Script for InTurn {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        let request = self.requests.get(self.next % self.requests.len())?;
+        self.next += 1;
+        Some(request.clone())
+    }
+
+    fn answered(&mut self, reply: &Reply) -> bool {
+        assert_ok(reply)
+    }
+}
+
+/// Asserts that the status is 200. Returns true.
+pub(crate) fn assert_ok(reply: &Reply) -> bool {
+    let text = String::from_utf8_lossy(&reply.body);
+    assert_eq!(reply.status, 200, "{text}");
+    true
+}
+
+/// The length of a block, and its request rate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) time: Duration,
+    /// Requests per second of all connections together; `None` if each connection sends as soon as it has its response.
+    pub(crate) rate: Option<f64>,
+}
+
+/// The result of a block of requests.
+#[derive(Default)]
+pub(crate) struct Block {
+    pub(crate) elapsed: Duration,
+    pub(crate) times: Vec<Duration>,
+}
+
+impl Block {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.elapsed += other.elapsed;
+        self.times.extend(other.times);
+    }
+
+    pub(crate) fn per_second(&self) -> f64 {
+        self.times.len() as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Runs each script on its own connection.
+pub(crate) async fn block(address: SocketAddr, scripts: &mut Scripts, load: Load) -> Block {
+    let mut connections = Vec::new();
+    for _ in 0..scripts.len() {
+        connections.push(Connection::open(address).await);
+    }
+    let start = Instant::now();
+    let count = scripts.len() as f64;
+    let period = load.rate.map(|rate| Duration::from_secs_f64(count / rate));
+    let mut tasks = JoinSet::new();
+    for (index, (script, connection)) in scripts.drain(..).zip(connections).enumerate() {
+        let first = start + period.unwrap_or_default().mul_f64(index as f64 / count);
+        let pace = period.map(|period| (first, period));
+        tasks.spawn(drive(
+            script,
+            connection,
+            pace,
+            start + short::time(load.time),
+        ));
+    }
+    let mut times = Vec::new();
+    for (script, own) in tasks.join_all().await {
+        scripts.push(script);
+        times.extend(own);
+    }
+    Block {
+        elapsed: start.elapsed(),
+        times,
+    }
+}
+
+async fn drive(
+    mut script: Box<dyn Script>,
+    mut connection: Connection,
+    pace: Option<(Instant, Duration)>,
+    end: Instant,
+) -> (Box<dyn Script>, Vec<Duration>) {
+    let mut times = Vec::new();
+    let mut due = pace.map(|(first, _)| first);
+    while Instant::now() < end {
+        let sent = match due {
+            // A late request counts from its due time, so that the latency includes waiting in line.
+            Some(due) if due <= Instant::now() => due,
+            // The timer is up to a millisecond late. This must not count as latency of the service.
+            Some(due) => {
+                sleep_until(due).await;
+                Instant::now()
+            }
+            None => Instant::now(),
+        };
+        let Some(request) = script.request() else {
+            break;
+        };
+        let reply = connection.ask(&request).await;
+        if script.answered(&reply) {
+            times.push(sent.elapsed());
+        }
+        due = due.zip(pace).map(|(due, (_, period))| due + period);
+    }
+    (script, times)
+}

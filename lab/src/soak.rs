@@ -1,0 +1,552 @@
+//! `make soak` puts every grant and the API under load for `SOAK_SECONDS` (600) on each store. Meanwhile signing keys
+//! and the encryption key rotate, registrations change, tokens are revoked, and token services restart.
+//!
+//! `SOAK_STORES` chooses stores: `redb`, `postgres`, or both with a comma. The exit code is 1 if a valid request was refused,
+//! if an invalid request was accepted, or if memory, descriptors, rows, files, processor time for each answer or latency grew.
+//! A latency may grow as much as that of the machine itself, which other programs may keep busy.
+
+mod sample;
+pub(crate) mod upgrade;
+mod verdict;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tests::load::{Ledger, Operation, Scope, Times, World};
+use tests::visitor::Visitor;
+use tests::{Artifacts, Pair, Ports, Postgres, Setup, pace, setting, state_in};
+
+use crate::{load, measure, number, variable};
+use sample::{Spent, Store, Stored, Taken};
+use verdict::{Bound, Verdict};
+
+/// Lifetime of the access tokens.
+const ACCESS_TOKEN: Duration = Duration::from_secs(15);
+
+/// Windows of a run. All restarts are in the first four. Of the other windows, the second half is compared with the
+/// first half.
+const WINDOWS: u32 = 12;
+
+/// Time between two measurements of the token service's memory. The minimum of a window counts, because each password
+/// check takes 19 MiB for a short time.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Longest time until the gateway notices that a token service runs again, or runs no more.
+const NOTICE: Duration = Duration::from_secs(60);
+
+/// Shortest run whose windows are compared. In a shorter one, most keys and grants are younger than the run.
+const COMPARABLE: Duration = Duration::from_secs(60);
+
+/// Start of the lines in which the gateway says why a request failed.
+const FAILED_REQUEST: &str = "lobby: ";
+
+/// The time in the variable `name`, or so many seconds.
+fn time(name: &'static str, default: u64) -> Result<Duration> {
+    let seconds = number(name, default)?;
+    ensure!(
+        (20..=604_800).contains(&seconds),
+        "{name}: must be from 20 to 604800"
+    );
+    Ok(Duration::from_secs(seconds))
+}
+
+/// Returns true if all is well.
+pub(crate) fn run() -> Result<bool> {
+    let time = time("SOAK_SECONDS", 600)?;
+    let mut all_well = true;
+    for store in variable("SOAK_STORES", "redb,postgres").split(',') {
+        let is_replicated = match store {
+            "redb" => false,
+            "postgres" => true,
+            other => bail!("SOAK_STORES: {other}: expected redb or postgres"),
+        };
+        all_well &= soak(time, is_replicated)?;
+    }
+    Ok(all_well)
+}
+
+/// A pair under load.
+struct Soak {
+    time: Duration,
+    pair: Pair,
+    is_replicated: bool,
+    world: Arc<World>,
+    store: Store,
+    encryption_key: PathBuf,
+    /// Lines of the key file: the old key and its successor.
+    keys: [String; 2],
+}
+
+/// One row of the report.
+struct Window {
+    service: Taken,
+    envoy: Taken,
+    token_cache_mib: f64,
+    stored: Stored,
+    /// Microseconds of processor time for each answer. NaN if the process started in this window.
+    service_work: f64,
+    envoy_work: f64,
+    times: Times,
+}
+
+impl Window {
+    /// Percentile of the latency, in milliseconds.
+    fn percentile(&self, operation: Operation, percent: usize) -> f64 {
+        let times = self.times.operations.get(&operation);
+        measure::percentile(times.map_or(&[], Vec::as_slice), percent * 10)
+    }
+
+    /// The same for the probes of the machine.
+    fn machine(&self, percent: usize) -> f64 {
+        measure::percentile(&self.times.machine, percent * 10)
+    }
+}
+
+fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
+    let folder = tempfile::TempDir::new()?;
+    let state = folder.path();
+    let repository = Artifacts::find()?.repository;
+    let database = match is_replicated {
+        true => Some(Postgres::start(&repository)?),
+        false => None,
+    };
+    let store = match &database {
+        Some(database) => {
+            let (_, folder) = database
+                .url()
+                .split_once("host=")
+                .context("a socket's folder")?;
+            Store::Folder(Path::new(folder).join("data"))
+        }
+        None => Store::File(state.join("store.redb")),
+    };
+    let url = match &database {
+        Some(database) => database.url().to_owned(),
+        None => format!("redb:{}", state.join("store.redb").display()),
+    };
+    let pair = Pair::start(setup(&repository, state, &url, is_replicated)?)?;
+    let admin_token = state.join("admin-token");
+    let token = std::fs::read_to_string(&admin_token)?;
+    let world = Arc::new(World::of(&pair, &token));
+    println!(
+        "\n{}, {} s. Lobby {}, administration {}, admin token in {}",
+        match is_replicated {
+            true => "Two token services on PostgreSQL",
+            false => "One token service on redb",
+        },
+        time.as_secs(),
+        pair.lobby_url(),
+        pair.internal_url(),
+        admin_token.display()
+    );
+    let encryption_key = state.join("encryption-key");
+    let old = std::fs::read_to_string(&encryption_key)?;
+    let mut random = [0; 32];
+    aws_lc_rs::rand::fill(&mut random)?;
+    let new = format!("{}\n", URL_SAFE_NO_PAD.encode(random));
+    let mut soak = Soak {
+        time,
+        pair,
+        is_replicated,
+        world,
+        store,
+        encryption_key,
+        keys: [old, new],
+    };
+    let load = load::start(&soak.world, ACCESS_TOKEN)?;
+    let windows = soak.windows(time / WINDOWS);
+    load.stop()?;
+    let windows = windows?;
+    let all_well = soak.report(&windows);
+    if !all_well {
+        print_failures(&soak.pair.end());
+    }
+    Ok(all_well)
+}
+
+/// Prints the last lines about failures in the logs.
+fn print_failures(logs: &str) {
+    let lines: Vec<&str> = logs
+        .lines()
+        .filter(|line| {
+            line.contains("ERROR") || line.contains("WARN") || line.starts_with(FAILED_REQUEST)
+        })
+        .collect();
+    let last = lines.len().saturating_sub(20);
+    println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
+}
+
+/// A line of the listeners for clients in `envoy.yaml`.
+const LISTENER: &str = "                # The client's address is that of its connection.";
+
+/// An access log of failures: what failed, at which token service, and why.
+const FAILURE_LOG: &str = r#"                access_log:
+                  - name: envoy.access_loggers.stdout
+                    filter:
+                      status_code_filter:
+                        comparison: { op: GE, value: { default_value: 500, runtime_key: none } }
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog
+                      log_format:
+                        text_format_source:
+                          inline_string: "lobby: %START_TIME% %REQ(:method)% %PATH(NQ)% %RESPONSE_CODE% %RESPONSE_FLAGS%
+                            %RESPONSE_CODE_DETAILS% %UPSTREAM_HOST% after %DURATION% ms\n"
+"#;
+
+/// The demo's pair, with lifetimes so short that as many tokens, grants and sessions end as begin.
+fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<Setup> {
+    let mut environment = state_in(state);
+    let changes = [
+        ("STORE__URL", store.to_owned()),
+        (
+            "LIFETIMES__ACCESS_TOKEN",
+            format!("{}s", ACCESS_TOKEN.as_secs()),
+        ),
+        ("LIFETIMES__LEGACY_ACCESS_TOKEN", "15s".to_owned()),
+        ("LIFETIMES__REFRESH_TOKEN", "20s".to_owned()),
+        ("LIFETIMES__SESSION", "20s".to_owned()),
+        ("LIFETIMES__SESSION_IDLE", "20s".to_owned()),
+        ("LIFETIMES__AUTHORIZATION_CODE", "10s".to_owned()),
+        ("LIFETIMES__CLOCK_SKEW", "5s".to_owned()),
+        ("SIGNING__ANNOUNCE_FOR", "2s".to_owned()),
+        ("AUDIT__STANDARD_OUTPUT", "false".to_owned()),
+        ("DRAIN_FOR", "2s".to_owned()),
+    ];
+    environment.extend(changes.map(setting));
+    Ok(Setup {
+        replica,
+        holds_sockets: !replica,
+        workers: 2,
+        gateway: vec![(LISTENER.to_owned(), format!("{FAILURE_LOG}{LISTENER}"))],
+        ..Setup::of_demo(Ports::free()?, repository.to_owned(), environment)
+    })
+}
+
+/// Which token services get no requests from the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Avoids {
+    None,
+    Some,
+}
+
+impl Soak {
+    fn windows(&mut self, length: Duration) -> Result<Vec<Window>> {
+        // Nobody sends: it times the windows.
+        let (_open, clock): (_, Receiver<()>) = channel();
+        let mut windows: Vec<Window> = Vec::new();
+        println!("{HEADINGS}");
+        let spent = |pair: &Pair| -> Result<[Spent; 2]> {
+            Ok([
+                Spent::by(pair.token_service_pid()?),
+                Spent::by(pair.envoy_pid()?),
+            ])
+        };
+        let mut before = spent(&self.pair)?;
+        for number in 0..WINDOWS {
+            let end = Instant::now() + length;
+            self.disturb(number)?;
+            let mut service = Taken::by(self.pair.token_service_pid()?)?;
+            while let left = end.saturating_duration_since(Instant::now())
+                && !left.is_zero()
+            {
+                let _ = clock.recv_timeout(left.min(LOOK));
+                service = service.least(Taken::by(self.pair.token_service_pid()?)?);
+            }
+            let now = spent(&self.pair)?;
+            let stored = Stored::look(&self.pair, &self.store)?;
+            let times = self.world.ledger.take_times();
+            let answered = windows.last().map_or(0.0, |last| last.stored.answers);
+            let requests: usize = times.operations.values().map(Vec::len).sum();
+            let ([service_now, envoy_now], [service_before, envoy_before]) = (now, before);
+            let window = Window {
+                service,
+                envoy: Taken::by(self.pair.envoy_pid()?)?,
+                token_cache_mib: sample::token_cache_mib(&self.pair)?,
+                service_work: service_now.for_each(service_before, stored.answers - answered),
+                envoy_work: envoy_now.for_each(envoy_before, requests as f64),
+                stored,
+                times,
+            };
+            println!("{}", row(number, &window));
+            windows.push(window);
+            before = now;
+        }
+        Ok(windows)
+    }
+
+    /// Changes during a window, beside the load.
+    fn disturb(&mut self, number: u32) -> Result<()> {
+        let visitor = Visitor::default();
+        let [old, new] = &self.keys;
+        let lines = match number {
+            1 => Some(format!("{old}{new}")),
+            2 => Some(format!("{new}{old}")),
+            3 => Some(new.clone()),
+            _ => None,
+        };
+        if let Some(lines) = lines {
+            std::fs::write(&self.encryption_key, lines)?;
+            // The last time as after a crash.
+            self.restart_all(number == 3)?;
+        }
+        if number == 2 {
+            // The old key must stay until this has finished.
+            let resealed = self
+                .world
+                .administrate(&visitor, "POST", "/encryption-keys/reseal", "");
+            ensure!(resealed.is_some(), "the store could not be sealed anew");
+        }
+        if number > 3 && self.is_replicated {
+            self.restart_replica(number.is_multiple_of(2))?;
+        }
+        // A replica may publish a new key up to a second after another replica signs with it.
+        let rotation = match number.is_multiple_of(2) && !self.is_replicated {
+            true => r#"{"immediate": true}"#,
+            false => "{}",
+        };
+        self.world
+            .administrate(&visitor, "POST", "/keys/rotate", rotation);
+        Ok(())
+    }
+
+    /// Restarts each token service, one after the other. With `crash`, the first one ends with SIGKILL. An orderly restart of
+    /// the only token service fails no request, because the pair holds its sockets.
+    fn restart_all(&mut self, crash: bool) -> Result<()> {
+        self.until_the_gateway(Avoids::None)?;
+        let (pair, world) = (&mut self.pair, &self.world);
+        let mut restart = || {
+            match crash {
+                true => pair.kill_token_service()?,
+                false => pair.stop_token_service(),
+            }
+            pair.start_token_service()
+        };
+        match (crash, self.is_replicated) {
+            (true, _) => world.ledger.during_outage(Scope::Service, restart)?,
+            (false, true) => world.ledger.during_outage(Scope::Administration, restart)?,
+            (false, false) => restart()?,
+        }
+        if self.is_replicated {
+            self.restart_replica(false)?;
+        }
+        Ok(())
+    }
+
+    /// Restarts the second token service, as soon as the gateway sends requests to the first one. An orderly stop fails no
+    /// request. With `crash`, the second one ends with SIGKILL, and fails the requests that it has.
+    fn restart_replica(&mut self, crash: bool) -> Result<()> {
+        self.until_the_gateway(Avoids::None)?;
+        if crash {
+            let world = Arc::clone(&self.world);
+            world.ledger.during_outage(Scope::Service, || {
+                self.pair.kill_replica()?;
+                self.until_the_gateway(Avoids::Some)
+            })?;
+        } else {
+            self.pair.stop_replica();
+        }
+        self.pair.start_replica()
+    }
+
+    fn until_the_gateway(&self, avoids: Avoids) -> Result<()> {
+        until_the_gateway(&self.pair, avoids)
+    }
+
+    /// Prints the results. Returns true if all are as expected.
+    fn report(&self, windows: &[Window]) -> bool {
+        let mut all_well = report_requests(&self.world.ledger);
+        if self.time < COMPARABLE {
+            println!("\nToo short to compare the windows: that takes {COMPARABLE:?}.");
+            return all_well;
+        }
+        println!(
+            "\n{:<42} {:>10} {:>10} {:>10}",
+            "windows 5 to 8, and 9 to 12", "before", "at the end", "at most"
+        );
+        for measure in MEASURES {
+            match measure.check(windows) {
+                Some(verdict) => {
+                    let Verdict { before, end, most } = verdict;
+                    let name = measure.name;
+                    let remark = if verdict.is_growth() { "  GREW" } else { "" };
+                    println!("{name:<42} {before:>10.1} {end:>10.1} {most:>10.1}{remark}");
+                    all_well &= !verdict.is_growth();
+                }
+                None => {
+                    println!("{}: not measured", measure.name);
+                    all_well = false;
+                }
+            }
+        }
+        println!("{}", if all_well { "All is well." } else { "FAILED" });
+        all_well
+    }
+}
+
+/// Waits until the gateway sends requests to every token service, or until it avoids one.
+fn until_the_gateway(pair: &Pair, avoids: Avoids) -> Result<()> {
+    let start = Instant::now();
+    while pair.gateway_avoids_a_service()? != (avoids == Avoids::Some) {
+        ensure!(
+            start.elapsed() < NOTICE,
+            "the gateway does not notice which token services run"
+        );
+        pace();
+    }
+    Ok(())
+}
+
+/// Prints what became of the requests. Returns true if all were answered as expected.
+fn report_requests(ledger: &Ledger) -> bool {
+    println!();
+    let mut all_well = true;
+    for operation in Operation::ALL {
+        let count = ledger.count(operation);
+        println!(
+            "{:<24} {:>7} as expected, {:>4} failed for want of a service that restarted",
+            operation.name(),
+            count.as_expected,
+            count.excused
+        );
+        if count.as_expected == 0 {
+            println!("  NOT DONE at all");
+            all_well = false;
+        }
+    }
+    match ledger.standstills() {
+        0 => {}
+        count => println!(
+            "  The machine stood still, {count} times: refusals of these times are excused."
+        ),
+    }
+    for (what, count) in ledger.surprises() {
+        println!("  {count} times: {what}");
+        all_well = false;
+    }
+    all_well
+}
+
+/// A measurement that must not grow.
+struct Measure {
+    name: &'static str,
+    bound: Bound,
+    of: fn(&Window) -> f64,
+    /// The percentile, if the measurement is a latency.
+    latency: Option<usize>,
+}
+
+impl Measure {
+    const fn new(name: &'static str, ratio: f64, slack: f64, of: fn(&Window) -> f64) -> Self {
+        Self {
+            name,
+            bound: Bound { ratio, slack },
+            of,
+            latency: None,
+        }
+    }
+
+    const fn latency(
+        name: &'static str,
+        ratio: f64,
+        slack: f64,
+        percent: usize,
+        of: fn(&Window) -> f64,
+    ) -> Self {
+        Self {
+            latency: Some(percent),
+            ..Self::new(name, ratio, slack, of)
+        }
+    }
+
+    fn check(&self, windows: &[Window]) -> Option<Verdict> {
+        let series: Vec<f64> = windows.iter().map(self.of).collect();
+        match self.latency {
+            None => verdict::check(&series, self.bound),
+            Some(percent) => {
+                let machine: Vec<f64> = windows
+                    .iter()
+                    .map(|window| window.machine(percent))
+                    .collect();
+                verdict::check_latency(&series, &machine, self.bound)
+            }
+        }
+    }
+}
+
+const MEASURES: [Measure; 13] = [
+    Measure::new("token service without page cache, MiB", 1.1, 4.0, |w| {
+        w.service.memory_mib - w.stored.page_cache_mib
+    }),
+    Measure::new("Envoy without token cache, MiB", 1.1, 16.0, |window| {
+        window.envoy.memory_mib - window.token_cache_mib
+    }),
+    Measure::new("descriptors of the token service", 1.1, 8.0, |window| {
+        window.service.descriptors
+    }),
+    Measure::new("descriptors of Envoy", 1.1, 8.0, |window| {
+        window.envoy.descriptors
+    }),
+    Measure::new("store without audit log, MiB", 1.0, 4.0, |window| {
+        window.stored.mib_without_audit
+    }),
+    Measure::new("grants, sessions, revocations", 1.25, 50.0, |window| {
+        window.stored.rows
+    }),
+    Measure::new("published keys", 1.0, 1.0, |window| window.stored.keys),
+    // The mix of requests varies with other load on the machine.
+    Measure::new("token service, CPU us for an answer", 1.5, 0.0, |window| {
+        window.service_work
+    }),
+    Measure::new("Envoy, CPU us for an answer", 1.5, 0.0, |window| {
+        window.envoy_work
+    }),
+    Measure::latency("API call, p50, ms", 1.5, 5.0, 50, |window| {
+        window.percentile(Operation::Call, 50)
+    }),
+    Measure::latency("API call, p99, ms", 2.0, 50.0, 99, |window| {
+        window.percentile(Operation::Call, 99)
+    }),
+    Measure::latency("token request, p50, ms", 1.5, 5.0, 50, |window| {
+        window.percentile(Operation::ClientCredentials, 50)
+    }),
+    Measure::latency("token request, p99, ms", 2.0, 50.0, 99, |window| {
+        window.percentile(Operation::ClientCredentials, 99)
+    }),
+];
+
+const HEADINGS: &str = "        token service           Envoy                   store                       \
+    API call, ms   token, ms     machine, ms
+window    MiB  fds  us/answer     MiB  fds  us/answer     MiB  audited  rows  keys   p50    p99     p50    p99    p50    p99";
+
+fn row(number: u32, window: &Window) -> String {
+    let times = |operation| [50, 99].map(|percent| window.percentile(operation, percent));
+    let [call, slow_call] = times(Operation::Call);
+    let [token, slow_token] = times(Operation::ClientCredentials);
+    let [probe, slow_probe] = [50, 99].map(|percent| window.machine(percent));
+    let Window {
+        service,
+        envoy,
+        stored,
+        ..
+    } = window;
+    format!(
+        "{:>6} {:>6.1} {:>4} {:>10.0}  {:>6.1} {:>4} {:>10.0}  {:>6.1} {:>8} {:>5} {:>5}  {call:>4.1} {slow_call:>6.1}  \
+         {token:>6.1} {slow_token:>6.1} {probe:>6.1} {slow_probe:>6.1}",
+        number + 1,
+        service.memory_mib,
+        service.descriptors,
+        window.service_work,
+        envoy.memory_mib,
+        envoy.descriptors,
+        window.envoy_work,
+        stored.mib,
+        stored.audited,
+        stored.rows,
+        stored.keys,
+    )
+}
