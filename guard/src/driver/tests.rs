@@ -305,17 +305,6 @@ fn a_fetch_that_the_host_refuses_is_sent_again_and_not_for_ever() {
     assert_eq!(host.log, [line]);
     assert_eq!(host.status(id), None, "it waits for the next attempt");
     assert_eq!(host.driver.metrics().counters[7], ("fetches", 0));
-
-    // Without a timer there is no next attempt.
-    let mut host = Host::new();
-    host.driver = host.driver.without_timer();
-    let id = host.hold(&token(&Issuer::new(Algorithm::EdDsa), "one"));
-    for _ in 0..2 {
-        let fetch = host.take(KEYS);
-        host.driver.not_sent(&fetch, "no such cluster");
-        host.work();
-    }
-    assert_eq!(host.status(id), Some(503));
 }
 
 /// Gateways may start before the token service. A failing fetch is then a warning at first, and an error if it

@@ -10,7 +10,6 @@ mod feed;
 mod http;
 mod legacy;
 pub(crate) mod module;
-mod wasm_host;
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -32,7 +31,6 @@ pub(crate) use feed::FeedService;
 pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send, unanswered};
 pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
 pub(crate) use tests::browsing::form_body;
-pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, WasmHost};
 
 /// A pair with its own state.
 pub(crate) struct OwnPair {

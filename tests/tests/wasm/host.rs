@@ -18,7 +18,7 @@ use crate::support::{Reply, get, now};
 const AUDIENCE: &str = "https://api.example.com";
 
 /// Without these calls the filter does not start.
-const NEEDED: [&str; 7] = [
+const NEEDED: [&str; 8] = [
     "proxy_define_metric",
     "proxy_get_buffer_bytes",
     "proxy_get_current_time_nanoseconds",
@@ -26,6 +26,7 @@ const NEEDED: [&str; 7] = [
     "proxy_increment_metric",
     "proxy_record_metric",
     "proxy_set_effective_context",
+    "proxy_set_tick_period_milliseconds",
 ];
 
 /// Parts of the names of calls that the SDK keeps in the module, and that the filter never makes.

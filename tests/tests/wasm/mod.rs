@@ -2,4 +2,3 @@
 
 mod crash;
 mod host;
-mod second_host;
