@@ -83,7 +83,6 @@ pub struct Driver {
     /// Most requests that go on after one tick or fetch, and how many of them are left.
     batch: usize,
     turns: usize,
-    has_timer: bool,
     /// True if the next tick must come soon.
     hurries: bool,
     remarks: VecDeque<Remark>,
@@ -105,7 +104,6 @@ impl Driver {
             to_send: VecDeque::new(),
             batch: usize::MAX,
             turns: 0,
-            has_timer: true,
             hurries: true,
             remarks: VecDeque::new(),
             failures: FailureLog::default(),
@@ -155,17 +153,6 @@ impl Driver {
     pub fn in_batches(self) -> Self {
         let batch = BATCH;
         Self { batch, ..self }
-    }
-
-    /// For hosts without a timer, which tick when a request arrives: no later tick sends a fetch again, or lets further
-    /// requests go on.
-    #[must_use]
-    pub fn without_timer(self) -> Self {
-        Self {
-            has_timer: false,
-            batch: usize::MAX,
-            ..self
-        }
     }
 
     pub const fn guard(&self) -> &Guard {
@@ -274,12 +261,9 @@ impl Driver {
             self.waiting.extend(source, now);
         } else if end != End::Nothing {
             self.waiting.fetch_ended(source);
-        } else if fetch.kind == FetchKind::Revocations
-            || self.guard.has_keys(fetch.issuer)
-            || !self.has_timer
-        {
-            // Without keys, requests wait for the next attempt, if there is a timer to send it. With keys, requests are
-            // decided now. What waits for a feed has the keys of its own issuer.
+        } else if fetch.kind == FetchKind::Revocations || self.guard.has_keys(fetch.issuer) {
+            // Without keys, requests wait for the next attempt. With keys, requests are decided now. What waits for a feed has
+            // the keys of its own issuer.
             self.waiting.fetch_failed(source);
         }
         self.go_on();
@@ -343,12 +327,6 @@ impl Driver {
     /// True if the host must set its timer to [`Driver::next_tick`] again.
     pub const fn hurries(&self) -> bool {
         self.hurries
-    }
-
-    /// For hosts without a timer: true if a tick is due now.
-    pub fn is_behind(&self, clock: &impl HostClock) -> bool {
-        let ticked = self.swept.is_some() && clock.wall() == self.time.wall;
-        !ticked || !self.waiting.is_empty()
     }
 
     /// Decides about a new request. `id`: a number of the host, different for each request that waits. `denied`: for the log. Returns `None` if

@@ -100,10 +100,6 @@ impl<R> Waiting<R> {
         self.places.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
     /// True if a released request has not been resumed yet.
     pub(crate) fn has_released(&self) -> bool {
         !self.released.is_empty()
@@ -262,7 +258,7 @@ mod tests {
         waiting.fetch_ended(KEYS);
         let contexts: Vec<u32> = turns(&mut waiting).into_iter().map(|turn| turn.0).collect();
         assert_eq!(contexts, [5, 3, 4, 1]);
-        assert!(waiting.is_empty() && !waiting.has_released());
+        assert!(waiting.len() == 0 && !waiting.has_released());
     }
 
     #[test]
@@ -374,7 +370,7 @@ mod tests {
         waiting.forget(99);
         assert_eq!(turns(&mut waiting), [(3, OVER)]);
         waiting.forget(3);
-        assert!(waiting.is_empty());
+        assert_eq!(waiting.len(), 0);
     }
 
     #[test]

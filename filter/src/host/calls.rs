@@ -92,11 +92,6 @@ unsafe extern "C" {
     fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
 }
 
-unsafe extern "C" {
-    /// Exported by the SDK for the host.
-    safe fn proxy_on_tick(root: u32);
-}
-
 const fn done(status: u32) -> Result<(), HostError> {
     match status {
         0 => Ok(()),
@@ -196,17 +191,10 @@ pub(super) fn log(level: LogLevel, line: &str) -> Result<(), HostError> {
     done(unsafe { proxy_log(level as u32, line.as_ptr(), line.len()) })
 }
 
-/// Requests a tick every `period`, in whole milliseconds, for the root whose context is in effect. Hosts
-/// without timers refuse.
+/// Requests a tick every `period`, in whole milliseconds, for the root whose context is in effect.
 pub(super) fn set_tick_period(period: Duration) -> Result<(), HostError> {
     let milliseconds = u32::try_from(period.as_millis()).map_err(|_| BAD_ARGUMENT)?;
     done(proxy_set_tick_period_milliseconds(milliseconds))
-}
-
-/// Ticks in the callback of a request, for hosts without timers. The SDK does the same as on a tick of the
-/// host, so fetches belong to the root, which must still exist.
-pub(super) fn tick(root: u32) {
-    proxy_on_tick(root);
 }
 
 /// Time of the host's monotonic clock. In most hosts, the start of this clock is the same for all VMs of a

@@ -1,6 +1,6 @@
 //! Configuration, ticks and fetches.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::log;
 use super::metrics::Metrics;
 use super::request;
 use guard::config::Config;
-use guard::driver::{Driver, Task};
+use guard::driver::{Driver, SOON, Task};
 use guard::fetch::Failure;
 use guard::guard::{Fetch, Guard};
 
@@ -25,14 +25,11 @@ pub(super) struct Root {
     driver: RefCell<Driver>,
     metrics: Metrics,
     fetches: RefCell<HashMap<u32, Fetch>>,
-    /// True if the host has a timer. Without a timer, requests cause the ticks.
-    ticks: bool,
-    /// True if the root context has ended.
-    ended: Cell<bool>,
 }
 
 impl Root {
-    /// Starts with this configuration. `None` if the configuration is invalid; the log then has the reasons.
+    /// Starts with this configuration. `None` if the configuration is invalid or the host has no timer; the log then has the
+    /// reasons.
     ///
     /// Calls at which the SDK panics in a host that refuses them are made here once, so that such a host
     /// refuses the plugin.
@@ -53,24 +50,18 @@ impl Root {
         }
         Metrics::host_signatures(&signatures);
         let guard = Guard::new(config).with_host(Box::new(signatures));
+        let guard = guard.with_shared_data(Box::new(HostData));
         // Hosts allow no fetch during the configuration of a plugin, so the first tick starts the fetches.
-        let ticks = calls::set_tick_period(Duration::from_millis(1)).is_ok();
-        let driver = if ticks {
-            // A VM that follows another VM looks for news on every tick.
-            let guard = guard.with_shared_data(Box::new(HostData));
-            Driver::new(guard, &Clocks).in_batches()
-        } else {
-            let warning = "the host has no timer: requests cause all fetches, and wait for them";
-            log::write(LogLevel::Warn, warning);
-            Driver::new(guard, &Clocks).without_timer()
-        };
+        if calls::set_tick_period(SOON).is_err() {
+            let problem = "the host has no timer, which the fetches of keys and revocations need";
+            log::write(LogLevel::Critical, problem);
+            return None;
+        }
         Some(Self {
             context,
             metrics: Metrics::define(),
-            driver: RefCell::new(driver),
+            driver: RefCell::new(Driver::new(guard, &Clocks).in_batches()),
             fetches: RefCell::default(),
-            ticks,
-            ended: Cell::default(),
         })
     }
 
@@ -89,27 +80,12 @@ impl Root {
 
     /// Decides about a request when its headers have arrived.
     pub(super) fn decide(&self, context: u32) -> Action {
-        if !self.ticks && self.driver.borrow().is_behind(&Clocks) {
-            self.tick_from(context);
-        }
         request::decide(&self.driver, context).unwrap_or_else(|| {
-            if self.ticks {
-                // Only ticks start fetches: the fetches then belong to the root context, and do not end with the request
-                // that needs them.
-                self.hurry();
-            } else {
-                self.tick_from(context);
-            }
+            // Only ticks start fetches: the fetches then belong to the root context, and do not end with the request that
+            // needs them.
+            self.hurry();
             Action::Pause
         })
-    }
-
-    /// Ticks in the callback of this request, for hosts without a timer.
-    fn tick_from(&self, context: u32) {
-        if !self.ended.get() && hostcalls::set_effective_context(self.context).is_ok() {
-            calls::tick(self.context);
-            let _ = hostcalls::set_effective_context(context);
-        }
     }
 
     /// Asks the host for a tick soon.
@@ -129,7 +105,6 @@ impl Root {
 
     /// Ends the root context. Its requests may still exist.
     pub(super) fn end(&self) {
-        self.ended.set(true);
         self.metrics.withdraw(self.driver.borrow_mut().end());
     }
 

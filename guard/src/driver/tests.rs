@@ -135,8 +135,8 @@ impl Host {
         self.end(&fetch, Ok(body.to_vec()));
     }
 
-    /// Sends a request. Returns its number, and its status unless it waits.
-    fn send(&mut self, token: &str) -> (u32, Option<u32>) {
+    /// Sends a request. Returns its number, and its effect unless it waits.
+    fn arrive(&mut self, token: &str) -> (u32, Option<Effect>) {
         self.requests += 1;
         let authorization = format!("Bearer {token}");
         let request = Request {
@@ -149,17 +149,17 @@ impl Host {
         let denied = Denied::default();
         let id = self.requests;
         let effect = self.driver.arrived(id, request, &denied, &self.clocks);
-        (id, effect.map(|effect| status(&effect)))
+        (id, effect)
     }
 
     fn decide(&mut self, token: &str) -> Option<u32> {
-        self.send(token).1
+        self.arrive(token).1.map(|effect| status(&effect))
     }
 
     #[track_caller]
     fn hold(&mut self, token: &str) -> u32 {
-        let (id, status) = self.send(token);
-        assert_eq!(status, None);
+        let (id, effect) = self.arrive(token);
+        assert_eq!(effect, None);
         assert_eq!(self.driver.next_tick(), SOON);
         id
     }
@@ -305,17 +305,6 @@ fn a_fetch_that_the_host_refuses_is_sent_again_and_not_for_ever() {
     assert_eq!(host.log, [line]);
     assert_eq!(host.status(id), None, "it waits for the next attempt");
     assert_eq!(host.driver.metrics().counters[7], ("fetches", 0));
-
-    // Without a timer there is no next attempt.
-    let mut host = Host::new();
-    host.driver = host.driver.without_timer();
-    let id = host.hold(&token(&Issuer::new(Algorithm::EdDsa), "one"));
-    for _ in 0..2 {
-        let fetch = host.take(KEYS);
-        host.driver.not_sent(&fetch, "no such cluster");
-        host.work();
-    }
-    assert_eq!(host.status(id), Some(503));
 }
 
 /// Gateways may start before the token service. A failing fetch is then a warning at first, and an error if it
@@ -643,4 +632,63 @@ fn ten_lines_in_a_second_and_the_number_of_those_left_out() {
     };
     assert_eq!(lines(25), [0; 10]);
     assert_eq!(lines(2), [15, 0]);
+}
+
+/// A request whose headers a host may fail to change.
+struct Fragile {
+    is_removed: bool,
+    is_added: bool,
+}
+
+impl Passing for Fragile {
+    fn remove(&mut self, _: &str) -> bool {
+        self.is_removed
+    }
+
+    fn add(&mut self, _: &str, _: &str) -> bool {
+        self.is_added
+    }
+
+    fn tell_access_log(&mut self, _: &str) {}
+}
+
+/// The metrics count what the host did, and not what the guard wanted.
+#[test]
+fn a_request_whose_headers_the_host_cannot_change_is_refused() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let good = token(&issuer, "one");
+    for (report_only, token, is_removed, is_added, expected, counted) in [
+        (false, good.as_str(), true, true, 200, "allowed"),
+        (false, &good, true, false, 503, "host"),
+        (false, &good, false, true, 503, "host"),
+        (true, &good, false, true, 503, "host"),
+        (true, "nonsense", true, true, 200, "malformed"),
+        (true, "nonsense", false, true, 503, "host"),
+    ] {
+        let mut config = config();
+        config["report_only"] = json!(report_only);
+        config["forward_authorization"] = json!(false);
+        let mut host = Host::start(&config, |guard| guard, Some(1000));
+        host.answer(KEYS, &issuer.jwks());
+        host.answer(FEED, &page(0, &[], false));
+        let mut effect = host.arrive(token).1.unwrap();
+        let mut request = Fragile {
+            is_removed,
+            is_added,
+        };
+        let denied = Denied::default();
+        let line = host.driver.carry_out(&mut effect, &denied, &mut request);
+        assert_eq!(status(&effect), expected, "{report_only} {token}");
+        let told = line.map(|line| line.json().contains(&format!(r#""reason":"{counted}""#)));
+        assert_eq!(told, (counted != "allowed").then_some(true));
+        let Metrics {
+            counters, denied, ..
+        } = host.driver.metrics();
+        let is_allowed = u64::from(counted == "allowed");
+        let is_reported = u64::from(counted == "malformed");
+        assert_eq!(counters[0], ("allowed", is_allowed));
+        assert_eq!(counters[2], ("reported", is_reported));
+        let expected = (is_allowed == 0).then_some((counted, 1));
+        assert!(denied.into_iter().eq(expected), "{report_only} {token}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What the second host of `filter.wasm` shows, for the module in Envoy: requests that wait for keys.
+//! Requests that wait for keys, in Envoy with each form of the filter.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -15,17 +15,19 @@ use crate::support::get;
 
 const AUDIENCE: &str = "https://api.example.com";
 
-/// A server of an issuer's keys, which answers each request once it is told to.
+/// A server of an issuer's keys, which answers no request before it is told to.
 fn keys(issuer: &Issuer) -> (u16, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let body = issuer.configuration(AUDIENCE)["jwks"].to_string();
     let (told, wait) = channel();
     std::thread::spawn(move || {
+        let mut is_told = false;
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 4096]);
-            if wait.recv().is_err() {
+            is_told = is_told || wait.recv().is_ok();
+            if !is_told {
                 return;
             }
             let length = body.len();
@@ -38,7 +40,15 @@ fn keys(issuer: &Issuer) -> (u16, Sender<()>) {
     (port, told)
 }
 
-/// Envoy with the module, which gets the keys from this port. `more` are further members of the configuration.
+/// Calls `test` for both forms at the same time: each waits most of its time.
+fn in_both_forms(test: impl Fn(Form) + Sync) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| test(Form::Native));
+        test(Form::Wasm);
+    });
+}
+
+/// Envoy with the filter, which gets the keys from this port. `more` are further members of the configuration.
 struct Gateway {
     api: u16,
     admin: u16,
@@ -47,8 +57,8 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn start(issuer: &Issuer, keys: u16, more: &[(&str, bool)]) -> Self {
-        let artifacts = Artifacts::of(Form::Native).unwrap();
+    fn start(form: Form, issuer: &Issuer, keys: u16, more: &[(&str, bool)]) -> Self {
+        let artifacts = Artifacts::of(form).unwrap();
         let mut of_issuer = issuer.configuration(AUDIENCE);
         of_issuer["jwks"] = json!({"cluster": format!("at-{keys}"), "path": "/jwks"});
         let mut configuration = json!({"issuers": [of_issuer], "rules": [{"path_prefix": "/"}]});
@@ -96,19 +106,21 @@ fn status(mut stream: TcpStream) -> String {
 /// A request that ends before its turn is not answered, and those before and behind it are.
 #[test]
 fn a_request_that_has_ended_is_forgotten() {
-    let issuer = Issuer::new().unwrap();
-    let (port, told) = keys(&issuer);
-    let gateway = Gateway::start(&issuer, port, &[]);
-    let token = issuer.token(AUDIENCE, &[]).unwrap();
-    let [first, reset, last] = [(); 3].map(|()| gateway.send(&token));
-    until("three requests wait", || gateway.waiting() == Some(3));
-    drop(reset);
-    until("two requests wait", || gateway.waiting() == Some(2));
-    told.send(()).unwrap();
-    for request in [first, last] {
-        assert_eq!(status(request), "HTTP/1.1 200 OK");
-    }
-    until("no request waits", || gateway.waiting() == Some(0));
+    in_both_forms(|form| {
+        let issuer = Issuer::new().unwrap();
+        let (port, told) = keys(&issuer);
+        let gateway = Gateway::start(form, &issuer, port, &[]);
+        let token = issuer.token(AUDIENCE, &[]).unwrap();
+        let [first, reset, last] = [(); 3].map(|()| gateway.send(&token));
+        until("three requests wait", || gateway.waiting() == Some(3));
+        drop(reset);
+        until("two requests wait", || gateway.waiting() == Some(2));
+        told.send(()).unwrap();
+        for request in [first, last] {
+            assert_eq!(status(request), "HTTP/1.1 200 OK");
+        }
+        until("no request waits", || gateway.waiting() == Some(0));
+    });
 }
 
 /// The alert about keys that a gateway has never read, with its metrics: a sample for each quarter of a minute.
@@ -116,7 +128,7 @@ fn a_request_that_has_ended_is_forgotten() {
 fn the_alert_about_missing_keys_fires_and_ends() {
     let issuer = Issuer::new().unwrap();
     let (port, told) = keys(&issuer);
-    let gateway = Gateway::start(&issuer, port, &[]);
+    let gateway = Gateway::start(Form::Native, &issuer, port, &[]);
     let mut series = Series::of_rules(&Artifacts::find().unwrap().repository).unwrap();
     let url = format!("http://127.0.0.1:{}/stats/prometheus", gateway.admin);
     let metrics = || get(&url, &[]).body;
@@ -147,49 +159,53 @@ fn the_alert_about_missing_keys_fires_and_ends() {
 /// In report-only mode a refused request goes on, but without its token where `forward_authorization` is `false`: at once, and
 /// after its longest wait.
 #[test]
-fn a_module_that_only_reports_withholds_the_token_too() {
-    let issuer = Issuer::new().unwrap();
-    for forwards in [false, true] {
-        let (port, _told) = keys(&issuer);
-        let more = [("report_only", true), ("forward_authorization", forwards)];
-        let gateway = Gateway::start(&issuer, port, &more);
-        for token in ["nonsense", &issuer.token(AUDIENCE, &[]).unwrap()] {
-            let reply = gateway.call("/", token);
-            assert_eq!(reply.status, 200);
-            let forwarded = reply.header("x-authorization").is_some();
-            assert_eq!(forwarded, forwards, "{token}");
+fn a_filter_that_only_reports_withholds_the_token_too() {
+    in_both_forms(|form| {
+        let issuer = Issuer::new().unwrap();
+        for forwards in [false, true] {
+            let (port, _told) = keys(&issuer);
+            let more = [("report_only", true), ("forward_authorization", forwards)];
+            let gateway = Gateway::start(form, &issuer, port, &more);
+            for token in ["nonsense", &issuer.token(AUDIENCE, &[]).unwrap()] {
+                let reply = gateway.call("/", token);
+                assert_eq!(reply.status, 200);
+                let forwarded = reply.header("x-authorization").is_some();
+                assert_eq!(forwarded, forwards, "{form:?} {token}");
+            }
         }
-    }
+    });
 }
 
 /// The log names each refused request, also a request that had to wait.
 #[test]
 fn a_denial_is_logged_with_method_and_path() {
-    let (issuer, other) = (Issuer::new().unwrap(), Issuer::new().unwrap());
-    let (port, told) = keys(&other);
-    let gateway = Gateway::start(&issuer, port, &[]);
-    assert_eq!(gateway.call("/at-once?of=the-query", "x").status, 401);
-    let held = gateway.send(&issuer.token(AUDIENCE, &[]).unwrap());
-    until("a request waits", || gateway.waiting() == Some(1));
-    told.send(()).unwrap();
-    assert_eq!(status(held), "HTTP/1.1 401 Unauthorized");
-    let log = gateway.envoy.end().unwrap();
-    let lines = log.lines().filter_map(|line| {
-        let (_, json) = line.split_once("[:] {")?;
-        serde_json::from_str::<Value>(&format!("{{{json}")).ok()
+    in_both_forms(|form| {
+        let (issuer, other) = (Issuer::new().unwrap(), Issuer::new().unwrap());
+        let (port, told) = keys(&other);
+        let gateway = Gateway::start(form, &issuer, port, &[]);
+        assert_eq!(gateway.call("/at-once?of=the-query", "x").status, 401);
+        let held = gateway.send(&issuer.token(AUDIENCE, &[]).unwrap());
+        until("a request waits", || gateway.waiting() == Some(1));
+        told.send(()).unwrap();
+        assert_eq!(status(held), "HTTP/1.1 401 Unauthorized");
+        let log = gateway.envoy.end().unwrap();
+        let lines = log.lines().filter_map(|line| {
+            let (_, json) = line.split_once('{')?;
+            serde_json::from_str::<Value>(&format!("{{{json}")).ok()
+        });
+        let mut lines: Vec<Value> = lines.filter(|line| line["event"] == "denied").collect();
+        for line in &mut lines {
+            // Envoy draws it.
+            let id = line.as_object_mut().unwrap().remove("request_id").unwrap();
+            assert_eq!(id.as_str().unwrap().len(), 36, "{id}");
+        }
+        let line = |reason: &str, path: &str| {
+            json!({
+                "event": "denied", "reason": reason, "status": 401, "left_out": 0,
+                "method": "GET", "path": path,
+            })
+        };
+        let expected = [line("malformed", "/at-once"), line("signature", "/later")];
+        assert_eq!(lines, expected, "{form:?}");
     });
-    let mut lines: Vec<Value> = lines.filter(|line| line["event"] == "denied").collect();
-    for line in &mut lines {
-        // Envoy draws it.
-        let id = line.as_object_mut().unwrap().remove("request_id").unwrap();
-        assert_eq!(id.as_str().unwrap().len(), 36, "{id}");
-    }
-    let line = |reason: &str, path: &str| {
-        json!({
-            "event": "denied", "reason": reason, "status": 401, "left_out": 0,
-            "method": "GET", "path": path,
-        })
-    };
-    let expected = [line("malformed", "/at-once"), line("signature", "/later")];
-    assert_eq!(lines, expected);
 }

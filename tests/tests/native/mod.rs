@@ -106,7 +106,7 @@ fn serve(
 }
 
 /// A metric of the module. `None` before Envoy has it.
-fn metric(admin: u16, name: &str) -> Option<u64> {
+pub(crate) fn metric(admin: u16, name: &str) -> Option<u64> {
     let name = format!("wasmcustom.token_filter.{name}");
     let url = format!("http://127.0.0.1:{admin}/stats?filter={name}$");
     let body = get(&url, &[]).body;

@@ -6,11 +6,10 @@ mod browser;
 mod client;
 mod collector;
 mod command;
-mod crashing;
 mod feed;
 mod http;
 mod legacy;
-mod wasm_host;
+pub(crate) mod module;
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -28,12 +27,10 @@ pub(crate) use client::{
 };
 pub(crate) use collector::{Collector, Span};
 pub(crate) use command::{Load, Outcome};
-pub(crate) use crashing::MOST_HEADERS;
 pub(crate) use feed::FeedService;
 pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send, unanswered};
 pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
 pub(crate) use tests::browsing::form_body;
-pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, WasmHost};
 
 /// A pair with its own state.
 pub(crate) struct OwnPair {
@@ -149,13 +146,16 @@ impl OwnPair {
         Self::start_setup(changes, |setup, _| setup.holds_sockets = true)
     }
 
-    /// A pair whose filter crashes on a request with more than [`MOST_HEADERS`] headers. `feed` is that of
+    /// A pair whose filter crashes on a request with a header of [`module::LARGE`] bytes. `feed` is that of
     /// [`OwnPair::with_feed`].
     pub(crate) fn with_crashing_filter(feed: Option<(&FeedService, u16)>) -> Self {
         Self::start_setup(&[], |setup, state| {
             let filter = state.join("crashing.wasm");
-            crashing::write_crashing_filter(&filter);
+            module::write_with_little_memory(&filter);
             setup.filter = Some(filter);
+            let line = "stat_prefix: api\n                #traces";
+            let larger = line.replace('\n', "\n                max_request_headers_kb: 8192\n");
+            setup.gateway = owned(&[(line, &larger)]);
             if let Some((feed, workers)) = feed {
                 setup.feed = Some(feed.port());
                 setup.workers = workers;

@@ -1,4 +1,4 @@
-//! What only `filter.wasm` has, whatever `FILTER` names: VMs that crash, and other hosts of proxy-wasm than Envoy.
+//! What only `filter.wasm` has, whatever `FILTER` names: VMs that crash, and a host that may refuse calls.
 
 mod crash;
-mod second_host;
+mod host;
