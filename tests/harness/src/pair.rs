@@ -469,7 +469,7 @@ impl Pair {
 }
 
 /// The status of a GET; `None` without a response.
-pub(crate) fn status_of(url: &str) -> Option<u16> {
+pub fn status_of(url: &str) -> Option<u16> {
     let response = agent(Duration::from_secs(5)).get(url).call().ok()?;
     Some(response.status().as_u16())
 }

@@ -14,7 +14,7 @@ use command_fds::{CommandFdExt as _, FdMapping};
 use crate::log::Log;
 
 /// Longest time until a process is ready: a debug build on a busy machine with two cores.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs the command `"$@"` until standard input ends. Standard input ends however the harness ends: by a return, a panic or
 /// a signal. A line on standard input names the signal to send; the default is TERM. The guardian waits until its own sleep has
