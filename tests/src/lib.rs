@@ -6,6 +6,7 @@ pub mod flood;
 pub mod gateways;
 pub mod http2;
 mod issuer;
+pub mod jar;
 #[cfg(test)]
 mod layers;
 pub mod load;
@@ -20,8 +21,8 @@ pub mod visitor;
 pub mod wire;
 
 pub use harness::{
-    Artifacts, Chromedriver, Form, Log, PATIENCE, Pair, Ports, Postgres, Process, Series, Setup, Tour, browsing, envoy,
-    free_port, pace, setting, state_in, status_of, store_causes,
+    Artifacts, Chromedriver, Form, Log, PATIENCE, Pair, Ports, Postgres, Process, Series, Setup,
+    Tour, browsing, envoy, free_port, pace, setting, state_in, status_of, store_causes,
 };
 pub use issuer::{Issuer, SigningKey};
 pub use upstream::{Arrived, Upstream};

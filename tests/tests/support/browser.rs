@@ -1,5 +1,6 @@
 //! A person's browser: keeps cookies, reads pages, and submits their forms unchanged.
 
+use tests::jar;
 use ureq::Agent;
 use ureq::http::Request;
 use ureq::http::request::Builder;
@@ -7,7 +8,7 @@ use url::Url;
 
 use super::form_body;
 use super::html::tags;
-use super::http::{Reply, agent, send};
+use super::http::{PATIENCE, Reply, send};
 use super::{Client, Pkce};
 
 /// A browser with its cookies.
@@ -57,7 +58,7 @@ impl Form {
 impl Browser {
     pub(crate) fn new(lobby: &str) -> Self {
         Self {
-            agent: agent(),
+            agent: jar::browser(PATIENCE),
             lobby: lobby.to_owned(),
             host: None,
             address: None,
