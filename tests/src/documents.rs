@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Folders that builds and installations create.
 const SKIPPED: [&str; 6] = [".cache", ".git", "corpus", "data", "node_modules", "target"];
@@ -16,9 +16,9 @@ const ENDINGS: [&str; 10] = [
 ];
 
 /// A file of the repository.
-pub(crate) struct Document {
-    pub(crate) path: PathBuf,
-    pub(crate) text: String,
+struct Document {
+    path: PathBuf,
+    text: String,
 }
 
 impl Document {
@@ -41,7 +41,7 @@ impl Document {
     }
 }
 
-pub(crate) fn documents() -> Vec<Document> {
+fn documents() -> Vec<Document> {
     let mut folders = vec![PathBuf::from(ROOT).canonicalize().unwrap()];
     let mut documents = Vec::new();
     while let Some(folder) = folders.pop() {

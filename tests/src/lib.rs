@@ -6,6 +6,7 @@ pub mod flood;
 pub mod gateways;
 pub mod http2;
 mod issuer;
+pub mod jar;
 #[cfg(test)]
 mod layers;
 pub mod load;

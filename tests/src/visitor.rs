@@ -8,6 +8,7 @@ use ureq::http::{Request, Response};
 use ureq::{AsSendBody, Body};
 
 use crate::browsing::{self, FORM};
+use crate::jar;
 
 /// Timeout: longer than a request may wait in any part of the pair.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -50,7 +51,7 @@ pub struct Visitor(Agent);
 
 impl Default for Visitor {
     fn default() -> Self {
-        Self(browsing::agent(PATIENCE))
+        Self(jar::browser(PATIENCE))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{
     ADA, Browser, Client, Form, INSTALLED, Pkce, Reply, WEB, answer, answered, form_body, get,
-    lasting_code, lobby, wrong_code,
+    lasting_code, lobby, tags, wrong_code,
 };
 
 fn ada(browser: &Browser, page: &Reply) -> Reply {
@@ -87,15 +87,9 @@ fn protocol_s4_1_several_accounts_are_chosen_from() {
 
 /// The address of the link with this text.
 fn link(page: &Reply, text: &str) -> String {
-    let html = scraper::Html::parse_document(&page.body);
-    let links = scraper::Selector::parse("a").unwrap();
-    let mut found = html
-        .select(&links)
-        .filter(|link| link.text().collect::<String>() == text);
-    let link = found
-        .next()
-        .unwrap_or_else(|| panic!("no link {text:?} in {}", page.body));
-    link.attr("href").unwrap().to_owned()
+    let link = tags(&page.body).find(|tag| tag.is("a") && tag.text() == text);
+    let link = link.unwrap_or_else(|| panic!("no link {text:?} in {}", page.body));
+    link.attribute("href").unwrap()
 }
 
 /// D-25, D-34: the verifier redeems the code without the secret, so a live session alone gives no such code.

@@ -3,16 +3,9 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
-use oauth2::basic::BasicClient;
-use oauth2::{
-    AuthUrl, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest, HttpResponse,
-    PkceCodeChallenge, RedirectUrl, RefreshToken, Scope, TokenResponse as _, TokenUrl,
-};
 use tests::Pair;
-use ureq::http::Request;
 
-use crate::api::call;
-use crate::support::{Browser, INSTALLED, OwnPair, USER_BOUND, WEB, agent, get, lobby, pair};
+use crate::support::{Browser, INSTALLED, OwnPair, get, pair};
 use crate::token::claims;
 
 /// Of clients that know keys and pushed requests too.
@@ -178,65 +171,5 @@ fn the_programs_have_the_lines_of_the_page() {
         }
         tested += 1;
     }
-    assert_eq!(tested, 15);
-}
-
-/// The HTTP client of the oauth2 crate.
-fn exchange(request: HttpRequest) -> Result<HttpResponse, ureq::Error> {
-    let (parts, body) = request.into_parts();
-    let mut response = agent().run(Request::from_parts(parts, body))?;
-    let body = response.body_mut().read_to_vec()?;
-    let (parts, _) = response.into_parts();
-    Ok(HttpResponse::from_parts(parts, body))
-}
-
-#[test]
-fn the_oauth2_crate_drives_code_refresh_and_client_credentials() {
-    let client = |of: &crate::support::Client| {
-        let client = BasicClient::new(ClientId::new(of.id.to_owned()))
-            .set_auth_uri(AuthUrl::new(format!("{}/auth/authorize", lobby())).unwrap())
-            .set_token_uri(TokenUrl::new(format!("{}/auth/token", lobby())).unwrap());
-        match of.secret {
-            Some(secret) => client.set_client_secret(ClientSecret::new(secret.to_owned())),
-            None => client,
-        }
-    };
-    for of in [WEB, INSTALLED] {
-        let client =
-            client(&of).set_redirect_uri(RedirectUrl::new(of.redirect_uri.to_owned()).unwrap());
-        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
-        let (url, state) = client
-            .authorize_url(CsrfToken::new_random)
-            .add_scope(Scope::new("projects".to_owned()))
-            .set_pkce_challenge(challenge)
-            .url();
-        let callback = url::Url::parse(&visit(&lobby(), url.as_str())).unwrap();
-        let answer = |name: &str| {
-            let (_, value) = callback
-                .query_pairs()
-                .find(|(candidate, _)| candidate == name)
-                .unwrap();
-            value.into_owned()
-        };
-        assert_eq!(answer("state"), *state.secret());
-        let tokens = client
-            .exchange_code(AuthorizationCode::new(answer("code")))
-            .set_pkce_verifier(verifier)
-            .request(&exchange)
-            .unwrap();
-        assert_eq!(call(tokens.access_token().secret()).status, 200);
-        let refresh_token = RefreshToken::new(tokens.refresh_token().unwrap().secret().clone());
-        let refreshed = client
-            .exchange_refresh_token(&refresh_token)
-            .request(&exchange)
-            .unwrap();
-        assert_eq!(call(refreshed.access_token().secret()).status, 200);
-    }
-    let tokens = client(&USER_BOUND)
-        .exchange_client_credentials()
-        .add_extra_param("user_id", "1879048403")
-        .add_extra_param("user_site", "https://us1.example.com")
-        .request(&exchange)
-        .unwrap();
-    assert_eq!(call(tokens.access_token().secret()).status, 200);
+    assert_eq!(tested, 14);
 }

@@ -5,11 +5,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use scraper::{Html, Selector};
 use tempfile::TempDir;
 use tests::{Artifacts, Ports, Process};
 
-use crate::support::{Browser, USER_BOUND, form_body, get, pair};
+use crate::support::{Browser, USER_BOUND, form_body, get, pair, tags};
 
 /// A copy of this checkout with its built programs. The programs are links, which behave like copies.
 struct Copy {
@@ -163,12 +162,16 @@ fn a_token_service_that_ends_starts_again() {
     drop(up);
 }
 
-/// Runs a command that a page shows in an element of this class, and returns its output.
-fn paste(page: &Html, selector: &str, then: &str) -> String {
-    let commands = Selector::parse(selector).unwrap();
-    let command = page.select(&commands).next().unwrap();
-    let script = format!("{}\n{then}", command.text().collect::<String>());
-    let output = Command::new("bash").args(["-euc", &script]).output();
+/// The first command that a page shows with this class.
+fn command(page: &str, class: &str) -> String {
+    let mut tags = tags(page);
+    let command = tags.find(|tag| tag.attribute("class").as_deref() == Some(class));
+    command.unwrap().text()
+}
+
+/// Runs commands, and returns their output.
+fn paste(script: &str) -> String {
+    let output = Command::new("bash").args(["-euc", script]).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{script}\n{output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -194,10 +197,8 @@ fn the_page_at_the_redirect_uri_shows_commands_that_work() {
     let location = reply.header("location").unwrap();
     let callback = format!("{}/callback", at(ports.callback));
     assert!(location.starts_with(&callback), "{location}");
-    let page = Html::parse_document(&get(location, &[]).body);
-    let call = Selector::parse("pre.call").unwrap();
-    let call: String = page.select(&call).flat_map(|pre| pre.text()).collect();
-    let answer = paste(&page, "pre.exchange", &call);
+    let page = get(location, &[]).body;
+    let answer = paste(&(command(&page, "exchange") + "\n" + &command(&page, "call")));
     assert!(
         answer.contains("200 OK") && answer.contains("\"x-user-hat\":\"alovelace\""),
         "{answer}"

@@ -3,22 +3,27 @@
 use std::time::Duration;
 
 use ureq::Agent;
+use ureq::config::ConfigBuilder;
+use ureq::typestate::AgentScope;
 use url::form_urlencoded;
 
 /// Content type of [`form_body`].
 pub const FORM: &str = "application/x-www-form-urlencoded";
 
-/// A client that keeps cookies, follows no redirection, and gives up after `patience`.
+/// A client that follows no redirection and gives up after `patience`.
 #[must_use]
 pub fn agent(patience: Duration) -> Agent {
+    config(patience).build().into()
+}
+
+/// The configuration of [`agent`].
+pub fn config(patience: Duration) -> ConfigBuilder<AgentScope> {
     Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(None)
         .timeout_global(Some(patience))
-        .build()
-        .into()
 }
 
 /// Fields as the body of a form.

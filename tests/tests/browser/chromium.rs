@@ -4,27 +4,23 @@
 //! appears.
 
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
-use fantoccini::{Client, ClientBuilder, Locator};
-use hyper_util::client::legacy::connect::HttpConnector;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tests::Chromedriver;
-use tokio::runtime::Runtime;
 use url::Url;
 
 use super::pair;
+use super::webdriver::{ELEMENT, Session};
 use crate::api::until;
 
 /// Longest time until an element appears: a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One window. Dropping it closes the window.
-pub(super) struct Chromium {
-    runtime: Runtime,
-    client: Client,
-}
+pub(super) struct Chromium(Session);
 
 impl Chromium {
     /// Opens a window of a person who reads English and prefers light pages.
@@ -42,26 +38,14 @@ impl Chromium {
         static DRIVER: LazyLock<Chromedriver> =
             LazyLock::new(|| Chromedriver::start(pair().pair.log_directory()).unwrap());
 
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let client = runtime
-            .block_on(
-                ClientBuilder::new(HttpConnector::new())
-                    .capabilities(capabilities(preferences))
-                    .connect(&DRIVER.url()),
-            )
-            .unwrap();
-        let window = Self { runtime, client };
+        let window = Self(Session::open(&DRIVER.url(), &capabilities(preferences)));
         window.prefer("light");
         window
     }
 
     /// Opens `address`. An address that Chromium cannot show is no error, because redirects to apps end this way.
     pub(super) fn visit(&self, address: &str) {
-        if let Err(error) = self.runtime.block_on(self.client.goto(address)) {
+        if let Err(error) = self.0.post("url", &json!({"url": address})) {
             assert!(error.to_string().contains("net::ERR_"), "{error}");
         }
     }
@@ -84,24 +68,32 @@ impl Chromium {
     /// Waits until an element appears.
     #[track_caller]
     pub(super) fn expect(&self, xpath: &str) -> Element<'_> {
-        let found = self.runtime.block_on(
-            self.client
-                .wait()
-                .at_most(PATIENCE)
-                .for_element(Locator::XPath(xpath)),
-        );
-        match found {
-            Ok(element) => Element {
-                window: self,
-                element,
-            },
-            Err(error) => panic!(
-                "no {xpath} at {}: {error}\n{}",
+        let start = Instant::now();
+        loop {
+            if let Some(element) = self.find(xpath).into_iter().next() {
+                return element;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no {xpath} at {}:\n{}",
                 self.address(),
-                self.runtime
-                    .block_on(self.client.source())
-                    .unwrap_or_default()
-            ),
+                self.get("source")
+            );
+            tests::pace();
+        }
+    }
+
+    /// The elements on the page now.
+    fn find(&self, xpath: &str) -> Vec<Element<'_>> {
+        let found = self.post("elements", &json!({"using": "xpath", "value": xpath}));
+        let found = found.as_array().unwrap().iter();
+        found.map(|element| self.element(element)).collect()
+    }
+
+    fn element(&self, found: &Value) -> Element<'_> {
+        Element {
+            window: self,
+            id: text(&found[ELEMENT]),
         }
     }
 
@@ -112,10 +104,7 @@ impl Chromium {
 
     /// Number of such elements on the page now.
     pub(super) fn count(&self, xpath: &str) -> usize {
-        self.runtime
-            .block_on(self.client.find_all(Locator::XPath(xpath)))
-            .unwrap()
-            .len()
+        self.find(xpath).len()
     }
 
     /// The field with this label.
@@ -131,7 +120,7 @@ impl Chromium {
     #[track_caller]
     pub(super) fn fill(&self, label: &str, text: &str) {
         let field = self.field(label);
-        self.runtime.block_on(field.element.clear()).unwrap();
+        field.post("clear", &json!({}));
         field.type_text(text);
     }
 
@@ -157,24 +146,22 @@ impl Chromium {
 
     /// Presses a key, or types, in the focused element.
     pub(super) fn type_at_focus(&self, keys: &str) {
-        let focused = self.runtime.block_on(self.client.active_element()).unwrap();
-        self.runtime.block_on(focused.send_keys(keys)).unwrap();
+        self.element(&self.get("element/active")).type_text(keys);
     }
 
     /// Waits until the field with this label has the focus, because pages set the focus only after they are drawn.
     #[track_caller]
     pub(super) fn expect_focus(&self, label: &str) {
-        let field = self.field(label).element.element_id();
+        let field = self.field(label).id;
         until(&format!("{label} has the focus"), || {
-            let focused = self.runtime.block_on(self.client.active_element());
-            focused.is_ok_and(|focused| focused.element_id() == field)
+            let focused = self.0.get("element/active");
+            focused.is_ok_and(|focused| focused[ELEMENT] == field)
         });
     }
 
     /// The text of the focused element.
     pub(super) fn focused(&self) -> String {
-        let focused = self.runtime.block_on(self.client.active_element()).unwrap();
-        self.runtime.block_on(focused.text()).unwrap()
+        self.element(&self.get("element/active")).text()
     }
 
     /// True if the focused element has an outline.
@@ -186,26 +173,25 @@ impl Chromium {
 
     /// Goes back in the history.
     pub(super) fn back(&self) {
-        self.runtime.block_on(self.client.back()).unwrap();
+        self.post("back", &json!({}));
     }
 
     /// The address that the window shows.
     pub(super) fn address(&self) -> Url {
-        self.runtime.block_on(self.client.current_url()).unwrap()
+        Url::parse(&text(&self.get("url"))).unwrap()
     }
 
     /// The page's title.
     pub(super) fn title(&self) -> String {
-        self.runtime.block_on(self.client.title()).unwrap()
+        text(&self.get("title"))
     }
 
     /// The names and values of the cookies that the window would send to the page's server.
     pub(super) fn cookies(&self) -> Vec<(String, String)> {
-        let cookies = self.runtime.block_on(self.client.get_all_cookies());
+        let cookies = self.get("cookie");
+        let cookies = cookies.as_array().unwrap().iter();
         cookies
-            .unwrap()
-            .into_iter()
-            .map(|cookie| (cookie.name().to_owned(), cookie.value().to_owned()))
+            .map(|cookie| (text(&cookie["name"]), text(&cookie["value"])))
             .collect()
     }
 
@@ -220,34 +206,28 @@ impl Chromium {
 
     /// Switches to the frame in the page.
     pub(super) fn enter_frame(&self, xpath: &str) {
-        let frame = self.expect(xpath).element;
-        self.runtime.block_on(frame.enter_frame()).unwrap();
+        let frame = self.expect(xpath).id;
+        self.post("frame", &json!({"id": {ELEMENT: frame}}));
     }
 
     /// Switches back to the page around the frame.
     pub(super) fn leave_frame(&self) {
-        self.runtime
-            .block_on(self.client.enter_parent_frame())
-            .unwrap();
+        self.post("frame/parent", &json!({}));
     }
 
     /// The return value of a script. The page's content security policy does not apply to the script.
     pub(super) fn inspect(&self, script: &str) -> Value {
-        self.runtime
-            .block_on(self.client.execute(script, vec![]))
-            .unwrap()
+        self.post("execute/sync", &json!({"script": script, "args": []}))
     }
 
     /// The value that a script passes to its last argument, a callback.
     pub(super) fn inspect_later(&self, script: &str) -> Value {
-        self.runtime
-            .block_on(self.client.execute_async(script, vec![]))
-            .unwrap()
+        self.post("execute/async", &json!({"script": script, "args": []}))
     }
 
     /// A picture of the page, as PNG.
     pub(super) fn screenshot(&self) -> Vec<u8> {
-        self.runtime.block_on(self.client.screenshot()).unwrap()
+        STANDARD.decode(text(&self.get("screenshot"))).unwrap()
     }
 
     /// The person prefers `light` or `dark` pages.
@@ -277,10 +257,10 @@ impl Chromium {
     /// Waits until `found` returns a value for a network event (Chrome DevTools Protocol).
     #[track_caller]
     pub(super) fn network_event<T>(&self, found: impl Fn(&Value) -> Option<T>) -> T {
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let start = Instant::now();
         let mut seen = vec![];
-        while std::time::Instant::now() < deadline {
-            let log = self.issue("se/log", &json!({"type": "performance"}));
+        while start.elapsed() < PATIENCE {
+            let log = self.post("se/log", &json!({"type": "performance"}));
             for entry in log.as_array().unwrap() {
                 let entry: Value =
                     serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
@@ -295,64 +275,65 @@ impl Chromium {
     }
 
     fn devtools(&self, command: &str, parameters: &Value) {
-        self.issue(
+        self.post(
             "goog/cdp/execute",
             &json!({"cmd": command, "params": parameters}),
         );
     }
 
-    fn issue(&self, path: &'static str, body: &Value) -> Value {
-        let command = Vendor {
-            path,
-            body: body.to_string(),
-        };
-        self.runtime
-            .block_on(self.client.issue_cmd(command))
-            .unwrap()
+    fn get(&self, command: &str) -> Value {
+        self.0.get(command).unwrap()
     }
-}
 
-impl Drop for Chromium {
-    fn drop(&mut self) {
-        if let Err(error) = self.runtime.block_on(self.client.clone().close()) {
-            eprintln!("a window did not close: {error}");
-        }
+    fn post(&self, command: &str, parameters: &Value) -> Value {
+        self.0.post(command, parameters).unwrap()
     }
 }
 
 /// An element of a page.
 pub(super) struct Element<'w> {
     window: &'w Chromium,
-    element: fantoccini::elements::Element,
+    id: String,
 }
 
 impl Element<'_> {
     pub(super) fn click(&self) {
-        self.window.runtime.block_on(self.element.click()).unwrap();
+        self.post("click", &json!({}));
     }
 
     pub(super) fn type_text(&self, text: &str) {
-        let typing = self.element.send_keys(text);
-        self.window.runtime.block_on(typing).unwrap();
+        self.post("value", &json!({"text": text}));
     }
 
     pub(super) fn attribute(&self, name: &str) -> Option<String> {
-        let value = self.element.attr(name);
-        self.window.runtime.block_on(value).unwrap()
+        let value = self.get(&format!("attribute/{name}"));
+        value.as_str().map(str::to_owned)
     }
 
     /// The value of a field.
     pub(super) fn value(&self) -> String {
-        let value = self.element.prop("value");
-        self.window.runtime.block_on(value).unwrap().unwrap()
+        text(&self.get("property/value"))
     }
 
     pub(super) fn text(&self) -> String {
-        self.window.runtime.block_on(self.element.text()).unwrap()
+        text(&self.get("text"))
+    }
+
+    fn get(&self, command: &str) -> Value {
+        self.window.get(&format!("element/{}/{command}", self.id))
+    }
+
+    fn post(&self, command: &str, parameters: &Value) {
+        let command = format!("element/{}/{command}", self.id);
+        self.window.post(&command, parameters);
     }
 }
 
-fn capabilities(preferences: &Value) -> Capabilities {
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn capabilities(preferences: &Value) -> Value {
     let mut arguments = vec![
         "--headless=new".to_owned(),
         // Containers have a small `/dev/shm`.
@@ -364,15 +345,11 @@ fn capabilities(preferences: &Value) -> Capabilities {
     if is_root() {
         arguments.push("--no-sandbox".to_owned());
     }
-    let capabilities = json!({
+    json!({
         "browserName": "chrome",
         "goog:chromeOptions": {"args": arguments, "prefs": preferences},
         "goog:loggingPrefs": {"performance": "ALL"},
-    });
-    let Value::Object(capabilities) = capabilities else {
-        panic!("capabilities are an object")
-    };
-    capabilities
+    })
 }
 
 fn is_root() -> bool {
@@ -384,25 +361,4 @@ fn is_root() -> bool {
 fn quoted(text: &str) -> String {
     assert!(!text.contains('"'), "{text}");
     format!("\"{text}\"")
-}
-
-/// A command of Chromium's own.
-#[derive(Debug)]
-struct Vendor {
-    path: &'static str,
-    body: String,
-}
-
-impl WebDriverCompatibleCommand for Vendor {
-    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, url::ParseError> {
-        base.join(&format!(
-            "session/{}/{}",
-            session.unwrap_or_default(),
-            self.path
-        ))
-    }
-
-    fn method_and_body(&self, _: &Url) -> (ureq::http::Method, Option<String>) {
-        (ureq::http::Method::POST, Some(self.body.clone()))
-    }
 }

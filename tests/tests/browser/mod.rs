@@ -7,6 +7,7 @@ mod attacks;
 mod chromium;
 mod return_to_app;
 mod sign_in;
+mod webdriver;
 
 use std::sync::LazyLock;
 

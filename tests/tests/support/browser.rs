@@ -1,13 +1,14 @@
 //! A person's browser: keeps cookies, reads pages, and submits their forms unchanged.
 
-use scraper::{Html, Selector};
+use tests::jar;
 use ureq::Agent;
 use ureq::http::Request;
 use ureq::http::request::Builder;
 use url::Url;
 
 use super::form_body;
-use super::http::{Reply, agent, send};
+use super::html::tags;
+use super::http::{PATIENCE, Reply, send};
 use super::{Client, Pkce};
 
 /// A browser with its cookies.
@@ -28,38 +29,36 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// The only form of a page.
+    /// The first form of a page.
     pub(crate) fn of(page: &Reply) -> Self {
-        let html = Html::parse_document(&page.body);
-        let select = |css: &str| Selector::parse(css).unwrap();
-        let form = html
-            .select(&select("form"))
-            .next()
-            .unwrap_or_else(|| panic!("no form in {}: {}", page.status, page.body));
-        let attribute = |element: &scraper::ElementRef<'_>, name: &str| {
-            element.attr(name).unwrap_or_default().to_owned()
+        let form = page.body.find("<form ").map(|start| &page.body[start..]);
+        let form = form.and_then(|rest| rest.split_once("</form>"));
+        let (form, _) = form.unwrap_or_else(|| panic!("no form in {}: {}", page.status, page.body));
+        let mut read = Self {
+            action: tags(form).next().unwrap().attribute("action").unwrap(),
+            hidden: vec![],
+            fields: vec![],
+            buttons: vec![],
         };
-        let pairs = |css: &str| -> Vec<(String, String)> {
-            form.select(&select(css))
-                .map(|element| (attribute(&element, "name"), attribute(&element, "value")))
-                .collect()
-        };
-        Self {
-            action: attribute(&form, "action"),
-            hidden: pairs("input[type=hidden]"),
-            fields: pairs("input:not([type=hidden])")
-                .into_iter()
-                .map(|(name, _)| name)
-                .collect(),
-            buttons: pairs("button[name]"),
+        for tag in tags(form) {
+            let attribute = |name: &str| tag.attribute(name).unwrap_or_default();
+            let pair = (attribute("name"), attribute("value"));
+            if tag.is("input") && attribute("type") == "hidden" {
+                read.hidden.push(pair);
+            } else if tag.is("input") {
+                read.fields.push(pair.0);
+            } else if tag.is("button") && !pair.0.is_empty() {
+                read.buttons.push(pair);
+            }
         }
+        read
     }
 }
 
 impl Browser {
     pub(crate) fn new(lobby: &str) -> Self {
         Self {
-            agent: agent(),
+            agent: jar::browser(PATIENCE),
             lobby: lobby.to_owned(),
             host: None,
             address: None,

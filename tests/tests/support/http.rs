@@ -75,9 +75,12 @@ impl Reply {
     }
 }
 
+/// How long a request may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// An agent that follows no redirect and treats no status as an error.
 pub(crate) fn agent() -> Agent {
-    browsing::agent(Duration::from_secs(60))
+    browsing::agent(PATIENCE)
 }
 
 /// Sends `request` unchanged.

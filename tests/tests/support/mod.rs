@@ -7,6 +7,7 @@ mod client;
 mod collector;
 mod command;
 mod feed;
+mod html;
 mod http;
 mod legacy;
 pub(crate) mod module;
@@ -28,6 +29,7 @@ pub(crate) use client::{
 pub(crate) use collector::{Collector, Span};
 pub(crate) use command::{Load, Outcome};
 pub(crate) use feed::FeedService;
+pub(crate) use html::tags;
 pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send, unanswered};
 pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
 pub(crate) use tests::browsing::form_body;
