@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal as _};
 use anyhow::Context as _;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Subscriber};
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, ParseError, Targets, filter_fn};
 use tracing_subscriber::layer::Filter;
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 use crate::output;
 
@@ -20,12 +20,20 @@ const WITHOUT_VALUES: &str = "tokio_postgres::query=info";
 
 /// The filter in the environment variable `variable`, and the problem of this variable; with a problem, the filter is
 /// the default.
-pub fn levels(variable: &'static str) -> (EnvFilter, anyhow::Result<()>) {
+pub fn levels(variable: &'static str) -> (Targets, anyhow::Result<()>) {
     let directives = std::env::var(variable).unwrap_or_else(|_| DEFAULT.to_owned());
-    match EnvFilter::try_new(format!("{directives},{WITHOUT_VALUES}")).context(variable) {
+    match parse(&directives).context(variable) {
         Ok(levels) => (levels, Ok(())),
-        Err(error) => (EnvFilter::new(DEFAULT), Err(error)),
+        Err(error) => (parse(DEFAULT).unwrap_or_default(), Err(error)),
     }
+}
+
+fn parse(directives: &str) -> Result<Targets, ParseError> {
+    let given = directives.split(',').map(str::trim);
+    // An empty directive would let everything through.
+    let given = given.filter(|directive| !directive.is_empty());
+    let all: Vec<&str> = given.chain([WITHOUT_VALUES]).collect();
+    all.join(",").parse()
 }
 
 /// Lines on standard error with the events that `levels` lets through, and with errors of the target `fatal`, which end
@@ -57,4 +65,46 @@ pub fn log_panics() {
     std::panic::set_hook(Box::new(
         |panic| tracing::error!(%panic, "a thread panicked"),
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directives_give_levels_and_no_level_gives_the_values_of_statements() {
+        let enabled = |directives: &str, target, level| {
+            parse(directives).unwrap().would_enable(target, &level)
+        };
+        for (directives, service, server) in [
+            (DEFAULT, Some(Level::INFO), Some(Level::WARN)),
+            ("debug", Some(Level::DEBUG), Some(Level::DEBUG)),
+            ("token_service=trace", Some(Level::TRACE), None),
+            ("info, actix_server=off,", Some(Level::INFO), None),
+            ("off", None, None),
+            ("", None, None),
+        ] {
+            for (target, most) in [("token_service::feed", service), ("actix_server", server)] {
+                for level in [
+                    Level::ERROR,
+                    Level::WARN,
+                    Level::INFO,
+                    Level::DEBUG,
+                    Level::TRACE,
+                ] {
+                    let expected = most.is_some_and(|most| level <= most);
+                    let enabled = enabled(directives, target, level);
+                    assert_eq!(enabled, expected, "{directives}: {target} {level}");
+                }
+            }
+        }
+        for directives in [
+            "trace",
+            "tokio_postgres::query=debug",
+            "tokio_postgres=trace",
+        ] {
+            assert!(!enabled(directives, "tokio_postgres::query", Level::DEBUG));
+        }
+        assert!(parse("a=b=c").is_err());
+    }
 }

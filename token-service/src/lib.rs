@@ -17,7 +17,6 @@ pub mod metrics;
 pub mod planning;
 pub mod readiness;
 pub mod service;
-#[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;
 pub mod upkeep;
 pub mod visible;

@@ -1,22 +1,11 @@
 //! Rate limits for clients, within one process.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
-
-use governor::clock::{Clock as _, MonotonicClock};
-use governor::middleware::NoOpMiddleware;
-use governor::state::keyed::DashMapStateStore;
-use governor::{Quota, RateLimiter};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::config::Limits;
 use domain::ClientId;
-
-type Limiter = RateLimiter<
-    ClientId,
-    DashMapStateStore<ClientId>,
-    MonotonicClock,
-    NoOpMiddleware<std::time::Instant>,
->;
 
 /// Minimum interval between log and audit entries about a refused client.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -30,14 +19,10 @@ pub struct RevocationLimit {
 
 impl RevocationLimit {
     pub fn new(limits: &Limits) -> Self {
-        let quota =
-            Quota::per_second(limits.revocations_per_second).allow_burst(limits.revocations_burst);
-        let once = Quota::with_period(TELL_EVERY)
-            .unwrap_or(Quota::per_minute(NonZeroU32::MIN))
-            .allow_burst(NonZeroU32::MIN);
+        let each = Duration::from_secs(1) / limits.revocations_per_second.get();
         Self {
-            limiter: RateLimiter::dashmap_with_clock(quota, MonotonicClock),
-            told: RateLimiter::dashmap_with_clock(once, MonotonicClock),
+            limiter: Limiter::new(each, limits.revocations_burst.get()),
+            told: Limiter::new(TELL_EVERY, 1),
         }
     }
 
@@ -45,50 +30,112 @@ impl RevocationLimit {
     ///
     /// # Errors
     /// The time until the next revocation is allowed; nothing was counted.
-    pub fn admit(&self, client_id: &ClientId) -> Result<(), Duration> {
-        let admitted = self.limiter.check_key(client_id);
-        admitted.map_err(|refused| refused.wait_time_from(MonotonicClock.now()))
+    pub fn admit(&self, client_id: &ClientId, now: Instant) -> Result<(), Duration> {
+        self.limiter.admit(client_id, now)
     }
 
     /// True if a refusal of this client must be logged: the first within a minute.
-    pub fn is_to_be_told(&self, client_id: &ClientId) -> bool {
-        self.told.check_key(client_id).is_ok()
+    pub fn is_to_be_told(&self, client_id: &ClientId, now: Instant) -> bool {
+        self.told.admit(client_id, now).is_ok()
     }
 
-    pub fn forget_idle(&self) {
-        for limiter in [&self.limiter, &self.told] {
-            limiter.retain_recent();
-            limiter.shrink_to_fit();
+    pub fn forget_idle(&self, now: Instant) {
+        self.limiter.forget_idle(now);
+        self.told.forget_idle(now);
+    }
+}
+
+/// Counts by the generic cell rate algorithm.
+struct Limiter {
+    /// Time after which one more event is allowed.
+    each: Duration,
+    /// Time after which the full allowance is available again.
+    all: Duration,
+    /// When the full allowance of a client is available again.
+    full_at: Mutex<HashMap<ClientId, Instant>>,
+}
+
+impl Limiter {
+    fn new(each: Duration, burst: u32) -> Self {
+        Self {
+            each,
+            all: each * burst,
+            full_at: Mutex::default(),
         }
+    }
+
+    fn admit(&self, client_id: &ClientId, now: Instant) -> Result<(), Duration> {
+        let mut all_clients = self.full_at();
+        let before = all_clients.get(client_id).copied();
+        let full_at = before.map_or(now, |before| before.max(now)) + self.each;
+        let wait = full_at.duration_since(now).saturating_sub(self.all);
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        all_clients.insert(client_id.clone(), full_at);
+        Ok(())
+    }
+
+    fn forget_idle(&self, now: Instant) {
+        let mut all_clients = self.full_at();
+        all_clients.retain(|_, full_at| *full_at > now);
+        all_clients.shrink_to_fit();
+    }
+
+    fn full_at(&self) -> MutexGuard<'_, HashMap<ClientId, Instant>> {
+        self.full_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
+
+    fn limit() -> RevocationLimit {
+        RevocationLimit::new(&Limits {
+            revocations_per_second: NonZeroU32::new(2).unwrap(),
+            revocations_burst: NonZeroU32::new(3).unwrap(),
+        })
+    }
 
     #[test]
     fn each_client_has_an_allowance_of_its_own() {
-        let limit = RevocationLimit::new(&Limits {
-            revocations_per_second: NonZeroU32::MIN,
-            revocations_burst: NonZeroU32::new(3).unwrap(),
-        });
+        let limit = limit();
         let [one, other] = ["one", "other"].map(|id| ClientId::parse(id).unwrap());
+        let start = Instant::now();
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
         for _ in 0..3 {
-            assert_eq!(limit.admit(&one), Ok(()));
+            assert_eq!(limit.admit(&one, at(0)), Ok(()));
         }
-        let wait = limit.admit(&one).unwrap_err();
-        assert!(
-            !wait.is_zero() && wait <= Duration::from_secs(1),
-            "{wait:?}"
-        );
-        assert_eq!(limit.admit(&other), Ok(()));
-        assert!(limit.is_to_be_told(&one));
-        assert!(!limit.is_to_be_told(&one));
-        limit.forget_idle();
-        assert!(
-            limit.admit(&one).is_err(),
-            "who revoked lately is not forgotten"
-        );
+        let wait = Duration::from_millis;
+        assert_eq!(limit.admit(&one, at(0)), Err(wait(500)));
+        assert_eq!(limit.admit(&other, at(0)), Ok(()));
+        limit.forget_idle(at(499));
+        let remembered = limit.admit(&one, at(499));
+        assert_eq!(remembered, Err(wait(1)), "a refusal counts nothing");
+        assert_eq!(limit.admit(&one, at(500)), Ok(()));
+        assert_eq!(limit.admit(&one, at(500)), Err(wait(500)));
+
+        for _ in 0..3 {
+            assert_eq!(limit.admit(&one, at(60_000)), Ok(()), "the burst is back");
+        }
+        assert_eq!(limit.admit(&one, at(60_000)), Err(wait(500)));
+    }
+
+    #[test]
+    fn a_refused_client_is_told_of_once_a_minute() {
+        let limit = limit();
+        let one = ClientId::parse("one").unwrap();
+        let start = Instant::now();
+        let told = [0, 1, 59, 60, 61].map(|seconds| {
+            let now = start + Duration::from_secs(seconds);
+            limit.forget_idle(now);
+            limit.is_to_be_told(&one, now)
+        });
+        assert_eq!(told, [true, false, false, true, false]);
+        limit.forget_idle(start + Duration::from_secs(120));
+        assert!(limit.told.full_at().is_empty(), "idle clients take memory");
     }
 }

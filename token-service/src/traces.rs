@@ -1,13 +1,17 @@
 //! Traces for an OpenTelemetry collector.
 
+use std::time::Duration;
+
 use actix_web::http::header::HeaderMap;
 use anyhow::Context as _;
+use async_trait::async_trait;
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{
     Link, SpanKind, TraceContextExt as _, TraceId, TraceState, TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response, ResponseBodyTooLarge};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
@@ -29,6 +33,7 @@ impl Traces {
     pub(crate) fn exporting_to(endpoint: &str) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
             .with_http()
+            .with_http_client(Collector::new())
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
             .build()
@@ -65,6 +70,42 @@ impl Traces {
     pub(crate) fn finish(self) {
         if let Err(error) = self.0.shutdown() {
             tracing::warn!(%error, "the last traces were not sent");
+        }
+    }
+}
+
+/// Time limit for a batch, the default of OpenTelemetry.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Largest response in bytes, the limit of OpenTelemetry's own clients.
+const MAX_ANSWER: u64 = 4 << 20;
+
+/// Sends batches to the collector. The exporter calls from a thread of its own, so that `send_bytes` may block.
+#[derive(Debug)]
+struct Collector(ureq::Agent);
+
+impl Collector {
+    fn new() -> Self {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(TIMEOUT))
+            // Ignores proxies from the environment, as every request of the service.
+            .proxy(None);
+        Self(config.build().into())
+    }
+}
+
+#[async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let (head, batch) = request.into_parts();
+        let response = self.0.run(Request::from_parts(head, &*batch))?;
+        let (head, mut body) = response.into_parts();
+        match body.with_config().limit(MAX_ANSWER).read_to_vec() {
+            Ok(body) => Ok(Response::from_parts(head, body.into())),
+            Err(ureq::Error::BodyExceedsLimit(_)) => Err(ResponseBodyTooLarge::new().into()),
+            Err(error) => Err(error.into()),
         }
     }
 }

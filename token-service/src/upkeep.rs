@@ -162,7 +162,9 @@ async fn repeat<E: Display>(
 
 async fn sweep_on_and_on(service: &Service) {
     repeat(SWEEP_EVERY, "expired rows cannot be removed", async || {
-        service.revocation_limit.forget_idle();
+        service
+            .revocation_limit
+            .forget_idle(Instant::now().into_std());
         sweep(service).await
     })
     .await;

@@ -1,5 +1,7 @@
 //! `POST /auth/revoke`.
 
+use std::time::Instant;
+
 use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::middleware::from_fn;
@@ -28,7 +30,10 @@ async fn revoke(call: ClientCall) -> HttpResponse {
     let limit = &call.service.revocation_limit;
     let answer = call
         .answer(async |context, request| {
-            revocation::revoke(context, request, |client_id| limit.admit(client_id)).await
+            revocation::revoke(context, request, |client_id| {
+                limit.admit(client_id, Instant::now())
+            })
+            .await
         })
         .await;
     match answer {
@@ -64,7 +69,8 @@ fn revoked(token: Ended) -> Entry {
 /// Counts every refusal but logs only some, so that refusals do not flood the log and the audit log.
 fn limited(call: &ClientCall, client_id: &ClientId) {
     call.service.metrics.revocation_refused();
-    if call.service.revocation_limit.is_to_be_told(client_id) {
+    let limit = &call.service.revocation_limit;
+    if limit.is_to_be_told(client_id, Instant::now()) {
         tracing::warn!(%client_id, "a client revokes more access tokens than limits.revocations_per_second allows");
         let entry = Entry::new(AuditAction::RevocationsLimited).by_client(Some(client_id.as_str()));
         call.service.record(&call.origin(), entry);

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use miniz_oxide::{deflate, inflate};
 use redb::{ReadTransaction, ReadableTable};
-use zstd::bulk::Compressor;
 
 use super::RedbStore;
 use super::fault::{Fault, readable};
@@ -41,8 +41,8 @@ impl AuditStore for RedbStore {
 /// Maximum number of entries in a row. Reading one entry decodes the whole row.
 const ENTRIES_IN_A_ROW: usize = 64;
 
-/// The fastest level. Every level finds the repeated parts of entries.
-const COMPRESSION: i32 = 1;
+/// The fastest level of DEFLATE (RFC 1951). Every level finds the repeated parts of entries.
+const COMPRESSION: u8 = 1;
 
 /// Name of a row in messages about unreadable rows.
 const ROW: &str = "audit entries";
@@ -70,7 +70,6 @@ pub(super) async fn encoded(events: Arc<[AuditEvent]>) -> Result<Vec<Row>, Store
 
 /// Encodes entries as rows, each with entries of one kind.
 pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
-    let mut compressor = compressor()?;
     let mut rows = Vec::new();
     for kind in AuditKind::ALL {
         let numbered = (0..).zip(events);
@@ -81,27 +80,20 @@ pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
                 kind: kind.number(),
                 position: together.first().map_or(0, |(sequence, _)| *sequence),
                 entries: together.len() as u64,
-                bytes: encode(together, &mut compressor)?,
+                bytes: encode(together)?,
             });
         }
     }
     Ok(rows)
 }
 
-fn compressor() -> Result<Compressor<'static>, Fault> {
-    Compressor::new(COMPRESSION).map_err(|error| Fault::Row(error.to_string()))
-}
-
 /// Encodes entries of one row as [`AuditRecord`]s. Their sequences are relative to the first.
-fn encode(
-    entries: &[(u64, &AuditEvent)],
-    compressor: &mut Compressor<'_>,
-) -> Result<Vec<u8>, Fault> {
+fn encode(entries: &[(u64, &AuditEvent)]) -> Result<Vec<u8>, Fault> {
     let first = entries.first().map_or(0, |(sequence, _)| *sequence);
     let entries = entries.iter();
     let relative: Vec<_> = entries.map(|(at, event)| (at - first, event)).collect();
-    let compressed = compressor.compress(&row::encode_all::<AuditRecord>(&relative)?);
-    compressed.map_err(|error| Fault::Row(error.to_string()))
+    let row = row::encode_all::<AuditRecord>(&relative)?;
+    Ok(deflate::compress_to_vec(&row, COMPRESSION))
 }
 
 /// Appends rows, of which each kind's are sorted.
@@ -126,7 +118,7 @@ pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault>
 
 /// Writes entries that have sequences, of which each kind's are sorted.
 pub(super) fn put(tables: &mut Tables<'_>, entries: &[AuditRecord]) -> Result<(), Fault> {
-    let (table, mut compressor) = (tables.audit.open()?, compressor()?);
+    let table = tables.audit.open()?;
     for kind in AuditKind::ALL {
         let of_kind = entries.iter();
         let of_kind = of_kind.filter(|entry| entry.event.action.kind() == kind);
@@ -136,7 +128,7 @@ pub(super) fn put(tables: &mut Tables<'_>, entries: &[AuditRecord]) -> Result<()
         for together in of_kind.chunks(ENTRIES_IN_A_ROW) {
             let kind = kind.number();
             let first = together.first().map_or(0, |(sequence, _)| *sequence);
-            let bytes = encode(together, &mut compressor)?;
+            let bytes = encode(together)?;
             let number = end(&**table, kind)?;
             let row = (number, together.len() as u64, bytes.as_slice());
             table.insert((kind, first), row)?;
@@ -171,7 +163,7 @@ const fn of_kind(kind: u8) -> RangeInclusive<Key> {
 
 /// The entries of a row whose first entry has the sequence `first`.
 pub(super) fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
-    let row = zstd::decode_all(row).map_err(|error| Fault::Row(error.to_string()))?;
+    let row = inflate::decompress_to_vec(row).map_err(|error| Fault::Row(error.to_string()))?;
     let mut records: Vec<AuditRecord> = row::decode_all(&row)?;
     for record in &mut records {
         record.sequence += first;
@@ -311,7 +303,7 @@ fn remove_oldest(
         let rest = entries.iter().skip(gone);
         let rest: Vec<_> = rest.map(|entry| (entry.sequence, &entry.event)).collect();
         if let Some((first, _)) = rest.first() {
-            let bytes = encode(&rest, &mut compressor()?)?;
+            let bytes = encode(&rest)?;
             let row = (number + gone as u64, rest.len() as u64, bytes.as_slice());
             table.insert((kind, *first), row)?;
         }

@@ -15,7 +15,7 @@ use domain::clock::Timestamp;
 use domain::{IndexDifference, Layout};
 
 /// The layout of 0.3.0. Unreleased versions before it wrote files with lower numbers.
-pub(super) const FIRST_SCHEMA_VERSION: u64 = 10;
+pub(super) const FIRST_SCHEMA_VERSION: u64 = 13;
 
 /// Changes a file from one layout to the next.
 pub(super) type Migration = fn(&mut Tables<'_>) -> Result<(), Fault>;
