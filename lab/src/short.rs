@@ -4,25 +4,30 @@
 use std::time::Duration;
 
 /// How much a short run shortens.
-const PART: u16 = 20;
+const PART: usize = 20;
 
 fn is_short() -> bool {
     std::env::var_os("SHORT").is_some_and(|value| !value.is_empty())
 }
 
-/// A number of repetitions or objects: `usual`, or the smaller number of a short run, which is at least 1.
+/// A number of repetitions: `usual`, or the smaller number of a short run, which is at least 1.
 pub(crate) fn count(usual: usize) -> usize {
     if is_short() {
-        (usual / usize::from(PART)).max(1)
+        (usual / PART).max(1)
     } else {
         usual
     }
 }
 
+/// A number of objects, for which a store that is not optimized takes milliseconds each.
+pub(crate) fn objects(usual: usize) -> usize {
+    count(count(usual))
+}
+
 /// The time of a block: `usual`, or the shorter time of a short run.
 pub(crate) fn time(usual: Duration) -> Duration {
     if is_short() {
-        usual / u32::from(PART)
+        usual / PART as u32
     } else {
         usual
     }
@@ -30,5 +35,5 @@ pub(crate) fn time(usual: Duration) -> Duration {
 
 /// The sizes that benchmarks compare unless `SIZES` names others.
 pub(crate) fn sizes() -> String {
-    format!("{},{}", count(1000), count(100_000))
+    format!("{},{}", count(1000), objects(100_000))
 }

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) async fn measure() {
     let grants = std::env::var("GRANTS").ok();
     let grants = grants.and_then(|grants| grants.parse().ok());
-    let grants = grants.unwrap_or_else(|| short::count(1_000_000));
+    let grants = grants.unwrap_or_else(|| short::objects(1_000_000));
     let registered = (grants / 10).max(1);
     let folder = tempfile::tempdir().unwrap();
     let seeded = Demo::kept(folder.path().to_owned());

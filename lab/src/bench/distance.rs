@@ -38,7 +38,7 @@ pub(crate) async fn measure(postgres: &Postgres) {
     let demo = Demo::on_postgres(postgres.database("far"));
     let revoked = short::count(ROUNDS * 7000);
     let size = Size {
-        registered: 1000,
+        registered: short::count(1000),
         grants: revoked / 2 + REFRESHING,
     };
     let mut refresh_tokens = seed(&demo, size).await;

@@ -36,7 +36,9 @@ const ROUNDS: usize = 60;
 /// machine is as large.
 const MANY_ROUNDS: usize = 300;
 /// Requests to one variant before requests to the next.
-const BLOCK: usize = 250;
+fn block() -> usize {
+    short::count(250)
+}
 /// Entries of the feed, except where its memory is measured.
 const REVOCATIONS: usize = 1000;
 /// Number of groups of rounds. The result is their median, with the quartiles as the spread.
@@ -174,9 +176,10 @@ pub(crate) async fn measure_all(wanted: &[String]) -> Result<()> {
         baseline: env::var_os("BASELINE_MODULE").map(Into::into),
     };
     println!(
-        "{ROUNDS} rounds of {BLOCK} requests, {MANY_ROUNDS} where little is added. \"plain\" is Envoy's CPU time per request \
+        "{ROUNDS} rounds of {} requests, {MANY_ROUNDS} where little is added. \"plain\" is Envoy's CPU time per request \
          without a filter, the next ones what each adds to it; \"crossing\" is a module that only reads the headers, \"base\" \
-         is BASELINE_MODULE. The second line of a request is about the native module in place of the filter.\n"
+         is BASELINE_MODULE. The second line of a request is about the native module in place of the filter.\n",
+        block()
     );
     println!(
         "{:<26} {:>8} {:>9} {:>9} {:>11} {:>9} {:>7}  {:>18}  {:>18}  {:>18}  {:>18}  bound, aim",
@@ -253,7 +256,7 @@ async fn measure(
     for port in gateway.ports() {
         let mut client = Client::connect(*port, with_tokens(&tokens)).await;
         // Each variant gets each token once before the measurement starts.
-        client.send(tokens.len().max(BLOCK)).await;
+        client.send(tokens.len().max(block())).await;
         clients.push(client);
     }
     let count = scenario.rounds();
@@ -271,9 +274,9 @@ async fn measure(
             };
             let client = clients.get_mut(place).context("a client per variant")?;
             let before = cpu(gateway.pid()?);
-            client.send(BLOCK).await;
+            client.send(block()).await;
             let enforcer = enforcers.get(place).context("a client per variant")?;
-            *costs.of(*enforcer) = microseconds(before, cpu(gateway.pid()?), BLOCK);
+            *costs.of(*enforcer) = microseconds(before, cpu(gateway.pid()?), block());
         }
         rounds.push(costs);
     }

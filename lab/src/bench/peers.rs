@@ -93,7 +93,7 @@ impl Issuer {
         let demo = Demo::on_redb().signing(ALGORITHM);
         // The first start hashes the passwords of the demo.
         demo.serve().stop();
-        let sessions = signed_in(&demo, PERSONS).await;
+        let sessions = signed_in(&demo, short::count(PERSONS)).await;
         let server = demo.serve();
         Self {
             name: "Gatepass",

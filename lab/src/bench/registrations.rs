@@ -60,7 +60,7 @@ pub(crate) async fn measure() {
     let users = std::env::var("FILE")
         .ok()
         .and_then(|users| users.parse().ok());
-    let users = users.unwrap_or_else(|| short::count(USERS_IN_FILE));
+    let users = users.unwrap_or_else(|| short::objects(USERS_IN_FILE));
     if stores.contains("redb") {
         apply_file("redb", Demo::on_redb(), users);
         compare("redb", &sizes, None).await;
@@ -208,7 +208,7 @@ impl Subject {
         demo.serve().stop();
         let milliseconds = |server: &Server| server.started_in.as_secs_f64() * 1000.0;
         let mut starts = vec![];
-        for _ in 0..3 {
+        for _ in 0..short::count(3) {
             let server = demo.serve();
             starts.push(milliseconds(&server));
             server.stop();

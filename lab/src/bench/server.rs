@@ -11,6 +11,7 @@ use tests::free_port;
 use token_service::config::Config;
 
 use crate::measure::{cpu, resident};
+use crate::short;
 
 pub(crate) const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -89,7 +90,7 @@ impl Server {
     pub(crate) fn settled(&self) -> f64 {
         let mut last = resident(self.pid());
         loop {
-            std::thread::sleep(Duration::from_secs(4));
+            std::thread::sleep(short::time(Duration::from_secs(4)));
             let now = resident(self.pid());
             if now >= last - 1.0 {
                 return now;

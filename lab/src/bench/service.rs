@@ -147,7 +147,7 @@ impl<'a> Fixture<'a> {
     async fn start(name: &'static str, demo: Demo, postgres: Option<&'a Postgres>) -> Self {
         // The first start hashes the passwords of the demo, which takes memory that later starts do not need.
         demo.serve().stop();
-        let sessions = signed_in(&demo, PERSONS).await;
+        let sessions = signed_in(&demo, short::count(PERSONS)).await;
         let server = demo.serve();
         let idle = [resident(server.pid())];
         let bound = Some(Bound::AtMost(40.0));
@@ -177,7 +177,7 @@ impl<'a> Fixture<'a> {
         let mut browser = Connection::open(self.server.address).await;
         let mut scripts = Scripts::new();
         for number in 0..connections {
-            let person = number * (PERSONS / connections.max(1));
+            let person = number * self.browsers.len() / connections;
             let script: Box<dyn Script> = match grant_type {
                 Grant::ClientCredentials => Box::new(InTurn::only(client_credentials())),
                 Grant::Bound => Box::new(Proven::client_credentials()),
@@ -257,7 +257,7 @@ async fn costs_and_rates(postgres: Option<&Postgres>) {
     }
     for subject in &subjects {
         for gateways in HELD {
-            held(subject, gateways).await;
+            held(subject, short::count(gateways)).await;
         }
     }
 }
@@ -390,7 +390,7 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
 
 /// Responses per second and latencies.
 async fn rates(subject: &mut Fixture<'_>) {
-    for connections in [1, 16, 256] {
+    for connections in [1, 16, short::count(256)] {
         for grant_type in Grant::measured() {
             let (mut rates, mut p50, mut p99) = (vec![], vec![], vec![]);
             let mut scripts = subject.scripts(grant_type, connections).await;
@@ -414,7 +414,7 @@ async fn rates(subject: &mut Fixture<'_>) {
         }
     }
     if subject.postgres.is_none() && Grant::measured().contains(&Grant::Refresh) {
-        let mut scripts = subject.scripts(Grant::Refresh, 256).await;
+        let mut scripts = subject.scripts(Grant::Refresh, short::count(256)).await;
         let mut p99 = vec![];
         for _ in 0..short::count(RATE_ROUNDS) {
             let block = block(subject.server.address, &mut scripts, HALF).await;
@@ -522,7 +522,7 @@ async fn sized(store: &str, size: Size, number: usize, postgres: Option<&Postgre
     demo.serve().stop();
     let milliseconds = |server: &Server| server.started_in.as_secs_f64() * 1000.0;
     let mut starts = vec![];
-    for _ in 0..3 {
+    for _ in 0..short::count(3) {
         let server = demo.serve();
         starts.push(milliseconds(&server));
         server.stop();

@@ -181,7 +181,7 @@ async fn rotations(
 /// grants.
 async fn reuse(path: &Path) {
     let rotated: usize = std::env::var("ROTATIONS").map_or_else(
-        |_| short::count(short::count(2_000_000)),
+        |_| short::objects(2_000_000),
         |count| count.parse().unwrap(),
     );
     let store = open(path, Duration::ZERO);
@@ -209,7 +209,7 @@ async fn reuse(path: &Path) {
 
 pub(crate) async fn measure() {
     let million: usize = std::env::var("GRANTS").map_or_else(
-        |_| short::count(short::count(1_000_000)),
+        |_| short::objects(1_000_000),
         |count| count.parse().unwrap(),
     );
     let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ const NOISE: f64 = 0.25;
 
 /// Prints what each form adds to an Envoy with as many workers.
 pub(crate) async fn print(artifacts: &Artifacts, modules: &Modules) -> Result<()> {
-    let entries = short::count(REVOCATIONS);
+    let entries = short::objects(REVOCATIONS);
     println!("\nmemory that Envoy takes more than without a filter, MiB, every worker in use:");
     println!("{:<32} {:>8} {:>8}", "", "filter", "module");
     for workers in [2, 16].into_iter().take(short::count(2)) {

@@ -7,7 +7,7 @@ use tests::proofs::ProofKey;
 use super::gateway::{Enforcer, Gateway, Modules, Variant};
 use super::load::{CONNECTIONS, Client, request, with_tokens};
 use super::tokens::{AUDIENCE, Issuers};
-use super::{BLOCK, GROUPS, ROUNDS};
+use super::{GROUPS, ROUNDS, block};
 use crate::measure::{cpu, microseconds, quartiles};
 use crate::short;
 
@@ -36,7 +36,7 @@ pub(crate) async fn measure(
     let plain = with_tokens(&issuers.tokens(1)?);
     let url = format!("{AUDIENCE}/api/projects");
     // Each proof is accepted once. The first block is not measured.
-    let proofs: Result<Vec<Vec<u8>>> = (0..(count + 1) * BLOCK.next_multiple_of(CONNECTIONS))
+    let proofs: Result<Vec<Vec<u8>>> = (0..(count + 1) * block().next_multiple_of(CONNECTIONS))
         .map(|_| {
             let proof = key.prove("GET", &url, Some(&bound))?;
             let headers = format!("authorization: DPoP {bound}\r\ndpop: {proof}\r\n");
@@ -48,7 +48,7 @@ pub(crate) async fn measure(
     for port in gateway.ports() {
         for requests in [&plain, &proofs] {
             let mut client = Client::connect(*port, requests.clone()).await;
-            client.send(BLOCK).await;
+            client.send(block()).await;
             clients.push(client);
         }
     }
@@ -59,9 +59,9 @@ pub(crate) async fn measure(
             let place = (turn + round) % clients.len();
             let client = clients.get_mut(place).context("a client per variant")?;
             let before = cpu(gateway.pid()?);
-            client.send(BLOCK).await;
+            client.send(block()).await;
             *costs.get_mut(place).context("a cost per client")? =
-                microseconds(before, cpu(gateway.pid()?), BLOCK);
+                microseconds(before, cpu(gateway.pid()?), block());
         }
         for (pair, added) in costs.chunks(2).zip(&mut added) {
             if let [plain, proof] = pair {
