@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use tests::{Artifacts, Ports, Process};
+use tests::{Artifacts, Form, Ports, Process};
 
 use crate::support::{Browser, USER_BOUND, form_body, get, pair, tags};
 
@@ -55,6 +55,11 @@ impl Copy {
         let profile = profile.parent().unwrap().file_name().unwrap();
         let mut command = Command::new(self.path("target").join(profile).join("up"));
         command.current_dir(directory);
+        let form = match Form::chosen().unwrap() {
+            Form::Wasm => "wasm",
+            Form::Native => "native",
+        };
+        command.env("FILTER", form);
         for (name, port) in variables(ports) {
             command.env(name, port.to_string());
         }

@@ -20,10 +20,10 @@ thread_local! {
 }
 
 impl Form {
-    /// Runs a test, which is a function of the current thread, with the filter in this form.
-    pub fn run(self, test: fn()) {
+    /// Runs a test, or what a thread of a test does, with the filter in this form.
+    pub fn run<T>(self, test: impl FnOnce() -> T) -> T {
         FORM_OF_TEST.set(Some(self));
-        test();
+        test()
     }
 
     /// The form of the running test, or else the one that the environment variable `FILTER` names: `wasm`, which is the
@@ -37,7 +37,7 @@ impl Form {
         }
         ensure!(
             thread::current().name().is_some(),
-            "this thread has no name: find the artifacts in the thread of the test, which knows the form of the filter"
+            "this thread has no name: in a test, start it with `Form::run`, so that it knows the form of the filter"
         );
         match env::var("FILTER").as_deref() {
             Err(env::VarError::NotPresent) | Ok("wasm") => Ok(Self::Wasm),

@@ -48,13 +48,14 @@ fn request(test: &str, headers: &str) -> String {
 #[test]
 fn gateways_hand_over_every_proof_and_their_own_word_about_the_certificate() {
     let [server, client] = [(); 2].map(|()| Identity::new().unwrap());
+    let form = tests::Form::chosen().unwrap();
     std::thread::scope(|scope| {
         for kind in Kind::ALL {
             if kind == Kind::EnvoyFilter {
                 continue;
             }
             let (server, client) = (&server, &client);
-            scope.spawn(move || handed_over(kind, server, client));
+            scope.spawn(move || form.run(|| handed_over(kind, server, client)));
         }
     });
 }
@@ -362,13 +363,14 @@ const fn certificate_header(kind: Kind) -> &'static str {
 
 /// Runs a check against all gateways but the filter at the same time, and shows the differences that it returns.
 fn at_every_gateway(check: impl Fn(Kind) -> Vec<String> + Sync) {
+    let form = tests::Form::chosen().unwrap();
     let found: Vec<String> = std::thread::scope(|scope| {
         let check = &check;
         let others = Kind::ALL
             .into_iter()
             .filter(|kind| *kind != Kind::EnvoyFilter);
         let threads: Vec<_> = others
-            .map(|kind| scope.spawn(move || check(kind)))
+            .map(|kind| scope.spawn(move || form.run(|| check(kind))))
             .collect();
         let found = threads.into_iter().map(|thread| thread.join().unwrap());
         found.flatten().collect()

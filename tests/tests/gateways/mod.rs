@@ -278,17 +278,19 @@ fn a_guard_that_does_not_answer_lets_nobody_pass() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = Upstream::start(true).unwrap();
     let neighbours = Neighbours::of_guard(silent.local_addr().unwrap().port(), upstream.port());
+    let form = tests::Form::chosen().unwrap();
     std::thread::scope(|scope| {
         for kind in Kind::ALL {
             if kind == Kind::EnvoyFilter {
                 continue;
             }
             let (tokens, upstream, neighbours) = (&tokens, &upstream, &neighbours);
-            scope.spawn(move || {
+            let check = move || {
                 let gateway = Gateway::start(kind, neighbours, shorter(kind)).unwrap();
                 let found = openings(gateway.port(), upstream, tokens);
                 assert!(found.is_empty(), "{}:\n{}", kind.name(), found.join("\n"),);
-            });
+            };
+            scope.spawn(move || form.run(check));
         }
     });
 }

@@ -237,6 +237,7 @@ fn run(mounts: &[Mount], path_case: &str, names: &[&str]) -> [Vec<String>; 2] {
     guard.until_ready().unwrap();
     let servers = [Server::express(), Server::lighttpd()];
     let ports = pair().ports();
+    let form = tests::Form::chosen().unwrap();
     std::thread::scope(|scope| {
         for (mount, changes) in mounts {
             let neighbours = servers.each_ref().map(|server| Neighbours {
@@ -246,7 +247,7 @@ fn run(mounts: &[Mount], path_case: &str, names: &[&str]) -> [Vec<String>; 2] {
                 plugin: &plugin,
             });
             let attacks = &attacks;
-            scope.spawn(move || {
+            let check = move || {
                 for neighbours in neighbours {
                     let gateway = mount.map(|kind| Gateway::start(kind, &neighbours, changes));
                     let gateway = gateway.transpose().unwrap();
@@ -255,7 +256,8 @@ fn run(mounts: &[Mount], path_case: &str, names: &[&str]) -> [Vec<String>; 2] {
                         .map_or(neighbours.resource_server, Gateway::port);
                     send_all(port, mounted(*mount), attacks);
                 }
-            });
+            };
+            scope.spawn(move || form.run(check));
         }
     });
     let [express, lighttpd] = servers.map(|server| server.judge(&good, &attacks));
