@@ -33,9 +33,10 @@ fn protocol_s4_2_rule_1_a_refresh_gives_a_complete_new_answer() {
 #[test]
 fn d_3_a_repeated_refresh_gets_the_same_tokens() {
     let first = refresh_token(&WEB, &lobby());
+    let url = lobby();
     let replies: Vec<Value> = std::thread::scope(|scope| {
         let posts: Vec<_> = (0..10)
-            .map(|_| scope.spawn(|| WEB.refresh(&lobby(), &first).json()))
+            .map(|_| scope.spawn(|| WEB.refresh(&url, &first).json()))
             .collect();
         posts.into_iter().map(|post| post.join().unwrap()).collect()
     });
