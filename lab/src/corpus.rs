@@ -44,7 +44,9 @@ mod revocations;
 #[path = "../fuzz/fuzz_targets/token.rs"]
 mod token;
 
-const TARGETS: [(&str, fn(&[u8])); 8] = [
+type Target = fn(&[u8]);
+
+const TARGETS: [(&str, Target); 8] = [
     ("authorization", authorization::run),
     ("configuration", configuration::run),
     ("introspection", introspection::run),
