@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use anyhow::Context as _;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Subscriber};
-use tracing_subscriber::filter::{FilterExt as _, ParseError, Targets, filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, Targets, filter_fn};
 use tracing_subscriber::layer::Filter;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, fmt};
@@ -28,12 +28,17 @@ pub fn levels(variable: &'static str) -> (Targets, anyhow::Result<()>) {
     }
 }
 
-fn parse(directives: &str) -> Result<Targets, ParseError> {
+fn parse(directives: &str) -> anyhow::Result<Targets> {
+    // `Targets` would take a span for the name of a target that nothing has, and the log would be empty.
+    anyhow::ensure!(
+        !directives.contains('['),
+        "found a span or field in brackets, expected levels and TARGET=LEVEL, such as debug"
+    );
     let given = directives.split(',').map(str::trim);
     // An empty directive would let everything through.
     let given = given.filter(|directive| !directive.is_empty());
     let all: Vec<&str> = given.chain([WITHOUT_VALUES]).collect();
-    all.join(",").parse()
+    Ok(all.join(",").parse()?)
 }
 
 /// Lines on standard error with the events that `levels` lets through, and with errors of the target `fatal`, which end
@@ -105,6 +110,8 @@ mod tests {
         ] {
             assert!(!enabled(directives, "tokio_postgres::query", Level::DEBUG));
         }
-        assert!(parse("a=b=c").is_err());
+        for directives in ["a=b=c", "[request]=debug", "info,a[{b}]=debug"] {
+            assert!(parse(directives).is_err(), "{directives}");
+        }
     }
 }
