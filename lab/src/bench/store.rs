@@ -185,11 +185,12 @@ async fn reuse(path: &Path) {
         |count| count.parse().unwrap(),
     );
     let store = open(path, Duration::ZERO);
-    let mut live = grants(&store, 10_000).await;
+    let count = short::count(10_000);
+    let mut live = grants(&store, count).await;
     let size = |what: &str| {
         let bytes = std::fs::metadata(path).unwrap().len() as f64;
         row(
-            &format!("10000 live grants: file {what}"),
+            &format!("{count} live grants: file {what}"),
             &[bytes / 1024.0 / 1024.0],
             "MiB",
             None,
@@ -217,7 +218,8 @@ pub(crate) async fn measure() {
     heads();
 
     let slow = open(&folder.path().join("slow.redb"), Duration::from_millis(4));
-    let mut few = grants(&slow, 2048).await;
+    let least = short::count(2048).max(CONNECTIONS);
+    let mut few = grants(&slow, least).await;
     let (mut alone, mut together, mut ratios) = (vec![], vec![], vec![]);
     for _ in 0..short::count(ROUNDS) {
         let (done, took) = rotations(&slow, &mut few, 1, Duration::from_secs(1)).await;
@@ -245,7 +247,7 @@ pub(crate) async fn measure() {
 
     reuse(&folder.path().join("reuse.redb")).await;
 
-    for count in [(million / 100).max(2048), million] {
+    for count in [(million / 100).max(least), million] {
         let path = folder.path().join(format!("{count}.redb"));
         let store = open(&path, Duration::ZERO);
         let filling = Instant::now();
