@@ -41,7 +41,7 @@ for line in filter(str.strip, sys.stdin):
 print("[package]\nname = \"features\"\nedition = \"2024\"\n\n[dependencies]")
 for number, ((name, version), features) in enumerate(sorted(wanted.items())):
     print("d%d = { package = \"%s\", version = \"=%s\", default-features = false, features = %s }"
-        % (number, name, version.removeprefix("v"), sorted(features)))
+        % (number, name, version.removeprefix("v").split("+")[0], sorted(features)))
 ' >"$folder/features/Cargo.toml"
 
 # Links to what is built. Not of the project's own crates: cargo writes there.
@@ -57,7 +57,10 @@ find "$built/deps" -regextype egrep -regex '.*[.](rlib|rmeta|so)' ! -regex ".*/l
 cp --archive --link "$built/build" "$folder/target/debug/build"
 
 cd "$folder"
-CARGO_TARGET_DIR=$folder/target cargo build --workspace --no-default-features --bin token-service
+export CARGO_TARGET_DIR=$folder/target
+fetch=(cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')")
+"${fetch[@]}" --offline 2>/dev/null || "${fetch[@]}"
+cargo build --offline --workspace --no-default-features --bin token-service
 cp target/debug/token-service token-service.program
 rm -r target
 echo "$stamp" >stamp
