@@ -9,8 +9,12 @@ set -euo pipefail
 bin=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort --version-sort | tail -n 1)
 [ -x "$bin/initdb" ] || { echo 'PostgreSQL is missing: run `make tools`' >&2; exit 1; }
 
-# The path of a socket has at most 107 bytes: not in the project's folder.
-folder=$(mktemp --directory /tmp/postgres-test.XXXXXX)
+# The path of a socket has at most 107 bytes: not in the project's folder. In memory where there is room: the tests of the store
+# make some 250 databases of 300 files each.
+parent=/tmp
+free=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1) || free=0
+[ "${POSTGRES_FSYNC:-off}" = on ] || [ "$free" -lt 8 ] || parent=/dev/shm
+folder=$(mktemp --directory "$parent/postgres-test.XXXXXX")
 # The server refuses to run as root.
 as=()
 if [ "$(id -u)" = 0 ]; then

@@ -1,14 +1,16 @@
 //! A log collector that has stopped reading the output of the token service.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::target::{TOKEN_FORM, Target, basic};
+use super::target::{Attacker, TOKEN_FORM, Target, basic};
 use super::{Attack, Outage};
 
-/// Time until the pipe and the queue of lines are full, on a slow machine.
-const FILLING: Duration = Duration::from_secs(12);
+/// Longest time until the pipe and the queue of lines are full.
+const FILLING: Duration = Duration::from_secs(60);
+
+const SLICE: Duration = Duration::from_secs(4);
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "stalled-logs",
@@ -25,8 +27,7 @@ pub(crate) const ATTACK: Attack = Attack {
     explains: &[],
     run: |target| {
         let lobby = target.lobby.clone();
-        let target = target.for_at_least(FILLING);
-        let sent = target.flood(target.ports.lobby, 1, 32, move |attacker, _| {
+        let attacker = move |attacker: Attacker, _| {
             let url = format!("{lobby}/auth/token");
             async move {
                 let headers = [("authorization", basic())];
@@ -35,11 +36,16 @@ pub(crate) const ATTACK: Attack = Attack {
                     .map(|(name, value)| (*name, value.as_str()));
                 Ok(attacker.post(&url, &headers, TOKEN_FORM).await?.0)
             }
-        })?;
+        };
+        let mut sent = target.flood(target.ports.lobby, 1, 32, attacker.clone())?;
+        let full = Instant::now() + FILLING;
         for stream in ["log", "audit"] {
-            let dropped = dropped(&target, stream)?;
             // Otherwise the pipe was never full, and the attack had no effect.
-            ensure!(dropped > 0, "no line of the {stream} was dropped");
+            while dropped(target, stream)? == 0 {
+                ensure!(Instant::now() < full, "no line of the {stream} was dropped");
+                let target = target.for_at_least(SLICE);
+                sent.add(target.flood(target.ports.lobby, 1, 32, attacker.clone())?);
+            }
         }
         Ok(sent)
     },

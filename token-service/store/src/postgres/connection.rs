@@ -7,6 +7,7 @@ use deadpool::{Runtime, managed};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::OpenError;
@@ -38,18 +39,20 @@ pub(super) fn pool(settings: &PostgresSettings) -> Result<Pool, OpenError> {
             .keepalives_idle(SILENCE)
             .keepalives_interval(Duration::from_secs(1));
     }
-    Pool::builder(Servers::new(
-        servers,
-        MakeRustlsConnect::new(tls(settings)?),
-    ))
-    .max_size(CONNECTIONS)
-    .runtime(Runtime::Tokio1)
-    .wait_timeout(Some(LEASE))
-    .build()
-    .map_err(|error| OpenError::Tls(error.to_string()))
+    let is_encrypted = servers
+        .iter()
+        .any(|server| server.config.get_ssl_mode() != SslMode::Disable);
+    let tls = MakeRustlsConnect::new(tls(settings, is_encrypted)?);
+    Pool::builder(Servers::new(servers, tls))
+        .max_size(CONNECTIONS)
+        .runtime(Runtime::Tokio1)
+        .wait_timeout(Some(LEASE))
+        .build()
+        .map_err(|error| OpenError::Tls(error.to_string()))
 }
 
-fn tls(settings: &PostgresSettings) -> Result<ClientConfig, OpenError> {
+/// `is_encrypted`: whether any server is connected to by TLS.
+fn tls(settings: &PostgresSettings, is_encrypted: bool) -> Result<ClientConfig, OpenError> {
     let mut roots = RootCertStore::empty();
     match &settings.ca_file {
         Some(path) => {
@@ -66,6 +69,8 @@ fn tls(settings: &PostgresSettings) -> Result<ClientConfig, OpenError> {
                 roots.add(certificate).map_err(|error| unreadable(&error))?;
             }
         }
+        // Nothing is encrypted between programs of one machine.
+        None if !is_encrypted => {}
         None => {
             // An invalid certificate among the system's certificates does not affect the valid certificates.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
