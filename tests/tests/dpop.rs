@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::proofs::{Proof, ProofKey, SHARE};
 
-use crate::api::until;
+use crate::api::{pass, until};
 use crate::support::{
     Assertion, Browser, CREDENTIALS, Client, INSTALLED, Instance, JWT_BEARER, LEGACY,
     NON_INTERACTIVE, OwnPair, Pkce, Reply, USER_BOUND, WEB, answered, form_body, get, lobby, pair,
@@ -282,6 +282,50 @@ fn rfc9449_s5_refresh_tokens_of_public_clients_are_bound() {
     assert_eq!(repeated["refresh_token"], second["refresh_token"]);
     let next = second["refresh_token"].as_str().unwrap();
     assert_bound(&refresh(next, &proof(&mine)), &mine);
+}
+
+/// D-50, RFC 9700 §4.14: whoever of owner and thief refreshes first, with a key of his own or without, the second one ends the
+/// grant after the grace.
+#[test]
+fn rfc9449_s5_a_thief_cannot_bind_a_stolen_refresh_token() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "0s")]);
+    let lobby = pair.lobby();
+    let thief = key();
+    let with_key = || vec![thief.sign(&proof_at(&lobby, &thief)).unwrap()];
+    let refresh = |token: &str, proofs: &[String]| INSTALLED.refresh_with(&lobby, token, proofs);
+    for is_thief_first in [true, false] {
+        let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce()));
+        let tokens = INSTALLED.exchange(&lobby, &code, Some(&pkce()));
+        let stolen = tokens.text("refresh_token");
+        let (first, second) = if is_thief_first {
+            (with_key(), vec![])
+        } else {
+            (vec![], with_key())
+        };
+        let refreshed = refresh(&stolen, &first);
+        if is_thief_first {
+            assert_bound(&refreshed, &thief);
+        } else {
+            assert_bearer(&refreshed);
+        }
+        pass(1);
+        let why = refresh(&stolen, &second).assert_error(400, "invalid_grant");
+        assert!(why.contains("was used before"), "{why}");
+        for proofs in [vec![], with_key()] {
+            refresh(&refreshed.text("refresh_token"), &proofs).assert_error(400, "invalid_grant");
+        }
+    }
+    let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce()));
+    let tokens = INSTALLED.exchange(&lobby, &code, Some(&pkce()));
+    pair.done(&format!("client update {} --dpop-bound", INSTALLED.id));
+    let token = tokens.text("refresh_token");
+    assert_refused(&refresh(&token, &[]), "invalid_dpop_proof");
+    let (one, other) = (key(), key());
+    let prove = |key: &ProofKey| [key.sign(&proof_at(&lobby, key)).unwrap()];
+    let refreshed = refresh(&token, &prove(&one));
+    assert_bound(&refreshed, &one);
+    let again = refresh(&refreshed.text("refresh_token"), &prove(&other));
+    assert_bound(&again, &other);
 }
 
 /// D-39.

@@ -471,10 +471,16 @@ fn rfc8705_s3_every_grant_binds_its_access_token_to_the_certificate() {
 #[test]
 fn rfc8705_s4_refresh_tokens_of_public_clients_are_bound() {
     let pair = MutualTls::start();
+    let (own, other) = (Identity::new().unwrap(), Identity::new().unwrap());
+    let before = pair.exchange(&own, &INSTALLED, &[]).text("refresh_token");
     let update = format!("client update {} --certificate-bound", INSTALLED.id);
     pair.own.done(&update);
-    let (own, other) = (Identity::new().unwrap(), Identity::new().unwrap());
     let bound = json!({"x5t#S256": thumbprint(&own)});
+    // The setting binds access tokens from now on, but a refresh does not bind a grant (D-50).
+    let refreshed = pair.refresh(&own, &before, &[]);
+    assert_bound(&refreshed, &bound);
+    let elsewhere = pair.refresh(&other, &refreshed.text("refresh_token"), &[]);
+    assert_bound(&elsewhere, &json!({"x5t#S256": thumbprint(&other)}));
     let first = pair.exchange(&own, &INSTALLED, &[]).text("refresh_token");
     let stolen = |token: &str| {
         let reply = pair.refresh(&other, token, &[]);

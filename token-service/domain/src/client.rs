@@ -308,8 +308,8 @@ impl Client {
         }
     }
 
-    /// To what a grant of the client becomes bound when the client proves `proven` with a request: public clients bind their
-    /// refresh tokens (RFC 9449 §5, RFC 8705 §4), confidential clients authenticate instead.
+    /// To what a grant of the client becomes bound when the client proves `proven` at the exchange of the code (D-50): public
+    /// clients bind their refresh tokens (RFC 9449 §5, RFC 8705 §4), confidential clients authenticate instead.
     pub fn binds(&self, proven: Confirmation) -> Confirmation {
         if !self.is_public() {
             return Confirmation::default();

@@ -66,11 +66,11 @@ pub struct Grant {
     pub credentials_version: CredentialsVersion,
     /// The code of the grant is refused from this second on.
     pub code_expires_at: Timestamp,
-    /// The key to which the refresh tokens are bound (RFC 9449 §5). `None` for confidential clients, and for public clients
-    /// without proofs. Needs [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
+    /// The key to which the exchange of the code bound the refresh tokens (RFC 9449 §5, D-50). `None` for confidential clients,
+    /// and for public clients without a proof at the exchange. Needs [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
     pub binding: Option<Thumbprint>,
-    /// The certificate to which the refresh tokens are bound (RFC 8705 §4). `None` for confidential clients, and for public
-    /// clients without `tls_client_certificate_bound_access_tokens`. Needs
+    /// The certificate to which the exchange of the code bound the refresh tokens (RFC 8705 §4). `None` for confidential
+    /// clients, and for public clients without `tls_client_certificate_bound_access_tokens` at that time. Needs
     /// [`Layout::CERTIFICATE_BINDINGS`](crate::Layout::CERTIFICATE_BINDINGS).
     pub certificate: Option<Thumbprint>,
 }

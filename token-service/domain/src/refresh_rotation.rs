@@ -113,9 +113,9 @@ impl Grant {
     /// signed token of this grant was used before and may be stolen, so the grant is revoked. The current token is
     /// already expired at `refresh_expires_at`. The grace period includes its last second.
     ///
-    /// A bound refresh token needs a proof of its key, or a connection with its certificate. The first proof of a public client
-    /// binds the grant to its key (RFC 9449 §5), and the certificate does so likewise ([`Client::binds`]). A repetition does not
-    /// bind: it gets the refresh token of the first use, so its proof must be of the same key, or there must be none (D-39).
+    /// A bound refresh token needs a proof of its key, or a connection with its certificate. The exchange of the code binds
+    /// ([`Client::binds`]), and no refresh does (D-50): whoever stole an unbound refresh token could bind the grant to a key of
+    /// his own, and no use of the owner's would be a reuse any more.
     ///
     /// `client` and `user` are those of the grant, as of now. The grant ends with them, and loses the scopes that the client
     /// no longer has (D-42).
@@ -145,9 +145,6 @@ impl Grant {
         if self.certificate.is_some() && self.certificate != proven.certificate {
             return RotationDecision::Refuse(RotationRefusal::OtherCertificate);
         }
-        let bound = client.binds(proven);
-        let binding = self.binding.or(bound.jkt);
-        let certificate = self.certificate.or(bound.certificate);
         let left = self.scope.intersection(&client.scopes);
         if self.current.refresh_id != rotation.refresh_id {
             let spent = self
@@ -156,12 +153,6 @@ impl Grant {
                 .find(|step| step.refresh_id == rotation.refresh_id);
             return match spent {
                 Some(step) if now.since(step.first_used_at) <= rotation.grace => {
-                    if binding != self.binding {
-                        return RotationDecision::Refuse(RotationRefusal::OtherKey);
-                    }
-                    if certificate != self.certificate {
-                        return RotationDecision::Refuse(RotationRefusal::OtherCertificate);
-                    }
                     step.repeat(rotation.scope.as_ref(), &left)
                 }
                 _ => {
@@ -182,8 +173,6 @@ impl Grant {
             }
         };
         self.scope = left;
-        self.binding = binding;
-        self.certificate = certificate;
         let next = RefreshStep {
             refresh_id: rotation.next_refresh_id,
             access_id: rotation.next_access_id,

@@ -134,6 +134,7 @@ macro_rules! conformance {
             a_reused_refresh_token_revokes_its_grant_alone,
             a_refresh_leaves_the_scopes_that_the_client_lost,
             a_bound_refresh_token_needs_its_key_or_certificate,
+            a_refresh_does_not_bind_and_reuse_ends_the_grant,
             a_bound_code_needs_its_key,
             a_key_ends_with_all_that_is_bound_to_it,
             parallel_refreshes_have_one_successor,
@@ -381,8 +382,18 @@ pub(crate) async fn redeem_legacy(
 
 /// The grant from redeeming `record` at 0.
 pub(crate) async fn grant_of(store: &dyn Store, record: CodeRecord) -> Grant {
+    grant_with(store, record, Confirmation::default()).await
+}
+
+/// The grant from redeeming `record` at 0 with `proven`.
+pub(crate) async fn grant_with(
+    store: &dyn Store,
+    record: CodeRecord,
+    proven: Confirmation,
+) -> Grant {
     let presented = PresentedCode {
         client_id: record.client_id.clone(),
+        proven,
         ..fitting()
     };
     let code = self_contained(store, record).await;

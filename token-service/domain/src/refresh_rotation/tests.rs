@@ -289,35 +289,69 @@ fn with(
     grant.rotate(&rotation, Some(client), Some(&user()))
 }
 
+/// A grant whose code was exchanged with `proven`.
+fn bound_to(proven: Confirmation) -> Grant {
+    Grant {
+        binding: proven.jkt,
+        certificate: proven.certificate,
+        ..grant()
+    }
+}
+
 #[test]
-fn rfc9449_s5_rfc8705_s4_the_first_proof_of_a_public_client_binds_its_refresh_tokens() {
+fn rfc9449_s5_rfc8705_s4_a_leaked_refresh_token_of_a_bound_grant_changes_nothing() {
     for (proof_of, refusal) in PROVEN {
-        let (mut grant, app) = (grant(), public());
-        assert_eq!(with(&mut grant, &app, NOTHING, (1, 2)), rotates("a b"));
-        assert_eq!(grant.bound_to(), NOTHING);
-        let proof = proof_of(b"own");
-        assert_eq!(with(&mut grant, &app, proof, (2, 3)), rotates("a b"));
-        assert_eq!(grant.bound_to(), proof);
+        let (app, proof) = (public(), proof_of(b"own"));
+        let mut grant = bound_to(proof);
+        assert_eq!(with(&mut grant, &app, proof, (1, 2)), rotates("a b"));
         let before = grant.clone();
         for wrong in [NOTHING, proof_of(b"other")] {
-            for token in [1, 2, 3, 9] {
+            for token in [1, 2, 9] {
                 let refused = with(&mut grant, &app, wrong, (token, 4));
                 let expected = RotationDecision::Refuse(refusal.clone());
                 assert_eq!(refused, expected, "{token} {wrong:?}");
             }
         }
         assert_eq!(grant, before, "a leaked token alone changes nothing");
-        assert_eq!(with(&mut grant, &app, proof, (3, 4)), rotates("a b"));
+        assert_eq!(with(&mut grant, &app, proof, (2, 3)), rotates("a b"));
+        assert_eq!(grant.bound_to(), proof);
+    }
+}
+
+/// D-50. Whoever refreshes first, with or without a key: the second use of a token after the grace ends the grant.
+#[test]
+fn rfc9700_s4_14_a_refresh_binds_nothing_and_reuse_ends_an_unbound_grant() {
+    for (proof_of, _) in PROVEN {
+        let proofs = [NOTHING, proof_of(b"owner"), proof_of(b"thief")];
+        for first in proofs {
+            for second in proofs {
+                let (mut grant, app) = (grant(), public());
+                assert_eq!(with(&mut grant, &app, first, (1, 2)), rotates("a b"));
+                let answered = grant.current.clone();
+                assert_eq!(grant.bound_to(), NOTHING);
+                // Within the grace, as with bearer tokens: the successor, which one of the two will use second.
+                assert_eq!(with(&mut grant, &app, second, (1, 3)), repeats(&answered));
+                assert_eq!(with(&mut grant, &app, second, (2, 3)), rotates("a b"));
+                assert_eq!(grant.bound_to(), NOTHING);
+                let late = RefreshRotation {
+                    proven: first,
+                    ..use_of(2, 4, at(5) + GRACE + Duration::from_secs(1))
+                };
+                let reused = grant.rotate(&late, Some(&app), Some(&user()));
+                let expected = RotationDecision::Revoke(Rotation::Reused(grant.grant_id));
+                assert_eq!(reused, expected, "{first:?} {second:?}");
+            }
+        }
     }
 }
 
 #[test]
 fn a_grant_that_is_bound_to_both_needs_both() {
-    let (mut grant, app) = (grant(), public());
     let both = Confirmation {
         certificate: certificate(b"own").certificate,
         ..key(b"own")
     };
+    let (mut grant, app) = (bound_to(both), public());
     assert_eq!(with(&mut grant, &app, both, (1, 2)), rotates("a b"));
     for (one, refusal) in [
         (key(b"own"), RotationRefusal::OtherCertificate),
@@ -331,48 +365,20 @@ fn a_grant_that_is_bound_to_both_needs_both() {
 
 /// RFC 8705 §3.4: the registration says that tokens are bound to certificates, not the connection.
 #[test]
-fn a_certificate_binds_only_clients_that_are_registered_for_it() {
-    let mut grant = grant();
-    let app = Client {
+fn rfc9449_s5_an_exchange_binds_the_grants_of_public_clients_alone() {
+    let both = Confirmation {
+        certificate: certificate(b"own").certificate,
+        ..key(b"own")
+    };
+    let optional = Client {
         tls_client_certificate_bound_access_tokens: false,
         ..public()
     };
-    let shown = certificate(b"own");
-    assert_eq!(with(&mut grant, &app, shown, (1, 2)), rotates("a b"));
-    assert_eq!(grant.bound_to(), NOTHING);
-}
-
-#[test]
-fn rfc9449_s5_refresh_tokens_of_confidential_clients_are_not_bound() {
-    for (proof_of, _) in PROVEN {
-        let mut grant = grant();
-        let web = Client {
-            tls_client_certificate_bound_access_tokens: true,
-            ..client()
-        };
-        for (proven, step) in [
-            (proof_of(b"own"), (1, 2)),
-            (proof_of(b"other"), (2, 3)),
-            (NOTHING, (3, 4)),
-        ] {
-            assert_eq!(with(&mut grant, &web, proven, step), rotates("a b"));
-            assert_eq!(grant.bound_to(), NOTHING);
-        }
-    }
-}
-
-/// D-39.
-#[test]
-fn rfc9449_s5_a_repetition_does_not_bind() {
-    for (proof_of, refusal) in PROVEN {
-        let (mut grant, app, proof) = (grant(), public(), proof_of(b"own"));
-        assert_eq!(with(&mut grant, &app, NOTHING, (1, 2)), rotates("a b"));
-        let answered = grant.current.clone();
-        let refused = with(&mut grant, &app, proof, (1, 3));
-        assert_eq!(refused, RotationDecision::Refuse(refusal));
-        assert_eq!(with(&mut grant, &app, NOTHING, (1, 3)), repeats(&answered));
-        let repeated = with(&mut grant, &client(), proof, (1, 3));
-        assert_eq!(repeated, repeats(&answered), "a confidential client");
-        assert_eq!(grant.bound_to(), NOTHING);
-    }
+    let confidential = Client {
+        tls_client_certificate_bound_access_tokens: true,
+        ..client()
+    };
+    assert_eq!(public().binds(both), both);
+    assert_eq!(optional.binds(both), key(b"own"));
+    assert_eq!(confidential.binds(both), NOTHING);
 }

@@ -143,6 +143,42 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     assert_eq!(stored.unwrap().scope, scope("projects"));
 }
 
+/// D-50, RFC 9700 §4.14.
+pub(crate) async fn a_refresh_does_not_bind_and_reuse_ends_the_grant(subject: &mut impl Subject) {
+    bind_to_certificates(&*subject.store()).await;
+    for proof_of in [of_key, of_certificate] {
+        let (owner, thief) = (
+            Some(Thumbprint::of(b"owner")),
+            Some(Thumbprint::of(b"thief")),
+        );
+        for (first, second) in [(None, thief), (thief, None), (owner, thief), (thief, owner)] {
+            let grant = grant_of(&*subject.store(), code()).await;
+            let stolen = grant.current.refresh_id;
+            let with = |key, refresh_id, now| RefreshRotation {
+                proven: proof_of(key),
+                ..use_of(&grant, refresh_id, now)
+            };
+            let rotation = with(first, stolen, at(1));
+            let next = rotation.next_refresh_id;
+            let rotated = subject.store().rotate_refresh(rotation).await.unwrap();
+            assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
+            subject.restart().await;
+            let store = subject.store();
+            let repeated = store.rotate_refresh(with(second, stolen, at(2))).await;
+            let Ok(Rotation::Repeated { step, .. }) = repeated else {
+                panic!("{repeated:?}");
+            };
+            assert_eq!(step.refresh_id, next);
+            let stored = store.grant(grant.grant_id).await.unwrap().unwrap();
+            assert_eq!(stored.bound_to(), Confirmation::default());
+            let reused = store.rotate_refresh(with(second, stolen, at(100))).await;
+            assert_eq!(reused, Ok(Rotation::Reused(grant.grant_id)));
+            let over = store.rotate_refresh(with(first, next, at(100))).await;
+            assert_eq!(over, Ok(Rotation::Refused(RotationRefusal::Revoked)));
+        }
+    }
+}
+
 /// RFC 9449 §5, RFC 8705 §4, D-39.
 pub(crate) async fn a_bound_refresh_token_needs_its_key_or_certificate(subject: &mut impl Subject) {
     bind_to_certificates(&*subject.store()).await;
@@ -156,13 +192,12 @@ async fn refreshes_with(
     refusal: RotationRefusal,
 ) {
     let (key, other) = (Thumbprint::of(b"key"), Thumbprint::of(b"other"));
-    let grant = grant_of(&*subject.store(), code()).await;
+    let grant = grant_with(&*subject.store(), code(), proof_of(Some(key))).await;
     let first = grant.current.refresh_id;
     let with = |key, refresh_id, now| RefreshRotation {
         proven: proof_of(key),
         ..use_of(&grant, refresh_id, now)
     };
-    // The first proof of a public client binds its grant.
     let rotation = with(Some(key), first, at(1));
     let second = rotation.next_refresh_id;
     let rotated = subject.store().rotate_refresh(rotation).await.unwrap();

@@ -194,14 +194,11 @@ impl PostgresStore {
         let (refresh_over_at, access_over_at) = over_at(after, self.longest_token());
         let (id, body) = (after.grant_id, encode(after).map_err(Fault::from)?);
         self.statement(async move |client| {
-            let sql = "UPDATE grants SET body = $3, refresh_over_at = $4, access_over_at = $5, binding = $6, certificate = $7
+            let sql = "UPDATE grants SET body = $3, refresh_over_at = $4, access_over_at = $5
                 WHERE grant_id = $1 AND body = $2 AND revoked_at IS NULL";
             let id = id.as_bytes().as_slice();
-            let keys = keys_of(after);
-            let times = (refresh_over_at, access_over_at);
-            let values: [&(dyn ToSql + Sync); 7] = [
-                &id, &before, &body, &times.0, &times.1, &keys.0, &keys.1,
-            ];
+            let values: [&(dyn ToSql + Sync); 5] =
+                [&id, &before, &body, &refresh_over_at, &access_over_at];
             Ok(client.execute(sql, &values).await? > 0)
         })
         .await

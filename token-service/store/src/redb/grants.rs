@@ -32,13 +32,9 @@ impl GrantStore for RedbStore {
             };
             let client = credentials::client(tables, &grant.client_id)?;
             let user = credentials::user(tables, &grant.username)?;
-            let bound_to = grant.bound_to();
             match grant.rotate(&rotation, client.as_ref(), user.as_ref()) {
                 RotationDecision::Rotate { asked } => {
                     put(tables, &grant)?;
-                    if bound_to != grant.bound_to() {
-                        note_keys(tables, &grant)?;
-                    }
                     let grant = Box::new(grant);
                     Ok(Rotation::Rotated { grant, asked })
                 }
@@ -198,11 +194,6 @@ pub(super) fn add(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     tables.grants_of_users.open()?.insert(key, ())?;
     let key = (grant.client_id.as_str(), grant.grant_id.as_bytes());
     tables.grants_by_client.open()?.insert(key, ())?;
-    note_keys(tables, grant)
-}
-
-/// Writes the rows of the key and the certificate to which the grant is bound.
-fn note_keys(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     for key in grant.bound_to().thumbprints() {
         let row = (key.as_bytes(), grant.grant_id.as_bytes());
         tables.grants_by_key.open()?.insert(row, ())?;
