@@ -36,7 +36,7 @@ impl Default for Lifetimes {
             refresh_token: 7 * DAY,
             authorization_code: MINUTE,
             legacy_access_token: HOUR,
-            refresh_reuse_grace: Duration::from_secs(10),
+            refresh_reuse_grace: MINUTE,
             session: 8 * HOUR,
             session_idle: HOUR,
             assertion_max: DAY,
