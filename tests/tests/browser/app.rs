@@ -9,6 +9,9 @@ use url::form_urlencoded;
 use super::lobby;
 use crate::support::Pkce;
 
+/// In place of a content type: the content is the address of a redirect.
+const REDIRECT: &str = "redirect";
+
 /// A page or file of an application, by its path.
 type File = (&'static str, &'static str, String);
 
@@ -46,6 +49,14 @@ impl App {
             origin: format!("http://{host}:{port}"),
             port,
         }
+    }
+
+    /// An application whose redirect URI redirects to `target`, as relays of editors and of companies do.
+    pub(super) fn leading_to(target: &str) -> Self {
+        Self::serving(
+            "127.0.0.1",
+            vec![("/callback", REDIRECT, target.to_owned())],
+        )
     }
 
     /// The same application under another name of this machine. Browsers treat that name as another site.
@@ -98,9 +109,18 @@ fn answer(mut connection: TcpStream, files: &[File]) {
         .map_or(("404 Not Found", "text/plain", ""), |(_, kind, content)| {
             ("200 OK", kind, content)
         });
+    let (status, header, content) = if kind == REDIRECT {
+        ("302 Found", format!("location: {content}"), "")
+    } else {
+        (
+            status,
+            format!("content-type: {kind}; charset=utf-8"),
+            content,
+        )
+    };
     let length = content.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: {kind}; charset=utf-8\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\n{header}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
     );
     // If the browser has closed the connection, nobody needs the response.
     let _gone = connection.write_all(format!("{head}{content}").as_bytes());

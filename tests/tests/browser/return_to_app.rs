@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::app::authorize;
-use super::sign_in::sign_in_as_ada;
+use super::sign_in::{CODE, sign_in, sign_in_as_ada};
 use super::{App, Chromium, lobby, pair};
+use crate::support::{INSTALLED, Pkce, lasting_code};
 
 /// The address of an app that does not exist on this machine: Chromium asks the system for the app, and stops there.
 #[test]
@@ -27,6 +28,74 @@ fn a_private_use_scheme_is_followed() {
         address.contains("code=") && address.contains("state=s"),
         "{address}"
     );
+}
+
+/// After any form: browsers apply a directive `form-action` to the redirects of the redirect URI too.
+#[test]
+fn the_redirect_uri_may_redirect_to_another_origin() {
+    let end = App::start();
+    let (site, port) = (end.other_site() + "/callback", end.callback());
+    let relay = App::leading_to(&site);
+    let arrives = |window: &Chromium, target: &str| {
+        window.expect_heading("Back in the app");
+        assert_eq!(window.address().as_str(), target);
+    };
+    let window = Chromium::open();
+    window.visit(&App::leading_to(&port).authorize());
+    sign_in_as_ada(&window);
+    arrives(&window, &port);
+
+    let window = Chromium::open();
+    window.visit(&relay.authorize());
+    sign_in(&window, "barbara@example.com", "demo-password-of-barbara");
+    window.fill(CODE, &lasting_code("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"));
+    window.press("Continue");
+    arrives(&window, &site);
+
+    let window = Chromium::open();
+    window.visit(&relay.authorize());
+    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    window.press("grace.hopper");
+    arrives(&window, &site);
+
+    let window = Chromium::open();
+    window.visit(&format!("{}/auth/", lobby()));
+    sign_in_as_ada(&window);
+    window.expect_heading("You are signed in");
+    window.visit(&relay.authorize());
+    window.expect_heading("Continue as ada@example.com to Field Notes?");
+    window.press("Continue");
+    arrives(&window, &site);
+
+    let window = Chromium::open();
+    let callback = relay.callback();
+    let pkce = Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
+    let request = [
+        ("response_type", "code"),
+        ("redirect_uri", callback.as_str()),
+        ("code_challenge", pkce.challenge.as_str()),
+        ("code_challenge_method", "S256"),
+    ];
+    let pushed = INSTALLED.post(&lobby(), "/auth/par", &request);
+    let pushed = pushed.text("request_uri");
+    let query = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("client_id", INSTALLED.id)
+        .append_pair("request_uri", &pushed)
+        .finish();
+    window.visit(&format!("{}/auth/authorize?{query}", lobby()));
+    sign_in_as_ada(&window);
+    arrives(&window, &site);
+
+    let window = Chromium::open();
+    window.visit(&App::leading_to("com.example.fieldnotes:/done").authorize());
+    sign_in_as_ada(&window);
+    window.network_event(|event| {
+        assert_ne!(event["params"]["blockedReason"], "csp", "{event}");
+        let address = event["params"]["request"]["url"].as_str()?;
+        address
+            .starts_with("com.example.fieldnotes:/done")
+            .then_some(())
+    });
 }
 
 #[test]

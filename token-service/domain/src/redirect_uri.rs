@@ -4,7 +4,7 @@
 //! two different texts to the same URL.
 
 use serde::{Deserialize, Serialize};
-use url::{Host, Url};
+use url::Url;
 
 use crate::text::text;
 
@@ -97,21 +97,6 @@ impl RedirectUri {
             Some(_) => "&",
         };
         format!("{}{separator}{query}", self.0)
-    }
-
-    /// The source expression with which a `form-action` directive allows a redirect to this URI: the origin of an
-    /// http(s) URI, otherwise the scheme (CSP3 §2.3.1). The grammar has no IPv6 addresses, and browsers ignore a source
-    /// with an IPv6 address. Therefore these URIs get a source with any host and the same port.
-    pub fn form_action_source(&self) -> String {
-        match Url::parse(&self.0) {
-            Ok(url) if matches!(url.host(), Some(Host::Ipv6(_))) => match url.port() {
-                Some(port) => format!("{}://*:{port}", url.scheme()),
-                None => format!("{}://*", url.scheme()),
-            },
-            Ok(url) if url.origin().is_tuple() => url.origin().ascii_serialization(),
-            Ok(url) => format!("{}:", url.scheme()),
-            Err(_) => String::new(),
-        }
     }
 }
 
@@ -420,21 +405,5 @@ mod tests {
             add("com.example.app:/cb"),
             "com.example.app:/cb?code=a%20b&state=%C3%BC%26%3D"
         );
-    }
-
-    #[test]
-    fn form_action_names_the_origin_or_the_scheme() {
-        let source = |text: &str| {
-            registered(text)
-                .unwrap()
-                .matches(text)
-                .unwrap()
-                .form_action_source()
-        };
-        assert_eq!(source("https://a.example/cb"), "https://a.example");
-        assert_eq!(source("http://127.0.0.1:8000/cb"), "http://127.0.0.1:8000");
-        assert_eq!(source("http://[::1]:8000/cb"), "http://*:8000");
-        assert_eq!(source("http://[::1]/cb"), "http://*");
-        assert_eq!(source("com.example.app:/cb"), "com.example.app:");
     }
 }

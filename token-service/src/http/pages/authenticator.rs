@@ -67,7 +67,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
                 username: username.as_str(),
                 codes: &recovery_codes,
             };
-            let response = response::page(StatusCode::OK, &page, None);
+            let response = response::page(StatusCode::OK, &page);
             let response = with_cookie(response, &browser.cookies.set_session(&id));
             Ok(match &device {
                 Some(device) => with_cookie(response, &browser.cookies.set_devices(device)),
@@ -111,7 +111,7 @@ fn show(
         .build()
         .map_err(|error| PageFailure::Internal(format!("no QR code: {error:?}")))?;
     let status = problem.map_or(StatusCode::OK, Problem::status);
-    let mut response = page_with_token(browser, status, None, |token| AuthenticatorPage {
+    let mut response = page_with_token(browser, status, |token| AuthenticatorPage {
         texts: browser.texts(),
         service: browser.service_name(),
         picture: SvgBuilder::default().to_str(&picture),

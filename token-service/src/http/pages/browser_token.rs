@@ -3,7 +3,6 @@
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use askama::Template;
-use domain::RedirectUri;
 use domain::random::RandomError;
 
 use super::browser::Browser;
@@ -55,14 +54,13 @@ impl BrowserToken {
     }
 }
 
-/// A page with the browser's CSRF token. `redirect_uri` is the final target of the page's forms.
+/// A page with the browser's CSRF token.
 pub(super) fn page_with_token<Page: Template>(
     browser: &Browser,
     status: StatusCode,
-    redirect_uri: Option<&RedirectUri>,
     page: impl FnOnce(&BrowserToken) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
     let token = BrowserToken::of(browser)?;
-    let response = response::page(status, &page(&token), redirect_uri);
+    let response = response::page(status, &page(&token));
     Ok(token.keep(response))
 }

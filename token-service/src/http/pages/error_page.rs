@@ -47,7 +47,7 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
         },
         back: journey.map(|journey| journey.cancel()),
     };
-    let mut response = response::page(status, &page, None);
+    let mut response = response::page(status, &page);
     if status == StatusCode::REQUEST_TIMEOUT {
         let head = response.head_mut();
         head.set_connection_type(ConnectionType::Close);

@@ -45,7 +45,7 @@ pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> 
 async fn show(browser: &Browser, signed_in: &SignedIn) -> Result<HttpResponse, PageFailure> {
     let user = signed_in.user();
     let left = sign_in::recovery_codes_left(&browser.context(), &user.username).await?;
-    page_with_token(browser, StatusCode::OK, None, |token| HomePage {
+    page_with_token(browser, StatusCode::OK, |token| HomePage {
         texts: browser.texts(),
         service: browser.service_name(),
         csrf: token.text(),

@@ -67,7 +67,7 @@ impl Purpose {
     ) -> Result<HttpResponse, PageFailure> {
         match self {
             Self::Code(journey) => show(journey, status, page),
-            Self::Home(browser) => page_with_token(browser, status, None, |token| {
+            Self::Home(browser) => page_with_token(browser, status, |token| {
                 page(StepView::of_home(browser, token))
             }),
         }

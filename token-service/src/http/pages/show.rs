@@ -15,8 +15,7 @@ pub(super) fn show<'a, Page: Template>(
     status: StatusCode,
     page: impl FnOnce(StepView<'a>) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
-    let redirect_uri = Some(journey.redirect_uri());
-    page_with_token(&journey.browser, status, redirect_uri, |token| {
+    page_with_token(&journey.browser, status, |token| {
         page(StepView::of_journey(journey, token))
     })
 }
