@@ -415,6 +415,9 @@ fn rfc9449_s8_a_nonce_may_be_required() {
     assert_bound(&reply, &key);
     assert_bound(&ask(reply.header("dpop-nonce")), &key);
     assert_bearer(&USER_BOUND.token(&lobby, &CREDENTIALS));
+    // A step of the client, not an incident (RFC 9449 §8).
+    let audit = pair.json("audit --action token_request_refused");
+    assert_eq!(audit["items"], json!([]));
 }
 
 /// Calls the API with a token of the pair, the scheme and a proof.

@@ -1,6 +1,8 @@
 //! The origin of a request: the client's address behind trusted proxies, and the request id.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use actix_web::http::header::{self, HeaderMap};
 use actix_web::web::Data;
@@ -34,7 +36,25 @@ pub(super) fn address(request: &HttpRequest) -> Option<IpAddr> {
     let trusted = request
         .app_data::<Data<Service>>()
         .map_or(&[][..], |service| &service.config.trusted_proxies);
-    Some(client_address(peer, request.headers(), trusted))
+    let (address, unreadable) = client_address(peer, request.headers(), trusted);
+    if let Some(unreadable) = unreadable {
+        warn_of(peer, unreadable);
+    }
+    Some(address)
+}
+
+/// Names an entry of `X-Forwarded-For` that a trusted proxy sent and nobody can read, at most once a minute.
+fn warn_of(proxy: IpAddr, unreadable: &str) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(60)) {
+        *last = Some(Instant::now());
+        tracing::warn!(
+            %proxy,
+            unreadable,
+            "X-Forwarded-For has an entry that is no address: the address of the proxy counts as the client's"
+        );
+    }
 }
 
 /// True if the peer is a trusted proxy.
@@ -44,8 +64,13 @@ pub(super) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
 }
 
 /// Reads `X-Forwarded-For`. Each proxy appends the address of its peer, so, read from the end, the first address that
-/// is not a trusted proxy is the client. The client may have invented the addresses before it.
-fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+/// is not a trusted proxy is the client. The client may have invented the addresses before it. Also returns the entry that could
+/// not be read, if one was reached.
+fn client_address<'h>(
+    peer: IpAddr,
+    headers: &'h HeaderMap,
+    trusted: &[IpNet],
+) -> (IpAddr, Option<&'h str>) {
     let mut client = peer;
     let forwarded: Vec<&str> = headers
         .get_all("x-forwarded-for")
@@ -56,12 +81,19 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAdd
         if !is_trusted(client, trusted) {
             break;
         }
-        match named.trim().parse::<IpAddr>() {
-            Ok(address) => client = address,
-            Err(_) => break,
+        match read(named.trim()) {
+            Some(address) => client = address,
+            None => return (client.to_canonical(), Some(named)),
         }
     }
-    client.to_canonical()
+    (client.to_canonical(), None)
+}
+
+/// An address, also with a port or in brackets, as some load balancers write it: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
+fn read(named: &str) -> Option<IpAddr> {
+    let bracketed = || named.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    let with_port = || named.parse().ok().map(|socket: SocketAddr| socket.ip());
+    named.parse().ok().or_else(with_port).or_else(bracketed)
 }
 
 /// The request id from a trusted proxy.
@@ -102,7 +134,8 @@ mod tests {
             );
         }
         let trusted = ["127.0.0.1/32", "10.0.0.0/8"].map(|network| network.parse().unwrap());
-        client_address(peer.parse().unwrap(), &headers, &trusted).to_string()
+        let (address, _) = client_address(peer.parse().unwrap(), &headers, &trusted);
+        address.to_string()
     }
 
     #[test]
@@ -126,7 +159,18 @@ mod tests {
             client("127.0.0.1", &["1.1.1.1", "198.51.100.1"]),
             "198.51.100.1"
         );
-        assert_eq!(client("127.0.0.1", &["nonsense"]), "127.0.0.1");
+        for (named, address) in [
+            ("198.51.100.1:4711", "198.51.100.1"),
+            ("[2001:db8::1]:4711", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[::ffff:198.51.100.1]:4711", "198.51.100.1"),
+            ("198.51.100.1:4711, 10.1.2.3:80", "198.51.100.1"),
+        ] {
+            assert_eq!(client("127.0.0.1", &[named]), address, "{named}");
+        }
+        for nonsense in ["nonsense", "unknown", "198.51.100.1:", "[198.51.100.1", ""] {
+            assert_eq!(client("127.0.0.1", &[nonsense]), "127.0.0.1");
+        }
         assert_eq!(client("127.0.0.1", &[]), "127.0.0.1");
     }
 }

@@ -50,6 +50,9 @@ pub(super) async fn token_request(
     let outcome = answer.map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
     let metrics = &call.service.metrics;
     metrics.token_request(grant_type, outcome);
+    if answer.is_err_and(|refusal| refusal.code == ErrorCode::UseDpopNonce) {
+        return;
+    }
     let entry = match answer {
         Ok(authorization) => {
             let entry = Entry::new(authorization.issuance.action())
@@ -130,8 +133,7 @@ fn log(call: &ClientCall, request: &Refused<'_>, refusal: &Refusal) {
         | ErrorCode::UnauthorizedClient
         | ErrorCode::UnsupportedResponseType
         | ErrorCode::InvalidScope
-        | ErrorCode::InvalidDpopProof
-        | ErrorCode::UseDpopNonce => {
+        | ErrorCode::InvalidDpopProof => {
             let revoked_grant = refusal.revoked_grant.map(|grant_id| grant_id.to_string());
             let claimed_client = claimed.map(ToString::to_string);
             tracing::info!(
@@ -143,6 +145,10 @@ fn log(call: &ClientCall, request: &Refused<'_>, refusal: &Refusal) {
                 reason,
                 "request refused"
             );
+        }
+        // A step of every client with proofs (RFC 9449 §8), not an incident.
+        ErrorCode::UseDpopNonce => {
+            tracing::debug!(endpoint, client_id, reason, "nonce offered");
         }
         // Not in the audit log, which has the earlier guesses: these entries could only flood it.
         ErrorCode::TooManyRequests => {
