@@ -126,9 +126,7 @@ fn keep_picture(window: &Chromium, name: &str) {
     let folder = pair()
         .pair
         .artifacts()
-        .filter
-        .ancestors()
-        .nth(3)
+        .target()
         .unwrap()
         .join("screenshots");
     std::fs::create_dir_all(&folder).unwrap();
