@@ -293,10 +293,13 @@ fn rfc9449_s5_a_thief_cannot_bind_a_stolen_refresh_token() {
     let thief = key();
     let with_key = || vec![thief.sign(&proof_at(&lobby, &thief)).unwrap()];
     let refresh = |token: &str, proofs: &[String]| INSTALLED.refresh_with(&lobby, token, proofs);
-    for is_thief_first in [true, false] {
+    let refresh_token = || {
         let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce()));
         let tokens = INSTALLED.exchange(&lobby, &code, Some(&pkce()));
-        let stolen = tokens.text("refresh_token");
+        tokens.text("refresh_token")
+    };
+    for is_thief_first in [true, false] {
+        let stolen = refresh_token();
         let (first, second) = if is_thief_first {
             (with_key(), vec![])
         } else {
@@ -315,10 +318,8 @@ fn rfc9449_s5_a_thief_cannot_bind_a_stolen_refresh_token() {
             refresh(&refreshed.text("refresh_token"), &proofs).assert_error(400, "invalid_grant");
         }
     }
-    let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce()));
-    let tokens = INSTALLED.exchange(&lobby, &code, Some(&pkce()));
+    let token = refresh_token();
     pair.done(&format!("client update {} --dpop-bound", INSTALLED.id));
-    let token = tokens.text("refresh_token");
     assert_refused(&refresh(&token, &[]), "invalid_dpop_proof");
     let (one, other) = (key(), key());
     let prove = |key: &ProofKey| [key.sign(&proof_at(&lobby, key)).unwrap()];

@@ -1,11 +1,12 @@
 //! Native and single-page apps (protocol.md §5.4, §5.5; RFC 8252; D-12, D-20).
 
 use serde_json::Value;
+use url::Url;
 
 use super::app::authorize;
 use super::sign_in::{CODE, sign_in, sign_in_as_ada};
 use super::{App, Chromium, lobby, pair};
-use crate::support::{INSTALLED, Pkce, lasting_code};
+use crate::support::{INSTALLED, lasting_code, post};
 
 /// The address of an app that does not exist on this machine: Chromium asks the system for the app, and stops there.
 #[test]
@@ -68,21 +69,15 @@ fn the_redirect_uri_may_redirect_to_another_origin() {
     arrives(&window, &site);
 
     let window = Chromium::open();
-    let callback = relay.callback();
-    let pkce = Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
-    let request = [
-        ("response_type", "code"),
-        ("redirect_uri", callback.as_str()),
-        ("code_challenge", pkce.challenge.as_str()),
-        ("code_challenge_method", "S256"),
-    ];
-    let pushed = INSTALLED.post(&lobby(), "/auth/par", &request);
-    let pushed = pushed.text("request_uri");
-    let query = url::form_urlencoded::Serializer::new(String::new())
+    let mut request = Url::parse(&relay.authorize()).unwrap();
+    let url = format!("{}/auth/par", lobby());
+    let pushed = post(&url, &[], request.query().unwrap()).text("request_uri");
+    request
+        .query_pairs_mut()
+        .clear()
         .append_pair("client_id", INSTALLED.id)
-        .append_pair("request_uri", &pushed)
-        .finish();
-    window.visit(&format!("{}/auth/authorize?{query}", lobby()));
+        .append_pair("request_uri", &pushed);
+    window.visit(request.as_str());
     sign_in_as_ada(&window);
     arrives(&window, &site);
 

@@ -51,7 +51,7 @@ pub(super) fn pool(settings: &PostgresSettings) -> Result<Pool, OpenError> {
         .map_err(|error| OpenError::Tls(error.to_string()))
 }
 
-/// `is_encrypted`: whether any server is connected to by TLS.
+/// `is_encrypted`: whether the service may connect to any server by TLS.
 fn tls(settings: &PostgresSettings, is_encrypted: bool) -> Result<ClientConfig, OpenError> {
     let mut roots = RootCertStore::empty();
     match &settings.ca_file {
@@ -69,7 +69,7 @@ fn tls(settings: &PostgresSettings, is_encrypted: bool) -> Result<ClientConfig, 
                 roots.add(certificate).map_err(|error| unreadable(&error))?;
             }
         }
-        // Nothing is encrypted between programs of one machine.
+        // No certificate will be verified.
         None if !is_encrypted => {}
         None => {
             // An invalid certificate among the system's certificates does not affect the valid certificates.
