@@ -248,6 +248,10 @@ prerequisites:
 
 # ---- what a fresh machine lacks ----
 
+# Of these programs nobody reads a backtrace.
+.cache/bin/cargo-fuzz .cache/bin/cargo-deny: export CARGO_PROFILE_DEV_DEBUG := 0
+.cache/bin/cargo-fuzz .cache/bin/cargo-deny: export CARGO_INCREMENTAL := 0
+
 .cache/bin/cargo-fuzz: | prerequisites
 	@echo '== installing cargo-fuzz (compiles for a minute or two)'
 	command -v c++ >/dev/null || { echo 'Missing prerequisite: a C++ compiler (g++)' >&2; exit 1; }
