@@ -107,7 +107,7 @@ fn a_restart_does_not_undo_what_commands_did() {
     let entries = pair.done("audit --user ada@example.com");
     assert_eq!(entries.matches("by=file:").count(), 1, "{entries}");
 
-    let demo = pair.demo("registrations.toml");
+    let demo = pair.registrations();
     pair.run(&format!("apply {demo} --dry-run --exit-code"))
         .failed(2);
     let kept = pair.done(&format!("apply {demo}"));

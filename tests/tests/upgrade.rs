@@ -49,7 +49,7 @@ impl Unfinished {
         let mut migrate = Command::new(&self.pair.pair.artifacts().token_service);
         migrate
             .arg("migrate")
-            .env("TOKEN_SERVICE_CONFIG", self.pair.demo("config.toml"))
+            .env("TOKEN_SERVICE_CONFIG", self.pair.config())
             .env("TOKEN_SERVICE__STORE__URL", self.database.url())
             .stdin(Stdio::null());
         migrate

@@ -330,7 +330,7 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
 #[test]
 fn applying_a_file_is_idempotent_and_prunes_only_when_asked() {
     let pair = OwnPair::start(&[]);
-    let demo = pair.demo("registrations.toml");
+    let demo = pair.registrations();
     let nothing = pair.done(&format!("apply {demo}"));
     assert!(nothing.contains("Nothing differs."), "{nothing}");
 

@@ -33,7 +33,7 @@ fn joan_signs_in(pair: &OwnPair) {
 /// other.
 fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
     let file = pair.state().join("encryption-key");
-    let registrations = pair.demo("registrations.toml");
+    let registrations = pair.registrations();
     let us1 = Instance::of(&pair.pair);
     let legacy = us1.exchange(&LEGACY, &us1.code(&LEGACY));
     let web = Browser::new(&pair.lobby()).code_for(&WEB, None);

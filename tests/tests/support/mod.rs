@@ -56,14 +56,11 @@ impl OwnPair {
     pub(crate) fn with_configuration(end: &str, gateway: &[(&str, &str)]) -> Self {
         Self::start_setup(&[], |setup, state| {
             setup.gateway = owned(gateway);
-            let demo = setup.directory.join("demo");
-            let text = std::fs::read_to_string(demo.join("config.toml")).unwrap();
+            let demo = setup.directory.join("demo/config.toml");
+            let text = std::fs::read_to_string(demo).unwrap();
             let config = state.join("config.toml");
             std::fs::write(&config, text + end).unwrap();
             setup.config = Some(config);
-            let registrations = demo.join("registrations.toml").display().to_string();
-            let key = "TOKEN_SERVICE__REGISTRATIONS".to_owned();
-            setup.environment.push((key, registrations));
         })
     }
 
@@ -175,21 +172,20 @@ impl OwnPair {
 
     fn start_with(changes: &[(&str, &str)], early_access: bool) -> Self {
         Self::start_setup(changes, |setup, state| {
-            let folder = state.join("early-access");
             let config = setup.directory.join("demo/early-access.toml");
-            setup.early_access = early_access.then(|| (config, state_in(&folder)));
+            let mut environment = state_in(&state.join("early-access"));
+            environment.push(registrations(state));
+            setup.early_access = early_access.then_some((config, environment));
         })
     }
 
     fn start_setup(changes: &[(&str, &str)], arrange: impl FnOnce(&mut Setup, &Path)) -> Self {
         let state = TempDir::new().unwrap();
         let repository = Artifacts::find().unwrap().repository;
+        write_registrations(&repository, state.path());
         let mut environment = state_in(state.path());
-        environment.extend(
-            changes
-                .iter()
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
-        );
+        environment.push(registrations(state.path()));
+        environment.extend(owned(changes));
         let mut setup = Setup::of_demo(Ports::free().unwrap(), repository, environment);
         arrange(&mut setup, state.path());
         let pair = Pair::start(setup).unwrap();
@@ -212,10 +208,15 @@ impl OwnPair {
         self.pair.start_token_service().unwrap();
     }
 
-    /// Path of a file of the demo.
-    pub(crate) fn demo(&self, name: &str) -> String {
-        let demo = self.pair.artifacts().repository.join("demo");
-        demo.join(name).display().to_string()
+    /// Path of the demo's configuration.
+    pub(crate) fn config(&self) -> String {
+        let repository = &self.pair.artifacts().repository;
+        repository.join("demo/config.toml").display().to_string()
+    }
+
+    /// Path of the demo's registrations, as the services read them at their start.
+    pub(crate) fn registrations(&self) -> String {
+        registrations(self.state.path()).1
     }
 
     /// {lobby_url}.
@@ -312,6 +313,46 @@ fn administrate(state: &Path, internal_url: &str, method: &str, path: &str, body
 fn admin_token(state: &Path) -> String {
     let text = std::fs::read_to_string(state.join("admin-token")).unwrap();
     text.trim().to_owned()
+}
+
+/// Writes the demo's registrations to the folder `state`, with hashes in place of the passwords: hashing them takes 0.3 seconds
+/// of processor time at each start.
+fn write_registrations(repository: &Path, state: &Path) {
+    const HASHES: [(&str, &str); 4] = [
+        (
+            "ada",
+            "ctBR5uQzaXcOkc8y81QYwg$lFJVpA98fHY1RfP8qaHLUSnlLU7lr8hpOYQBlGjCCqc",
+        ),
+        (
+            "grace",
+            "VdP2r9IRtfEFShfYiQNG6g$dZIF52JlUAO2xG9CWooDA86j2bsvdS0ZNjkwsSh+2vQ",
+        ),
+        (
+            "joan",
+            "CBcbpG4QDeBxnvdgZCrWlw$wCCAM7qknShnF2ByKLL3ZQVqJvmNEl+fW5P2Q8XhPP4",
+        ),
+        (
+            "mary",
+            "7U5GdpXMEz2FR+Lq+Tg3cQ$n/+9+j6wgFsplagDpHKbszCRPH7/NCcc37kk1Pkmm50",
+        ),
+    ];
+    let demo = repository.join("demo");
+    let text = std::fs::read_to_string(demo.join("registrations.toml")).unwrap();
+    let mut text = text.replace("file = \"", &format!("file = \"{}/", demo.display()));
+    for (name, hash) in HASHES {
+        text = text.replace(
+            &format!("password = \"demo-password-of-{name}\""),
+            &format!("password_hash = \"$argon2id$v=19$m=19456,t=2,p=1${hash}\""),
+        );
+    }
+    assert!(!text.contains("password = "), "a password without its hash");
+    std::fs::write(state.join("registrations.toml"), text).unwrap();
+}
+
+/// The setting for what [`write_registrations`] has written.
+fn registrations(state: &Path) -> (String, String) {
+    let file = state.join("registrations.toml");
+    tests::setting(("REGISTRATIONS", file.display().to_string()))
 }
 
 fn state_in(folder: &Path) -> Vec<(String, String)> {
