@@ -10,8 +10,10 @@
 //! of the checkpoint before, the position among the records since, the length of the rows in bytes (8 bytes each, little
 //! endian), and the rows. After each checkpoint, the records start at [`FIRST`] again, so older records may follow the
 //! last record. A crash can tear the last record alone, because each record is written after the sync of the one before.
-//! Like redb, the journal rests on disks that change no byte outside of a write: of the last record, damage cannot be told
-//! from a crash.
+//! At [`MARK`] is an empty record with the number of the next record. It is written after each sync and each checkpoint, and
+//! durable with the next sync. So a start finds out that durable records are missing, or that the file is older than the
+//! journal. Like redb, the journal rests on disks that change no byte outside of a write: after a crash that loses the mark
+//! too, damage of the last record cannot be told from the crash.
 
 use std::io;
 
@@ -21,6 +23,9 @@ use domain::digest::Digest;
 
 /// Length in bytes. It limits how many rows a start reads, and how much one checkpoint writes at once.
 pub(super) const CAPACITY: u64 = 1024 * 1024;
+
+/// Position of the mark, in a sector of its own.
+const MARK: u64 = 512;
 
 /// Position of the first record.
 const FIRST: u64 = 4096;
@@ -72,6 +77,15 @@ impl Journal {
         if CAPACITY - self.end < length {
             return Ok(false);
         }
+        self.write(self.end, rows)?;
+        self.backend.sync_data()?;
+        self.end += length;
+        self.records += 1;
+        self.write(MARK, &[])?;
+        Ok(true)
+    }
+
+    fn write(&mut self, at: u64, rows: &[u8]) -> io::Result<()> {
         self.record.clear();
         self.record.extend([0; DIGEST]);
         let numbers = [self.id, self.checkpoint, self.records, rows.len() as u64];
@@ -81,11 +95,7 @@ impl Journal {
         self.record.extend_from_slice(rows);
         let (digest, covered) = self.record.split_at_mut(DIGEST);
         digest.copy_from_slice(Digest::of(covered).as_bytes());
-        self.backend.write(self.end, &self.record)?;
-        self.backend.sync_data()?;
-        self.end += length;
-        self.records += 1;
-        Ok(true)
+        self.backend.write(at, &self.record)
     }
 
     /// Number of the next checkpoint.
@@ -94,10 +104,11 @@ impl Journal {
     }
 
     /// Forgets all records, after [`Self::next_checkpoint`] is durable in the file.
-    pub(super) const fn checkpoint_done(&mut self) {
+    pub(super) fn checkpoint_done(&mut self) -> io::Result<()> {
         self.checkpoint += 1;
         self.records = 0;
         self.end = FIRST;
+        self.write(MARK, &[])
     }
 }
 
@@ -108,7 +119,7 @@ const fn head(id: u64, length: u64) -> [[u8; 8]; 2] {
 /// The rows of each transaction since the checkpoint; `None` if the journal has another identity than `id`, or is not whole.
 ///
 /// # Errors
-/// An I/O error. `InvalidData` if a record is damaged that was followed by another one.
+/// An I/O error. `InvalidData` if a durable record is missing, or if the journal is of a later checkpoint.
 pub(super) fn read(
     backend: &dyn StorageBackend,
     id: u64,
@@ -131,29 +142,38 @@ pub(super) fn read(
         records.push(rows.to_vec());
         rest = behind;
     }
-    if has_record_after(rest, [id, checkpoint, records.len() as u64]) {
-        let damaged = format!(
-            "record {} is damaged, and a later record is there: restore a backup",
+    match latest(&bytes, id) {
+        Some((latest, _)) if latest > checkpoint => Err(invalid(
+            "the file is older than its journal: put the file of this journal back, or restore a backup".into(),
+        )),
+        Some(latest) if latest > (checkpoint, records.len() as u64) => Err(invalid(format!(
+            "record {} is missing or damaged: restore a backup",
             records.len()
-        );
-        return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
+        ))),
+        _ => Ok(Some(records)),
     }
-    Ok(Some(records))
 }
 
-/// True if `bytes` contain a whole record, at any place, that was written after the one with these numbers.
-fn has_record_after(bytes: &[u8], [id, checkpoint, number]: [u64; 3]) -> bool {
-    let since = [id, checkpoint].map(u64::to_le_bytes);
-    bytes.windows(HEADER).enumerate().any(|(start, header)| {
-        let found = header.get(DIGEST..).unwrap_or_default();
-        let found = found.strip_prefix(since.as_flattened());
-        let Some((found, _)) = found.and_then(<[u8]>::split_first_chunk::<8>) else {
-            return false;
+fn invalid(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+/// The highest checkpoint and number of whole records of the journal, at any place.
+fn latest(bytes: &[u8], id: u64) -> Option<(u64, u64)> {
+    let starts = bytes.windows(HEADER).enumerate();
+    let numbers = starts.filter_map(|(start, header)| {
+        let (numbers, _) = header.get(DIGEST..)?.as_chunks::<8>();
+        let [found, checkpoint, number, _] = *numbers else {
+            return None;
         };
-        let (found, record) = (u64::from_le_bytes(*found), bytes.get(start..));
-        let whole = record.and_then(|record| first_record(record, [id, checkpoint, found]));
-        found > number && whole.is_some()
-    })
+        if found != id.to_le_bytes() {
+            return None;
+        }
+        let [checkpoint, number] = [checkpoint, number].map(u64::from_le_bytes);
+        first_record(bytes.get(start..)?, [id, checkpoint, number])?;
+        Some((checkpoint, number))
+    });
+    numbers.max()
 }
 
 /// The rows of the record at the start of `bytes`, and what is behind the record; `None` if the record is not complete or

@@ -369,7 +369,7 @@ fn transact(opened: &Opened, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> 
         drop(tables);
         transaction.set_quick_repair(true);
         transaction.commit()?;
-        journal.checkpoint_done();
+        journal.checkpoint_done()?;
     }
     Ok(wrote_to_feed)
 }

@@ -269,6 +269,30 @@ async fn a_file_without_its_journal_is_refused() {
     assert_eq!(store.counts().await.unwrap().grants, 1);
 }
 
+/// A copy of the file that was made before a checkpoint lacks the rows of the checkpoint, and the journal has them no more.
+#[tokio::test]
+async fn a_file_that_is_older_than_its_journal_is_refused() {
+    let file = File::new(false);
+    let (_folder, path) = killed(&file);
+    let store = file.store();
+    let grant = grant_of(&*store, code()).await;
+    apply(&*store, many_users(0), 0).await;
+    for rotated in [false, true] {
+        if rotated {
+            let rotation = use_of(&grant, grant.current.refresh_id, at(5));
+            let _ = store.rotate_refresh(rotation).await.unwrap();
+        }
+        std::fs::copy(journal_path(&file.path()), journal_path(&path)).unwrap();
+        let error = RedbStore::open(&path, ACCESS).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(
+            text.replace(&path.display().to_string(), "FILE"),
+            "the store FILE-journal cannot be opened: the file is older than its journal: put the file of this journal \
+             back, or restore a backup"
+        );
+    }
+}
+
 /// A start without the store would overwrite the journal, and the store could never be opened again.
 #[tokio::test]
 async fn a_journal_without_its_store_is_refused_and_kept() {
@@ -318,28 +342,49 @@ fn a_journal_returns_whole_records_since_the_checkpoint() {
     assert_eq!(read(0), [&b"first"[..], b"second"]);
     assert_eq!(journal::read(&device, 8, 0).unwrap(), None);
     assert_eq!(log.next_checkpoint(), 1);
-    log.checkpoint_done();
+    log.checkpoint_done().unwrap();
     assert!(read(1).is_empty());
+    let refused = |bytes: Vec<u8>, checkpoint| {
+        let refused = journal::read(&Device::of(bytes), 7, checkpoint);
+        refused.unwrap_err().to_string()
+    };
+    let bytes = || device.0.lock().unwrap().now.clone();
+    let older = "the file is older than its journal: put the file of this journal back, or restore a backup";
+    assert_eq!(refused(bytes(), 0), older);
     assert!(log.append(b"third").unwrap());
     assert_eq!(read(1), [b"third"]);
-    // Every byte of a record counts.
+    let without_mark = || {
+        let mut bytes = bytes();
+        bytes[512..576].fill(0);
+        bytes
+    };
+    // As the version before left it.
+    let read_without_mark = journal::read(&Device::of(without_mark()), 7, 1);
+    assert_eq!(read_without_mark.unwrap().unwrap(), [b"third"]);
+    assert_eq!(refused(without_mark(), 0), older);
+    // Every byte of a record counts. A crash tears the last record alone, before the mark names the record.
+    let missing = "record 0 is missing or damaged: restore a backup";
     let record = 4096..4096 + 64 + b"third".len();
-    for at in record {
-        let mut bytes = device.0.lock().unwrap().now.clone();
-        bytes[at] ^= 1;
-        let torn = journal::read(&Device::of(bytes), 7, 1).unwrap().unwrap();
-        assert!(torn.is_empty(), "byte {at}");
+    for at in record.clone() {
+        let mut torn = without_mark();
+        torn[at] ^= 1;
+        let read = journal::read(&Device::of(torn), 7, 1).unwrap().unwrap();
+        assert!(read.is_empty(), "byte {at}");
     }
-    // A crash tears the last record alone.
+    let mut damaged = bytes();
+    damaged[4096] ^= 1;
+    assert_eq!(refused(damaged, 1), missing);
     assert!(log.append(b"fourth").unwrap());
-    let mut bytes = device.0.lock().unwrap().now.clone();
-    bytes[4096] ^= 1;
-    let damaged = journal::read(&Device::of(bytes), 7, 1).unwrap_err();
+    let mut damaged = without_mark();
+    damaged[4096] ^= 1;
+    assert_eq!(refused(damaged, 1), missing);
+    let mut zeros = bytes();
+    zeros[record.end..].fill(0);
     assert_eq!(
-        damaged.to_string(),
-        "record 0 is damaged, and a later record is there: restore a backup"
+        refused(zeros, 1),
+        "record 1 is missing or damaged: restore a backup"
     );
-    let mut bytes = device.0.lock().unwrap().now.clone();
+    let mut bytes = bytes();
     bytes.truncate(8192);
     assert_eq!(journal::read(&Device::of(bytes), 7, 1).unwrap(), None);
     let most = vec![1; journal::CAPACITY as usize];
