@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod planning;
 pub mod readiness;
 pub mod service;
+pub mod sweep_time;
 mod traces;
 pub mod upkeep;
 pub mod visible;

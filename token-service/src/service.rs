@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
-use crate::readiness::Readiness;
+use crate::readiness::{ClockDifference, Readiness};
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use domain::{AuditAction, AuditEvent, RegistrySummary};
@@ -221,9 +221,17 @@ impl Service {
 
     /// # Errors
     /// The store cannot take writes, or does not answer soon: see [`Readiness::of`].
-    pub async fn ready(&self) -> Result<(), StoreError> {
-        let store = Arc::clone(&self.store);
-        let check = || async move { store.ready().await };
+    /// How much the clock differs from the database's, if that is more than the tolerated difference.
+    ///
+    pub async fn ready(&self) -> Result<Option<ClockDifference>, StoreError> {
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let tolerated = self.config.protocol.lifetimes.clock_skew;
+        let check = || async move {
+            let before = clock.now();
+            let database = store.ready().await?;
+            let span = (before, clock.now());
+            Ok(database.and_then(|database| ClockDifference::of(span, database, tolerated)))
+        };
         self.readiness.of(check).await
     }
 

@@ -8,6 +8,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::audit_log::most_entries;
 use crate::service::Service;
+use crate::sweep_time::SweepTime;
 use domain::AuditKind;
 use domain::certificate::CertificateState;
 use store::{SWEEP_EVERY, StoreError, Swept};
@@ -161,11 +162,12 @@ async fn repeat<E: Display>(
 }
 
 async fn sweep_on_and_on(service: &Service) {
+    let mut time = None;
     repeat(SWEEP_EVERY, "expired rows cannot be removed", async || {
         service
             .revocation_limit
             .forget_idle(Instant::now().into_std());
-        sweep(service).await
+        sweep(service, &mut time).await
     })
     .await;
 }
@@ -176,8 +178,19 @@ fn every(period: Duration) -> Interval {
     ticks
 }
 
-async fn sweep(service: &Service) -> Result<(), StoreError> {
-    until_done(async || service.store.sweep(service.clock.now(), SWEEP_BATCH).await).await?;
+pub(crate) async fn sweep(
+    service: &Service,
+    time: &mut Option<SweepTime>,
+) -> Result<(), StoreError> {
+    let database = service.store.ready().await?;
+    let now = service.clock.now();
+    let clock = database.map_or(now, |database| database.min(now));
+    let at = Instant::now().into_std();
+    if time.is_none() {
+        *time = Some(SweepTime::start(service.store.swept_at().await?, clock, at));
+    }
+    let due = time.as_mut().map_or(clock, |time| time.due(clock, at));
+    until_done(async || service.store.sweep(due, now, SWEEP_BATCH).await).await?;
     for kind in AuditKind::ALL {
         let most = most_entries(kind);
         let forget = async || service.store.forget_audit(kind, most, SWEEP_BATCH).await;

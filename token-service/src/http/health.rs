@@ -33,7 +33,8 @@ async fn readyz(service: Data<Service>) -> HttpResponse {
     let (reason, description) = match service.unopened_signing_key() {
         Some(error) => (Some("signing_key"), error.to_string()),
         None => match service.ready().await {
-            Ok(()) => (None, String::new()),
+            Ok(None) => (None, String::new()),
+            Ok(Some(difference)) => (Some("clock"), difference.to_string()),
             Err(error) => (Some("store"), error.to_string()),
         },
     };

@@ -174,6 +174,7 @@ macro_rules! conformance {
             grants_made_in_parallel_are_no_more_than_one_person_has,
             the_sweep_removes_what_is_over_and_nothing_else,
             the_sweep_keeps_to_its_limit,
+            a_sweep_notes_its_time,
             the_sweep_finds_expired_assertion_ids_among_live_ones,
         );
     };

@@ -434,8 +434,17 @@ pub trait Store:
     /// The layout in use. Never falls while the store is open.
     fn layout(&self) -> Layout;
 
-    /// Removes up to `limit` rows that expired before `now`. Called every [`SWEEP_EVERY`](crate::SWEEP_EVERY).
-    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
+    /// Removes up to `limit` rows that expired before `due`, and notes `due` as the time of the last sweep. Called every
+    /// [`SWEEP_EVERY`](crate::SWEEP_EVERY). `now` is the clock, which may be ahead of `due`.
+    async fn sweep(
+        &self,
+        due: Timestamp,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Swept, StoreError>;
+
+    /// The time of the last sweep, or of the creation of the store. `None` if an earlier version swept last.
+    async fn swept_at(&self) -> Result<Option<Timestamp>, StoreError>;
 
     async fn counts(&self) -> Result<Counts, StoreError>;
 
@@ -444,8 +453,8 @@ pub trait Store:
 
     fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry);
 
-    /// Returns an error if the store cannot take writes now.
-    async fn ready(&self) -> Result<(), StoreError>;
+    /// The time by the clock of the database, if that is another machine's. An error if the store cannot take writes now.
+    async fn ready(&self) -> Result<Option<Timestamp>, StoreError>;
 
     /// Completes the queued operations and closes the store, before the process ends. Later operations fail.
     async fn close(&self) {}

@@ -103,11 +103,12 @@ tables! {
 }
 
 /// The rows of [`Table::Counters`], if they are not 0. The others belong to the store itself.
-pub(crate) const COUNTERS: [&str; 6] = [
+pub(crate) const COUNTERS: [&str; 7] = [
     "credentials",
     "last_audit",
     "last_revocation",
     "registry_position",
+    "swept_at",
     "token_lifetime",
     "token_lifetime_until",
 ];

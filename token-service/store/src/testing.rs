@@ -222,9 +222,10 @@ watched! {
         forget_audit(kind: AuditKind, most: u64, limit: usize) -> Result<Swept, StoreError>;
     }
     Store {
-        sweep(now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
+        sweep(due: Timestamp, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
+        swept_at() -> Result<Option<Timestamp>, StoreError>;
         counts() -> Result<Counts, StoreError>;
-        ready() -> Result<(), StoreError>;
+        ready() -> Result<Option<Timestamp>, StoreError>;
         {
             async fn failed(&self) -> String {
                 self.store.failed().await

@@ -30,9 +30,10 @@ impl TokenLifetime {
         }
     }
 
-    /// The value at `now`, while a process issues tokens of `configured` seconds.
-    pub(crate) fn at(self, configured: u64, now: Timestamp) -> Self {
-        if configured >= self.longest || (self.until > 0 && self.until <= now.seconds()) {
+    /// The value while a process issues tokens of `configured` seconds. What ended before `due` is forgotten; `now` is the
+    /// clock, which may be ahead.
+    pub(crate) fn at(self, configured: u64, due: Timestamp, now: Timestamp) -> Self {
+        if configured >= self.longest || (self.until > 0 && self.until <= due.seconds()) {
             return Self {
                 longest: configured,
                 until: 0,
@@ -60,16 +61,26 @@ mod tests {
         assert_eq!(day.longest, 86_400);
         let shorter = day.opened(3600);
         assert_eq!(shorter.longest, 86_400);
-        let ending = shorter.at(3600, at(0));
+        let ending = shorter.at(3600, at(0), at(0));
         let until = at(0) + Duration::from_secs(86_400) + LIFETIME_MARGIN;
         assert_eq!((ending.longest, ending.until), (86_400, until.seconds()));
         let last = Timestamp::from_seconds(until.seconds() - 1);
-        assert_eq!(ending.at(3600, last), ending, "it does not begin anew");
         assert_eq!(
-            ending.at(86_400, last).until,
+            ending.at(3600, last, last),
+            ending,
+            "it does not begin anew"
+        );
+        assert_eq!(
+            ending.at(86_400, last, last).until,
             0,
             "tokens of it are issued again"
         );
-        assert_eq!(ending.at(3600, until).longest, 3600);
+        assert_eq!(ending.at(3600, until, until).longest, 3600);
+        // The clock is ahead of the time that the store knows, by mistake or after a stop.
+        assert_eq!(ending.at(3600, last, until), ending);
+        assert_eq!(
+            shorter.at(3600, at(0), at(4000)).until,
+            until.seconds() + 4000
+        );
     }
 }

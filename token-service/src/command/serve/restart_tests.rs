@@ -6,6 +6,7 @@
 mod postgres_server;
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use super::*;
 use crate::http::admin::registrations::{Applied, ApplyQuery};
 use crate::http::admin::users::AccountQuery;
 use document::{Problems, Table};
-use domain::clock::Timestamp;
+use domain::clock::{ManualClock, Timestamp};
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{
     AuditAction, AuditRecord, Client, ClientId, ClientVersion, CredentialsVersion, User, Username,
@@ -544,4 +545,27 @@ async fn a_replica_that_missed_too_much_forgets_everything() {
     other.follow_registrations().await.unwrap();
     assert!(!knows("ada").await);
     assert!(knows("grace").await);
+}
+
+/// What one replica takes for expired, another one would still accept.
+#[tokio::test]
+async fn a_replica_whose_clock_differs_from_the_databases_is_not_ready() {
+    let site = Site::new(Kind::Postgres).await;
+    std::fs::write(site.folder.path().join("registrations.toml"), "").unwrap();
+    let store = open_store(&site.config).await.unwrap();
+    let clock = Arc::new(ManualClock::new(SystemClock.now()));
+    let service = prepare_on(site.config.clone(), store, Arc::clone(&clock) as _).await;
+    let service = service.unwrap();
+    let minute = Duration::from_secs(60);
+    for ahead in [true, false] {
+        let now = SystemClock.now();
+        clock.set(match ahead {
+            true => now + minute,
+            false => Timestamp::from_seconds(now.seconds() - minute.as_secs()),
+        });
+        let difference = service.ready().await.unwrap().unwrap().to_string();
+        assert!(difference.contains(&clock.now().rfc3339()), "{difference}");
+        clock.set(SystemClock.now());
+        assert_eq!(service.ready().await, Ok(None));
+    }
 }

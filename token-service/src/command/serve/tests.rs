@@ -18,8 +18,9 @@ use crate::http::admin::revocations::CutOffRequest;
 use crate::http::health;
 use crate::key_file;
 use crate::key_file::KeyFileError;
+use crate::upkeep::sweep;
 use domain::clock::{ManualClock, Timestamp};
-use domain::{AuditAction, AuditRange, SecondFactor, User, Username};
+use domain::{AuditAction, AuditRange, Extent, Revoked, SecondFactor, TokenId, User, Username};
 use protocol::flow::{BeginError, Current, Flow as _};
 use protocol::oauth::assertion::AssertionError;
 use protocol::oauth::connection::Connection;
@@ -28,6 +29,7 @@ use protocol::oauth::error::TokenError;
 use protocol::oauth::grants::GrantType;
 use protocol::oauth::pushed;
 use protocol::oauth::token_endpoint::{self, Trace};
+use store::RevocationStore as _;
 use store::testing::Watched;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
@@ -148,14 +150,47 @@ async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
     clock.set(last_second);
     assert!(exchange().await.is_ok());
     let ahead = last_second + skew;
-    while service.store.sweep(ahead, 100).await.unwrap().more {}
+    while service.store.sweep(ahead, ahead, 100).await.unwrap().more {}
     let replayed = exchange().await.unwrap_err();
     let expected = TokenError::Assertion(AssertionError::Replayed);
     assert_eq!(replayed.description(), expected.description());
     clock.set(ahead + Duration::from_secs(2));
-    while service.store.sweep(clock.now(), 100).await.unwrap().removed > 0 {}
+    while service
+        .store
+        .sweep(clock.now(), clock.now(), 100)
+        .await
+        .unwrap()
+        .removed
+        > 0
+    {}
     clock.set(last_second);
     assert!(exchange().await.is_ok(), "it is not remembered for ever");
+}
+
+/// A machine whose clock is ahead until it has synchronized, and a gateway that starts afterwards.
+#[tokio::test]
+async fn a_clock_that_is_ahead_for_a_moment_removes_no_revocation() {
+    let folder = TempDir::new().unwrap();
+    let lifetime = Duration::from_secs(3600);
+    let store = RedbStore::open(&folder.path().join("store.redb"), lifetime).unwrap();
+    let now = SystemClock.now();
+    let revoked = Revoked::Token(TokenId::from_bytes([1; 16]));
+    let announced = store.announce(revoked, Extent::of(now, lifetime), Arc::default());
+    assert_eq!(announced.await, Ok(true));
+    let week = Duration::from_secs(7 * 86_400);
+    let clock = Arc::new(ManualClock::new(now + week));
+    let service = prepare_on(demo(&folder), Arc::new(store), Arc::clone(&clock) as _).await;
+    let service = service.unwrap();
+    let mut time = None;
+    // At a start, and while the service runs.
+    for clock_says in [now + week, now, now + week] {
+        clock.set(clock_says);
+        sweep(&service, &mut time).await.unwrap();
+        let kept = service.store.revocations_since(0, 10).await.unwrap();
+        assert_eq!(kept.len(), 1);
+    }
+    let swept_at = service.store.swept_at().await.unwrap().unwrap();
+    assert!(swept_at < now + lifetime);
 }
 
 fn basic(client_id: &str, secret: &str) -> String {

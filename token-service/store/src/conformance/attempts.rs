@@ -60,9 +60,9 @@ pub(crate) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
         wait(1),
         "three of four failures are left"
     );
-    assert_eq!(store.sweep(at(601), 100).await.unwrap().removed, 0);
-    assert_eq!(store.sweep(at(602), 100).await.unwrap().removed, 1);
-    store.sweep(at(10_000), 100).await.unwrap();
+    assert_eq!(store.sweep(at(601), at(601), 100).await.unwrap().removed, 0);
+    assert_eq!(store.sweep(at(602), at(602), 100).await.unwrap().removed, 1);
+    store.sweep(at(10_000), at(10_000), 100).await.unwrap();
     for _ in 0..3 {
         // All is forgotten.
         admitted(&*store, &both, at(10_000)).await;
@@ -79,8 +79,14 @@ pub(crate) async fn right_attempts_move_no_clock(subject: &mut impl Subject) {
         let right = admitted(&*store, &address, at(second)).await;
         store.forgive_attempt(None, right).await.unwrap();
     }
-    assert_eq!(store.sweep(at(1800), 100).await.unwrap().removed, 0);
-    assert_eq!(store.sweep(at(1801), 100).await.unwrap().removed, 1);
+    assert_eq!(
+        store.sweep(at(1800), at(1800), 100).await.unwrap().removed,
+        0
+    );
+    assert_eq!(
+        store.sweep(at(1801), at(1801), 100).await.unwrap().removed,
+        1
+    );
 
     let right = admitted(&*store, &address, at(2000)).await;
     admitted(&*store, &address, at(2000)).await;
@@ -117,7 +123,7 @@ pub(crate) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_wa
     taken_back.await.unwrap();
     admitted(&*store, &["account"], at(1)).await;
     // Nothing is left to take back from.
-    store.sweep(at(10_000), 100).await.unwrap();
+    store.sweep(at(10_000), at(10_000), 100).await.unwrap();
     store.forgive_attempt(None, account).await.unwrap();
 }
 

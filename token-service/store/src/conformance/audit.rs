@@ -117,7 +117,7 @@ pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
     assert_eq!(numbers(AuditRange::After(all[1].0), 2).await, all[2..4]);
     let forgotten = store.forget_audit(SIGN_INS, 5, 100).await.unwrap();
     assert_eq!(forgotten, Swept::default());
-    store.sweep(at(102), 100).await.unwrap();
+    store.sweep(at(102), at(102), 100).await.unwrap();
     assert_eq!(
         numbers(AuditRange::After(0), 100).await,
         all[2..],
@@ -129,7 +129,7 @@ pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
     };
     assert_eq!(store.forget_audit(SIGN_INS, 2, 1).await.unwrap(), one);
     assert_eq!(numbers(AuditRange::After(0), 100).await, all[3..]);
-    store.sweep(at(500), 100).await.unwrap();
+    store.sweep(at(500), at(500), 100).await.unwrap();
     store.append_audit(events(5..6).into()).await.unwrap();
     let rest = numbers(AuditRange::After(0), 100).await;
     assert_eq!(rest.len(), 1);

@@ -142,7 +142,7 @@ pub(crate) async fn a_person_has_so_many_unused_legacy_codes_for_a_client(
         assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
     }
     // Two codes were redeemed and the sweep removed the others, so there is room.
-    store.sweep(at(200), 100).await.unwrap();
+    store.sweep(at(200), at(200), 100).await.unwrap();
     for number in 0..MOST {
         issue_legacy(&*store, &format!("late {number}"), until(300 + number)).await;
     }
@@ -254,7 +254,10 @@ pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut 
     grant_made(&*store, at(601)).await;
     assert_eq!(feed(&*store).await.len(), 3);
     // So does a grant that is over.
-    store.sweep(at(0) + WEEK + WEEK, 1000).await.unwrap();
+    store
+        .sweep(at(0) + WEEK + WEEK, at(0) + WEEK + WEEK, 1000)
+        .await
+        .unwrap();
     for number in 0..MOST as u64 {
         grant_made(&*store, at(number) + WEEK + WEEK).await;
     }

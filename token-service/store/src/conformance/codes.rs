@@ -121,7 +121,7 @@ pub(crate) async fn a_second_use_revokes_until_the_code_is_forgotten(subject: &m
         let Redemption::Redeemed(grant) = redeem(&*store, &code, fitting(), at(1)).await else {
             panic!("the code fits");
         };
-        store.sweep(now, 100).await.unwrap();
+        store.sweep(now, now, 100).await.unwrap();
         let again = redeem(&*store, &code, fitting(), now).await;
         let expected = if revokes {
             Redemption::Replayed(code.grant_id)

@@ -74,5 +74,5 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
     }
     // A sweep finds codes that have expired, and keeps the used ones.
     start(store, numbered("owed", 0), owed("network", at(9)), None).await;
-    store.sweep(at(61), 10).await.unwrap();
+    store.sweep(at(61), at(61), 10).await.unwrap();
 }

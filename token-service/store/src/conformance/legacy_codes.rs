@@ -28,16 +28,19 @@ pub(crate) async fn a_used_legacy_code_is_remembered_and_then_forgotten(
     issue_legacy(&*store, "c", code()).await;
     redeem_legacy(&*store, "c", fitting(), at(1)).await;
     let last = code().expires_at + USED_CODE_RETENTION;
-    store.sweep(code().expires_at, 100).await.unwrap();
-    store.sweep(at(61), 100).await.unwrap();
-    store.sweep(last, 100).await.unwrap();
+    store
+        .sweep(code().expires_at, code().expires_at, 100)
+        .await
+        .unwrap();
+    store.sweep(at(61), at(61), 100).await.unwrap();
+    store.sweep(last, last, 100).await.unwrap();
     drop(store);
     subject.restart().await;
     let store = subject.store();
     let replayed = redeem_legacy(&*store, "c", fitting(), last).await;
     assert!(matches!(replayed, Redemption::Replayed(_)));
     let after = last + Duration::from_secs(1);
-    store.sweep(after, 100).await.unwrap();
+    store.sweep(after, after, 100).await.unwrap();
     assert_eq!(
         redeem_legacy(&*store, "c", fitting(), after).await,
         Redemption::Unknown

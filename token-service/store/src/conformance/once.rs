@@ -39,13 +39,13 @@ pub(crate) async fn an_assertion_id_is_claimed_once_per_client(subject: &mut imp
     );
     assert_eq!(claim(&*store, "b", "1", at(59)).await, Claim::Claimed);
     assert_eq!(claim(&*store, "a", "2", at(59)).await, Claim::Claimed);
-    store.sweep(at(60), 100).await.unwrap();
+    store.sweep(at(60), at(60), 100).await.unwrap();
     assert_eq!(
         claim(&*store, "a", "1", at(60)).await,
         Claim::Claimed,
         "the assertion that had it has expired"
     );
-    store.sweep(at(61), 100).await.unwrap();
+    store.sweep(at(61), at(61), 100).await.unwrap();
     assert_eq!(
         claim(&*store, "a", "1", at(61)).await,
         Claim::AlreadyClaimed

@@ -29,13 +29,19 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
     }
     assert_eq!(read, revoked);
     // Sequences are not reused after a sweep, because a reader at position 10 must see the next entries.
-    store.sweep(swept_at(at(8)), 100).await.unwrap();
+    store
+        .sweep(swept_at(at(8)), swept_at(at(8)), 100)
+        .await
+        .unwrap();
     assert_eq!(
         feed(&*store).await,
         revoked[8..],
         "until no gateway accepts the tokens"
     );
-    store.sweep(swept_at(at(20)), 100).await.unwrap();
+    store
+        .sweep(swept_at(at(20)), swept_at(at(20)), 100)
+        .await
+        .unwrap();
     assert_eq!(feed(&*store).await, []);
     drop(store);
     subject.restart().await;
@@ -110,7 +116,11 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
     assert_eq!(store.feed_state().await.unwrap().last, 4);
 
     store
-        .sweep(swept_at(issued_until(at(9))), 100)
+        .sweep(
+            swept_at(issued_until(at(9))),
+            swept_at(issued_until(at(9))),
+            100,
+        )
         .await
         .unwrap();
     assert!(!is_revoked(&*store, later).await, "it expired by itself");
@@ -214,9 +224,15 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     assert_eq!(store.feed_state().await.unwrap().last, 4);
     assert_eq!(store.counts().await.unwrap().revocations, 2);
     // The replacing entry is swept at its own time, and nothing of the replaced entry remains.
-    store.sweep(swept_at(at(6)), 100).await.unwrap();
+    store
+        .sweep(swept_at(at(6)), swept_at(at(6)), 100)
+        .await
+        .unwrap();
     assert_eq!(feed(&*store).await, std::slice::from_ref(&grant));
-    store.sweep(swept_at(at(6)) + ACCESS, 100).await.unwrap();
+    store
+        .sweep(swept_at(at(6)) + ACCESS, swept_at(at(6)) + ACCESS, 100)
+        .await
+        .unwrap();
     assert_eq!(feed(&*store).await, []);
     assert!(announce(&*store, &grant, extent).await);
 
@@ -342,7 +358,10 @@ pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl 
         assert_eq!(entries, announced);
         let newest = store.audit(AuditRange::Before(None), 1).await.unwrap();
         assert_eq!(newest[0].event, entry);
-        store.sweep(swept_at(at(10)), 100).await.unwrap();
+        store
+            .sweep(swept_at(at(10)), swept_at(at(10)), 100)
+            .await
+            .unwrap();
     }
 }
 

@@ -32,11 +32,11 @@ pub(crate) async fn a_session_lives_on_while_it_is_used(subject: &mut impl Subje
     subject.restart().await;
     let store = subject.store();
     assert_eq!(store.session(unknown, at(99)).await.unwrap(), None);
-    assert_eq!(store.sweep(at(199), 100).await.unwrap().removed, 0);
+    assert_eq!(store.sweep(at(199), at(199), 100).await.unwrap().removed, 0);
     assert!(store.session(id, at(199)).await.unwrap().is_some());
     store.extend_session(id, at(300), at(200)).await.unwrap();
     assert_eq!(store.session(id, at(200)).await.unwrap(), None);
-    assert_eq!(store.sweep(at(201), 100).await.unwrap().removed, 1);
+    assert_eq!(store.sweep(at(201), at(201), 100).await.unwrap().removed, 1);
 }
 
 pub(crate) async fn a_session_replaces_another(subject: &mut impl Subject) {
@@ -84,7 +84,7 @@ pub(crate) async fn a_complete_sign_in_tells_of_unfinished_ones(subject: &mut im
     start(&*store, id(4), other, None).await;
     // They are told of even when their sessions are over.
     store.end_session(id(0)).await.unwrap();
-    store.sweep(at(5000), 100).await.unwrap();
+    store.sweep(at(5000), at(5000), 100).await.unwrap();
     drop(store);
     subject.restart().await;
     let store = subject.store();

@@ -42,12 +42,18 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
     subject.restart().await;
     let store = subject.store();
     let remembered = async |grant: &Grant| store.grant(grant.grant_id).await.unwrap().is_some();
-    store.sweep(at(0) + ACCESS, 100).await.unwrap();
+    store
+        .sweep(at(0) + ACCESS, at(0) + ACCESS, 100)
+        .await
+        .unwrap();
     assert!(
         remembered(&revoked).await,
         "its access token lives to the end of the hour"
     );
-    store.sweep(at(1) + ACCESS, 100).await.unwrap();
+    store
+        .sweep(at(1) + ACCESS, at(1) + ACCESS, 100)
+        .await
+        .unwrap();
     assert!(!remembered(&revoked).await);
     assert!(remembered(&dead).await);
     assert_eq!(
@@ -55,9 +61,9 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
         Redemption::Unknown,
         "an expired code is forgotten"
     );
-    store.sweep(at(0) + WEEK, 100).await.unwrap();
+    store.sweep(at(0) + WEEK, at(0) + WEEK, 100).await.unwrap();
     assert!(remembered(&dead).await);
-    store.sweep(at(1) + WEEK, 100).await.unwrap();
+    store.sweep(at(1) + WEEK, at(1) + WEEK, 100).await.unwrap();
     assert!(!remembered(&dead).await);
     assert!(remembered(&alive).await);
     assert!(store.session(id, at(1) + WEEK).await.unwrap().is_some());
@@ -72,7 +78,7 @@ pub(crate) async fn the_sweep_keeps_to_its_limit(subject: &mut impl Subject) {
     subject.restart().await;
     let mut swept = Vec::new();
     loop {
-        let Swept { removed, more } = subject.store().sweep(at(100), 10).await.unwrap();
+        let Swept { removed, more } = subject.store().sweep(at(100), at(100), 10).await.unwrap();
         swept.push(removed);
         if !more {
             break;
@@ -93,7 +99,7 @@ pub(crate) async fn the_sweep_finds_expired_assertion_ids_among_live_ones(
     let mut removed = 0;
     // A batch may find no expired id, because it reads only a part of the ids.
     for _ in 0..EACH {
-        removed += store.sweep(at(100), 2).await.unwrap().removed;
+        removed += store.sweep(at(100), at(100), 2).await.unwrap().removed;
     }
     assert_eq!(removed, EACH);
     drop(store);
@@ -105,4 +111,12 @@ pub(crate) async fn the_sweep_finds_expired_assertion_ids_among_live_ones(
         let again = store.claim_jti(id, at(1000), at(100));
         assert_eq!(again.await, Ok(Claim::AlreadyClaimed));
     }
+}
+
+pub(crate) async fn a_sweep_notes_its_time(subject: &mut impl Subject) {
+    assert!(subject.store().swept_at().await.unwrap().is_some());
+    let swept = subject.store().sweep(at(5), at(4000), 10).await;
+    assert_eq!(swept, Ok(Swept::default()));
+    subject.restart().await;
+    assert_eq!(subject.store().swept_at().await, Ok(Some(at(5))));
 }

@@ -54,9 +54,9 @@ use self::fault::Fault;
 use self::gathered::Gathered;
 use self::operation::{Connection, Isolation, run, traced};
 use self::replicas::Replica;
-use self::revocations::Ending;
+use self::revocations::{Ending, counter};
 use self::schema::SchemaError;
-use self::value::unsigned;
+use self::value::{seconds, timestamp, unsigned};
 use crate::{BackupError, Counts, RegistrationStore as _, Store, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::random::RandomError;
@@ -81,6 +81,12 @@ pub enum OpenError {
     #[error(transparent)]
     Random(#[from] RandomError),
 }
+
+/// Why [`Store::backup`] fails.
+pub const NO_BACKUP: BackupError = BackupError::Unsupported("pg_dump");
+
+/// The counter with the time of the last sweep.
+const SWEPT_AT: &str = "swept_at";
 
 pub struct PostgresStore {
     pool: Pool,
@@ -207,19 +213,34 @@ impl Store for PostgresStore {
         Layout::known(self.layout.load(Ordering::Acquire)).unwrap_or(Layout::NEWEST)
     }
 
-    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
+    async fn sweep(
+        &self,
+        due: Timestamp,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Swept, StoreError> {
         self.statement(async move |client| self.replica.note(client).await)
             .await?;
-        self.note_lifetime(Some(now)).await?;
+        self.note_lifetime(Some((due, now))).await?;
         let cursor = || {
             self.sweep_cursor
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         };
         let before = *cursor();
-        let (swept, after) = self.remove_expired(before, now, limit).await?;
+        let (swept, after) = self.remove_expired(before, due, limit).await?;
         *cursor() = after;
+        let note = async move |client: &Connection<'_>| {
+            schema::set_counter(client, SWEPT_AT, seconds(due)).await
+        };
+        self.statement(note).await?;
         Ok(swept)
+    }
+
+    async fn swept_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        let read = async move |client: &Connection<'_>| counter(client, SWEPT_AT).await;
+        let swept_at = self.statement(read).await?;
+        Ok((swept_at > 0).then(|| Timestamp::from_seconds(swept_at)))
     }
 
     async fn counts(&self) -> Result<Counts, StoreError> {
@@ -244,7 +265,7 @@ impl Store for PostgresStore {
     }
 
     async fn backup(&self, _: &Path) -> Result<(), BackupError> {
-        Err(BackupError::Unsupported("pg_dump"))
+        Err(NO_BACKUP)
     }
 
     fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
@@ -255,7 +276,7 @@ impl Store for PostgresStore {
         );
     }
 
-    async fn ready(&self) -> Result<(), StoreError> {
+    async fn ready(&self) -> Result<Option<Timestamp>, StoreError> {
         let ready = async {
             self.registry_version().await?;
             self.can_write().await
@@ -279,15 +300,18 @@ impl Store for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns an error if the server accepts no writes.
-    async fn can_write(&self) -> Result<(), StoreError> {
+    /// The time by the clock of the server. An error if the server accepts no writes.
+    async fn can_write(&self) -> Result<Option<Timestamp>, StoreError> {
         self.statement(async move |client| {
-            let row = client.query_opt("SHOW transaction_read_only", &[]).await?;
-            let read_only: Option<&str> = row.as_ref().map(|row| row.try_get(0)).transpose()?;
-            match read_only {
+            let sql = "SELECT current_setting('transaction_read_only'),
+                floor(extract(epoch FROM statement_timestamp()))::BIGINT";
+            let Some(row) = client.query_opt(sql, &[]).await? else {
+                return Ok(None);
+            };
+            match row.try_get(0)? {
                 // For example, a standby server before its promotion.
-                Some("on") => Err(Fault::ReadOnly),
-                _ => Ok(()),
+                "on" => Err(Fault::ReadOnly),
+                _ => Ok(Some(timestamp(row.try_get(1)?))),
             }
         })
         .await

@@ -132,17 +132,20 @@ impl RevocationStore for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Records the lifetime of the tokens that this process issues, at its start (`now` is `None`) or later.
-    pub(super) async fn note_lifetime(&self, now: Option<Timestamp>) -> Result<(), StoreError> {
+    /// Records the lifetime of the tokens that this process issues, at its start (`times` is `None`) or later.
+    pub(super) async fn note_lifetime(
+        &self,
+        times: Option<(Timestamp, Timestamp)>,
+    ) -> Result<(), StoreError> {
         let configured = self.configured_lifetime;
         let noted = self.transaction(async move |client| {
             let remembered = TokenLifetime {
                 longest: counter(client, "token_lifetime").await?,
                 until: counter(client, "token_lifetime_until").await?,
             };
-            let next = match now {
+            let next = match times {
                 None => remembered.opened(configured),
-                Some(now) => remembered.at(configured, now),
+                Some((due, now)) => remembered.at(configured, due, now),
             };
             if next != remembered {
                 let sql = "UPDATE counters SET value = CASE name WHEN 'token_lifetime' THEN $1::BIGINT ELSE $2::BIGINT END

@@ -108,11 +108,7 @@ async fn try_open(
         transaction.batch_execute(addition).await?;
     }
     if made < additions.len() {
-        let update = "INSERT INTO counters (name, value) VALUES ('additions', $1)
-            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-        transaction
-            .execute(update, &[&rows(additions.len())])
-            .await?;
+        set_counter(&connection, "additions", rows(additions.len())).await?;
     }
     if let Some(replica) = replica {
         replica.start(&connection).await?;
@@ -151,6 +147,17 @@ pub(super) async fn lock(client: &Connection<'_>) -> Result<Layout, SchemaError>
         return Err(SchemaError::Incomplete);
     }
     Ok(layout)
+}
+
+pub(super) async fn set_counter(
+    client: &Connection<'_>,
+    name: &str,
+    value: i64,
+) -> Result<(), Fault> {
+    let update = "INSERT INTO counters (name, value) VALUES ($1, $2)
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    client.execute(update, &[&name, &value]).await?;
+    Ok(())
 }
 
 pub(super) async fn set_layout(client: &Connection<'_>, layout: Layout) -> Result<(), Fault> {

@@ -163,5 +163,5 @@ CREATE INDEX IF NOT EXISTS audit_waiting_by_time ON audit_waiting (waits_since, 
 
 INSERT INTO counters (name, value)
     VALUES ('last_revocation', 0), ('last_audit', 0), ('registry_position', 0), ('signing_keys', 0),
-        ('token_lifetime', 0), ('token_lifetime_until', 0)
+        ('token_lifetime', 0), ('token_lifetime_until', 0), ('swept_at', extract(epoch FROM now())::BIGINT)
     ON CONFLICT (name) DO NOTHING;

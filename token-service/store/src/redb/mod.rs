@@ -48,7 +48,7 @@ use redb::{ReadTransaction, ReadableDatabase as _, ReadableTableMetadata as _};
 use tracing::Instrument as _;
 
 use self::fault::Fault;
-use self::tables::{CLIENTS, GRANTS, REVOCATIONS, SESSIONS, Tables, USERS};
+use self::tables::{CLIENTS, GRANTS, META, REVOCATIONS, SESSIONS, SWEPT_AT_KEY, Tables, USERS};
 use self::writer::{Opener, Shared, Writer};
 use crate::{BackupError, Counts, RevocationStore as _, Store, StoreError, Swept, span};
 use domain::Layout;
@@ -227,12 +227,17 @@ impl Store for RedbStore {
         .map_err(|error| BackupError::Failed(error.to_string()))?
     }
 
-    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
+    async fn sweep(
+        &self,
+        due: Timestamp,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Swept, StoreError> {
         let cursor = Arc::clone(&self.sweep_cursor);
         let lifetime = Arc::clone(&self.lifetime);
         self.write(move |tables, longest| {
             let remembered = revocations::token_lifetime(tables)?;
-            let next = remembered.at(lifetime.configured, now);
+            let next = remembered.at(lifetime.configured, due, now);
             if next != remembered {
                 revocations::set_token_lifetime(tables, next)?;
             }
@@ -240,9 +245,19 @@ impl Store for RedbStore {
             // keeps the longer lifetime until the next sweep.
             lifetime.longest.store(next.longest, Ordering::Release);
             let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
-            sweep::sweep(tables, &mut cursor, now, limit, longest)
+            let swept = sweep::sweep(tables, &mut cursor, due, limit, longest)?;
+            let meta = tables.meta.open()?;
+            meta.insert(SWEPT_AT_KEY, due.seconds())?;
+            Ok(swept)
         })
         .await
+    }
+
+    async fn swept_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.read(|transaction| {
+            let swept_at = transaction.open_table(META)?.get(SWEPT_AT_KEY)?;
+            Ok(swept_at.map(|seconds| Timestamp::from_seconds(seconds.value())))
+        })
     }
 
     fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
@@ -254,9 +269,9 @@ impl Store for RedbStore {
         "the store's writer has stopped after a panic".to_owned()
     }
 
-    async fn ready(&self) -> Result<(), StoreError> {
+    async fn ready(&self) -> Result<Option<Timestamp>, StoreError> {
         if self.writer.is_ready() {
-            Ok(())
+            Ok(None)
         } else {
             Err(StoreError::Failed(
                 "the store is closed after a failure".into(),

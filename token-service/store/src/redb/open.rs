@@ -12,13 +12,14 @@ use super::fault::Fault;
 use super::opened::{Opened, durable, settle};
 use super::tables::{
     CHECKPOINT_KEY, FIRST_SCHEMA_VERSION, JOURNAL_KEY, META, MIGRATIONS, Migration, SCHEMA_VERSION,
-    SCHEMA_VERSION_KEY, Tables,
+    SCHEMA_VERSION_KEY, SWEPT_AT_KEY, Tables,
 };
 use super::{journal, revocations, rows};
 use crate::token_lifetime::TokenLifetime;
 use domain::FeedId;
+use domain::clock::Clock as _;
 use domain::random::{self, RandomError};
-use system::OsRandom;
+use system::{OsRandom, SystemClock};
 
 /// Page cache size, in bytes. Rotations use few pages, so the pages in use fit.
 const CACHE_BYTES: usize = 64 * 1024 * 1024;
@@ -277,7 +278,13 @@ pub(super) fn note_lifetime(database: &Database, configured: u64) -> Result<Toke
     let transaction = durable(database)?;
     let lifetime = {
         let mut tables = Tables::new(&transaction);
-        let lifetime = revocations::token_lifetime(&mut tables)?.opened(configured);
+        let remembered = revocations::token_lifetime(&mut tables)?;
+        if remembered == TokenLifetime::default() {
+            // A new file has nothing to sweep.
+            let now = SystemClock.now().seconds();
+            tables.meta.open()?.insert(SWEPT_AT_KEY, now)?;
+        }
+        let lifetime = remembered.opened(configured);
         revocations::set_token_lifetime(&mut tables, lifetime)?;
         lifetime
     };

@@ -62,6 +62,9 @@ pub(super) const JOURNAL_KEY: &str = "journal";
 /// Number of the last checkpoint of this journal.
 pub(super) const CHECKPOINT_KEY: &str = "checkpoint";
 
+/// Time of the last sweep, or of the creation of the file, in seconds since 1970.
+pub(super) const SWEPT_AT_KEY: &str = "swept_at";
+
 /// The highest sequence that the audit log ever used.
 pub(super) const LAST_AUDIT_KEY: &str = "last_audit";
 

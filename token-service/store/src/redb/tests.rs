@@ -388,7 +388,7 @@ async fn an_unreadable_row_stops_nothing_else() {
     let late = at(1_000_000);
     let events = [crate::conformance::audit_event(1)];
     store.append_audit(events.into()).await.unwrap();
-    store.sweep(late, 100).await.unwrap();
+    store.sweep(late, late, 100).await.unwrap();
     let counts = store.counts().await.unwrap();
     let left = crate::Counts {
         clients: 1,
@@ -475,10 +475,13 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     revoke(&*store, &grant, at(5)).await;
     let entries = store.revocations_since(0, 10).await.unwrap();
     assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
-    store.sweep(at(5), 10).await.unwrap();
+    store.sweep(at(5), at(5), 10).await.unwrap();
     assert_eq!(store.longest_token(), ACCESS * 2);
     let margin = crate::token_lifetime::LIFETIME_MARGIN;
-    store.sweep(at(5) + ACCESS * 2 + margin, 10).await.unwrap();
+    store
+        .sweep(at(5) + ACCESS * 2 + margin, at(5) + ACCESS * 2 + margin, 10)
+        .await
+        .unwrap();
     assert_eq!(store.longest_token(), ACCESS);
     drop(store);
     file.restart().await;

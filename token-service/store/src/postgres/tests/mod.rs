@@ -291,10 +291,13 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     revoke(&*store, &grant, at(5)).await;
     let entries = entries_since(&*store, 0, 10).await;
     assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
-    store.sweep(at(5), 10).await.unwrap();
+    store.sweep(at(5), at(5), 10).await.unwrap();
     assert_eq!(store.longest_token(), ACCESS * 2);
     let margin = crate::token_lifetime::LIFETIME_MARGIN;
-    store.sweep(at(5) + ACCESS * 2 + margin, 10).await.unwrap();
+    store
+        .sweep(at(5) + ACCESS * 2 + margin, at(5) + ACCESS * 2 + margin, 10)
+        .await
+        .unwrap();
     assert_eq!(store.longest_token(), ACCESS);
 }
 
@@ -412,7 +415,7 @@ async fn a_replica_that_does_not_know_the_layout_in_use_writes_nothing_more() {
     let client = Revoked::Client(code().client_id);
     let announced = store.announce(client, Extent::of(at(0), ACCESS), Arc::default());
     assert!(announced.await.is_err());
-    assert!(store.sweep(at(0), 10).await.is_err());
+    assert!(store.sweep(at(0), at(0), 10).await.is_err());
     set(newest).await;
     store.ready().await.unwrap();
     assert_eq!(

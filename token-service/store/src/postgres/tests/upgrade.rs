@@ -188,7 +188,7 @@ async fn replicas_that_run_are_known() {
         state.replicas.len()
     };
     assert_eq!(running().await, 0);
-    database.store.sweep(at(0), 10).await.unwrap();
+    database.store.sweep(at(0), at(0), 10).await.unwrap();
     assert_eq!(running().await, 1);
     note(&database.store, "forgotten", 17, 24 * 60 * 60 + 1).await;
     assert_eq!(count().await, 2);
