@@ -24,6 +24,11 @@ impl LegacyInstance {
     }
 }
 
+/// The claim `iss` of the legacy tokens of the instance at `hostname`.
+pub fn issuer(hostname: &str) -> String {
+    format!("https://{hostname}")
+}
+
 /// True if `text` is a host in the normal form that `Host` headers are compared in.
 pub fn is_host(text: &str) -> bool {
     let url = Url::parse(&format!("https://{text}/"));

@@ -13,6 +13,7 @@ use crate::flow::TokenName;
 use crate::settings::Settings;
 use crate::token::{IssuedToken, KeyError, SigningKey, TokenUse, header, sign};
 use domain::clock::Timestamp;
+use domain::legacy_instance::issuer;
 use domain::user::json_length;
 use domain::{Client, ClientId, GrantId, IntegrationType, TokenId, TokenReference, TokenSubject};
 
@@ -67,11 +68,6 @@ impl<'a> Claims<'a> {
             p: String::new(),
         }
     }
-}
-
-/// `iss` of an instance's tokens.
-pub(super) fn issuer(hostname: &str) -> String {
-    format!("https://{hostname}")
 }
 
 /// Length that the claims must have as JSON, in bytes, so that the token has its fixed length. `None` if no length

@@ -16,7 +16,7 @@ use crate::flow::{BeginError, Flow, OpaqueRefreshToken, TokenName};
 use crate::oauth::authorize::{CodeRequest, UnsafeRequest};
 use crate::settings::Settings;
 use crate::token::IssuedToken;
-use domain::{Client, LegacyInstance, RegistrySummary};
+use domain::{Client, LegacyInstance, RegistrySummary, legacy_instance};
 use logon::{Logon, LogonRefusal, LogonRequest};
 use refresh_token::LegacyRefreshToken;
 
@@ -68,7 +68,7 @@ impl Flow for Legacy {
     fn issuers(&self, _settings: &Settings, instances: &[LegacyInstance]) -> Vec<String> {
         instances
             .iter()
-            .map(|instance| access_token::issuer(&instance.hostname))
+            .map(|instance| legacy_instance::issuer(&instance.hostname))
             .collect()
     }
 

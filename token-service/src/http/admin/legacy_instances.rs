@@ -40,7 +40,7 @@ async fn put(administrator: Administrator, hostname: Path<String>, payload: Payl
     )
 }
 
-/// Removes a host of the legacy flow.
+/// Removes a host of the legacy flow. Its access tokens are revoked.
 #[utoipa::path(delete, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)),
     responses((status = 204), (status = 404, body = ErrorBody)))]

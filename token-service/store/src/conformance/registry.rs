@@ -313,7 +313,8 @@ pub(crate) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         feed(&*subject.store()).await,
         [
             Revoked::Client(client_id("other")),
-            Revoked::User(username("grace"))
+            Revoked::User(username("grace")),
+            Revoked::Issuer("https://us2.example".into())
         ],
         "what was never there is not announced"
     );

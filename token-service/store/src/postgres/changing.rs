@@ -14,6 +14,7 @@ use crate::extent_of_change;
 use crate::row::encode_json;
 use domain::clock::Timestamp;
 use domain::ended_by::{self, Before, Ended, EndedGrants};
+use domain::legacy_instance::issuer;
 use domain::{
     Client, ClientId, IndexDifference, Premises, RegistryChange, RegistryOutcome, Revoked, User,
     Username,
@@ -58,7 +59,9 @@ pub(super) async fn change(
     }
     for hostname in &change.remove_legacy_instances {
         let sql = "DELETE FROM legacy_instances WHERE hostname = $1";
-        client.execute(sql, &[hostname]).await?;
+        if client.execute(sql, &[hostname]).await? > 0 {
+            changing.revoked.push(Revoked::Issuer(issuer(hostname)));
+        }
     }
     for instance in &change.put_legacy_instances {
         let sql = "INSERT INTO legacy_instances (hostname, body) VALUES ($1, $2)

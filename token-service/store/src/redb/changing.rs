@@ -13,6 +13,7 @@ use super::{
 use crate::extent_of_change;
 use domain::clock::Timestamp;
 use domain::ended_by::{self, Before, Ended, EndedGrants};
+use domain::legacy_instance::issuer;
 use domain::{
     Client, ClientId, Premises, RegistryChange, RegistryOutcome, Revoked, User, Username,
 };
@@ -55,17 +56,20 @@ pub(super) fn change(
     for user in &change.put_users {
         changing.put_user(user)?;
     }
-    for revoked in changing.revoked {
-        let extent = extent_of_change(&revoked, now, access_token_lifetime);
-        announce(tables, revoked, extent)?;
-    }
+    let mut all_revoked = changing.revoked;
     let instances = tables.legacy_instances.open()?;
     for hostname in &change.remove_legacy_instances {
-        instances.remove(hostname.as_str())?;
+        if instances.remove(hostname.as_str())?.is_some() {
+            all_revoked.push(Revoked::Issuer(issuer(hostname)));
+        }
     }
     for instance in &change.put_legacy_instances {
         let row = encode_json(instance)?;
         instances.insert(instance.hostname.as_str(), row.as_slice())?;
+    }
+    for revoked in all_revoked {
+        let extent = extent_of_change(&revoked, now, access_token_lifetime);
+        announce(tables, revoked, extent)?;
     }
     remembered::change(tables, change)?;
     audit::append(tables, entries)?;
