@@ -337,8 +337,10 @@ async fn a_command_and_its_audit_entry_are_one_write() {
         username: None,
         jkt: None,
     };
-    admin.revoke_grants(&owner).await.unwrap();
+    let revoked = admin.revoke_grants(&owner).await.unwrap();
     assert_eq!(writes(), ["revoke_all"]);
+    // The next token has a later `iat` than those that are revoked.
+    assert!(SystemClock.now().rfc3339() > revoked.issued_up_to);
     admin.rotate_keys(RotationRequest::default()).await.unwrap();
     assert_eq!(writes(), ["add_signing_key"]);
     admin.renew_feed().await.unwrap();

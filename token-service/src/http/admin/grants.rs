@@ -165,8 +165,8 @@ pub struct OwnerQuery {
 }
 
 /// Revokes all live grants of a client, of a user, of a user at a client, or of a key or certificate, and every access
-/// token issued to them until now, also without a grant in the list. `jkt` stands alone; without it, client or user must
-/// be named.
+/// token issued to them until now, also without a grant in the list. The answer comes when this second is over, because
+/// tokens that are issued in it are revoked too. `jkt` stands alone; without it, client or user must be named.
 #[utoipa::path(delete, path = "/admin/grants", tag = "grants", params(OwnerQuery),
     responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn revoke_all(administrator: Administrator, http: HttpRequest) -> Answer {
@@ -270,6 +270,8 @@ impl Administration {
         let store = &self.service.store;
         let revoked = store.revoke_all(owner, Arc::clone(&events), now).await?;
         self.service.recorded(&events);
+        // A token that is issued in the same second is revoked too.
+        self.until_after(now).await;
         Ok(RevokedGrants {
             revoked,
             issued_up_to,

@@ -77,7 +77,7 @@ async fn renew_feed(administrator: Administrator) -> Answer {
     answer::ok(administrator.renew_feed().await?)
 }
 
-/// How often a cut-off looks whether its second is over.
+/// How often a revocation looks whether its second is over.
 const TICK: Duration = Duration::from_millis(20);
 
 impl Administration {
@@ -120,10 +120,7 @@ impl Administration {
         }
         let revoked = Revoked::Issuer(issuer.clone());
         let issued_up_to = at.rfc3339();
-        let mut ticks = tokio::time::interval(TICK);
-        while self.service.clock.now() <= at {
-            ticks.tick().await;
-        }
+        self.until_after(at).await;
         let detail = format!("{issuer}, issued up to {issued_up_to}");
         let events = self.events(Entry::new(AuditAction::TokensCutOff).detail(detail));
         let announced = store.announce(revoked, extent, Arc::clone(&events));
@@ -134,6 +131,17 @@ impl Administration {
             issuer,
             issued_up_to,
         })
+    }
+
+    /// Waits until the second `at` is over: the next token has a later `iat`. Not longer, if the clock steps back.
+    pub(super) async fn until_after(&self, at: Timestamp) {
+        let mut ticks = tokio::time::interval(TICK);
+        let over = async {
+            while self.service.clock.now() <= at {
+                ticks.tick().await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(2), over).await;
     }
 
     fn known_issuer(&self, issuer: Option<&str>) -> Result<String, AdminError> {
