@@ -270,9 +270,15 @@ fn rfc9449_s5_refresh_tokens_of_public_clients_are_bound() {
     let tokens = exchange(&INSTALLED, &code(&INSTALLED, &[]), &proof(&mine));
     let first = tokens.text("refresh_token");
     let refresh = |token: &str, proofs: &[String]| INSTALLED.refresh_with(&lobby(), token, proofs);
-    for stolen in [vec![], proof(&other)] {
-        refresh(&first, &stolen).assert_error(400, "invalid_grant");
+    let of_other = proof(&other);
+    for stolen in [&[], &of_other[..]] {
+        refresh(&first, stolen).assert_error(400, "invalid_grant");
     }
+    // The refused request has not used up the proof.
+    assert_bound(
+        &USER_BOUND.proven(&lobby(), &CREDENTIALS, &of_other),
+        &other,
+    );
     let second = assert_bound(&refresh(&first, &proof(&mine)), &mine);
     // A lost response is repeated to whoever has the key.
     for stolen in [vec![], proof(&other)] {
@@ -348,9 +354,15 @@ fn rfc9449_s10_a_code_is_bound_to_the_key_of_its_request() {
     for client in [WEB, INSTALLED] {
         let thumbprint = mine.thumbprint();
         let code = code(&client, &[("dpop_jkt", &thumbprint)]);
-        for wrong in [vec![], proof(&other)] {
-            exchange(&client, &code, &wrong).assert_error(400, "invalid_grant");
+        let of_other = proof(&other);
+        for wrong in [&[], &of_other[..]] {
+            exchange(&client, &code, wrong).assert_error(400, "invalid_grant");
         }
+        // The refused request has not used up the proof.
+        assert_bound(
+            &USER_BOUND.proven(&lobby(), &CREDENTIALS, &of_other),
+            &other,
+        );
         assert_bound(&exchange(&client, &code, &proof(&mine)), &mine);
     }
     let malformed = WEB.request(&[("dpop_jkt", "short")]);

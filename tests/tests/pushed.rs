@@ -5,8 +5,8 @@ use tests::proofs::ProofKey;
 
 use crate::api::pass;
 use crate::support::{
-    ADA, Browser, Client, Form, INSTALLED, OwnPair, Pkce, Reply, USER_BOUND, WEB, answer,
-    form_body, get, lobby, post,
+    ADA, Browser, CREDENTIALS, Client, Form, INSTALLED, OwnPair, Pkce, Reply, USER_BOUND, WEB,
+    answer, form_body, get, lobby, post,
 };
 
 /// From RFC 7636, appendix B.
@@ -93,17 +93,22 @@ fn rfc9449_s10_1_a_proof_binds_the_code_to_its_key() {
         ProofKey::new("ES256").unwrap(),
         ProofKey::new("ES256").unwrap(),
     );
-    let sign = |key: &ProofKey, path: &str| {
-        let proof = key.proof("POST", &format!("{lobby}{path}"), None).unwrap();
-        key.sign(&proof).unwrap()
-    };
+    let prove =
+        |key: &ProofKey, path: &str| key.proof("POST", &format!("{lobby}{path}"), None).unwrap();
+    let sign = |key: &ProofKey, path: &str| key.sign(&prove(key, path)).unwrap();
     let push = |more: &[(&str, &str)], proof: &str| {
         let proofs = [proof.to_owned()];
         WEB.post_with(&lobby, "/auth/par", &WEB.request(more), &proofs)
     };
-    let used = sign(&key, "/auth/par");
+    // The endpoints remember proofs apart.
+    let id = json!("one id for two endpoints");
+    let used = key.sign(&prove(&key, "/auth/par").claim("jti", id.clone()));
+    let used = used.unwrap();
     let reply = push(&[], &used);
     assert_eq!(reply.status, 201, "{}", reply.body);
+    let same_id = key.sign(&prove(&key, "/auth/token").claim("jti", id));
+    let issued = USER_BOUND.proven(&lobby, &CREDENTIALS, &[same_id.unwrap()]);
+    assert_eq!(issued.status, 200, "{}", issued.body);
     assert!(reply.header("dpop-nonce").is_some());
     let jkt = key.confirmation()["jkt"].as_str().unwrap().to_owned();
     for (what, refused) in [

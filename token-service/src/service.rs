@@ -42,6 +42,7 @@ pub struct Service {
     pub secret_uses: SecretUses,
     pub readiness: Readiness,
     used_proofs: UsedProofs,
+    pushed_proofs: UsedProofs,
     admin_tokens: AdminTokens,
     directory: Directory,
     registry_turn: Mutex<()>,
@@ -87,6 +88,7 @@ impl Service {
             secret_uses: SecretUses::default(),
             readiness: Readiness::default(),
             used_proofs: UsedProofs::default(),
+            pushed_proofs: UsedProofs::default(),
             admin_tokens,
             registry_turn: Mutex::default(),
             draining: OnceLock::new(),
@@ -219,10 +221,10 @@ impl Service {
         self.draining.get() == Some(&Opener::Program)
     }
 
-    /// # Errors
-    /// The store cannot take writes, or does not answer soon: see [`Readiness::of`].
     /// How much the clock differs from the database's, if that is more than the tolerated difference.
     ///
+    /// # Errors
+    /// The store cannot take writes, or does not answer soon: see [`Readiness::of`].
     pub async fn ready(&self) -> Result<Option<ClockDifference>, StoreError> {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let tolerated = self.config.protocol.lifetimes.clock_skew;
@@ -267,6 +269,7 @@ impl Service {
             encryption_key: &self.encryption_key,
             secret_uses: &self.secret_uses,
             used_proofs: &self.used_proofs,
+            pushed_proofs: &self.pushed_proofs,
             random: &*self.random,
             now: moment.now,
         }

@@ -138,12 +138,8 @@ impl Grant {
             return RotationDecision::Revoke(Rotation::Refused(RotationRefusal::Revoked));
         };
         // Before everything that a leaked refresh token alone could cause.
-        let proven = rotation.proven;
-        if self.binding.is_some() && self.binding != proven.jkt {
-            return RotationDecision::Refuse(RotationRefusal::OtherKey);
-        }
-        if self.certificate.is_some() && self.certificate != proven.certificate {
-            return RotationDecision::Refuse(RotationRefusal::OtherCertificate);
+        if let Err(refusal) = self.is_bound_to(rotation.proven) {
+            return RotationDecision::Refuse(refusal);
         }
         let left = self.scope.intersection(&client.scopes);
         if self.current.refresh_id != rotation.refresh_id {
@@ -192,6 +188,22 @@ impl Grant {
         });
         self.current = next;
         RotationDecision::Rotate { asked }
+    }
+}
+
+impl Grant {
+    /// Checks that the client proved to possess what its refresh tokens are bound to.
+    ///
+    /// # Errors
+    /// [`RotationRefusal::OtherKey`] or [`RotationRefusal::OtherCertificate`].
+    pub fn is_bound_to(&self, proven: Confirmation) -> Result<(), RotationRefusal> {
+        if self.binding.is_some() && self.binding != proven.jkt {
+            return Err(RotationRefusal::OtherKey);
+        }
+        if self.certificate.is_some() && self.certificate != proven.certificate {
+            return Err(RotationRefusal::OtherCertificate);
+        }
+        Ok(())
     }
 }
 

@@ -23,7 +23,10 @@ pub struct Context<'a> {
     /// Seals secrets, and makes tags for values that the service issues and must recognise later.
     pub encryption_key: &'a EncryptionKey,
     pub secret_uses: &'a SecretUses,
+    /// DPoP proofs that the token endpoint has accepted.
     pub used_proofs: &'a UsedProofs,
+    /// DPoP proofs of pushed requests, which anybody can send: they take no room of the others.
+    pub pushed_proofs: &'a UsedProofs,
     pub random: &'a dyn Random,
     pub now: Timestamp,
 }

@@ -61,7 +61,7 @@ impl Possession {
     pub async fn claim(self, context: &Context<'_>) -> Result<Binding, TokenError> {
         let key = self.proof.key();
         let certificate = self.certificate.filter(|_| self.binds_certificate);
-        self.proof.claim(context).await?;
+        self.proof.claim(context, context.used_proofs).await?;
         Ok(Binding::of(key, certificate))
     }
 }

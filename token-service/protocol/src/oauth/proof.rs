@@ -1,6 +1,8 @@
 //! The DPoP proof of a token request (RFC 9449 §5) or of a pushed authorization request (RFC 9449 §10.1).
 
-use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, ProofUse, PublicOrigin, Window};
+use claims::dpop::{
+    Expected, Nonces, Proof, ProofRefusal, ProofUse, PublicOrigin, UsedProofs, Window,
+};
 use claims::jwk::PublicKey;
 use claims::{Algorithm, Thumbprint};
 
@@ -74,16 +76,16 @@ impl PresentedProof {
         self.0.map(|used| used.thumbprint)
     }
 
-    /// Uses up the proof. This is the last step before something is redeemed or issued, so that nobody can fill the memory
+    /// Uses up the proof, in the `memory` of its endpoint. This is the last step before something is redeemed or issued, so that nobody can fill the memory
     /// with proofs of requests that are refused anyway.
     ///
     /// # Errors
     /// [`TokenError::Proof`] if the proof was used before, or the memory is full; [`TokenError::Store`].
-    pub async fn claim(self, context: &Context<'_>) -> Result<(), TokenError> {
+    pub async fn claim(self, context: &Context<'_>, memory: &UsedProofs) -> Result<(), TokenError> {
         let Some(used) = self.0 else {
             return Ok(());
         };
-        context.used_proofs.accept(&used, context.now.seconds())?;
+        memory.accept(&used, context.now.seconds())?;
         if context.settings.dpop.single_use == SingleUse::Store {
             let (id, until) = (
                 AssertionId::of_proof(&used.id),

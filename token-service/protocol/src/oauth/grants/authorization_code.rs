@@ -45,6 +45,9 @@ pub async fn exchange(
     };
     let (issuer, key) = (&context.settings.issuer, context.encryption_key);
     let code = sealed_code::open(code, issuer, key).ok_or(TokenError::UnknownCode)?;
+    // Before the proof is used up, and again with the code.
+    code.concerns(&code_presented, context.now)
+        .map_err(TokenError::Code)?;
     let requested = requested_scope(form)?;
     let first = RefreshStep {
         refresh_id: TokenId::generate(context.random)?,

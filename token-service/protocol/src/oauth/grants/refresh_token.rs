@@ -47,6 +47,14 @@ pub async fn refresh(
         lifetime: context.settings.lifetimes.refresh_token,
         grace: context.settings.lifetimes.refresh_reuse_grace,
     };
+    // Before the proof is used up, and again with the rotation.
+    if rotation.proven.jkt.is_some()
+        && let Some(grant) = context.store.grant(grant_id).await?
+        && grant.client_id == client.client_id
+    {
+        let bound = grant.is_bound_to(rotation.proven);
+        bound.map_err(TokenError::Refresh)?;
+    }
     let binding = possession.claim(context).await?;
     let issued = rotate(context, rotation).await?;
     answer_step(context, &issued, binding)
