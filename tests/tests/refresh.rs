@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::api::pass;
-use crate::support::{Browser, Client, INSTALLED, Pkce, WEB, lobby, now};
+use crate::support::{Browser, Client, INSTALLED, OwnPair, Pkce, WEB, lobby, now};
 use crate::token::{assert_tokens, claims};
 
 fn refresh_token(client: &Client, lobby: &str) -> String {
@@ -67,6 +67,25 @@ fn rfc6749_s5_1_a_repeated_refresh_gets_the_rest_of_the_lifetime() {
         true_lifetimes.contains(&lifetime),
         "{lifetime}: {true_lifetimes:?}"
     );
+}
+
+/// If the grace is longer than an access token lives.
+#[test]
+fn a_repeated_refresh_never_gets_an_expired_access_token() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__ACCESS_TOKEN", "1s")]);
+    let lobby = pair.lobby();
+    let first = refresh_token(&WEB, &lobby);
+    let issued = WEB.refresh(&lobby, &first).json();
+    pass(1);
+    let repeated = WEB.refresh(&lobby, &first).json();
+    assert_eq!(repeated["expires_in"], 1);
+    let ids = |name: &str| {
+        [&issued, &repeated].map(|reply| claims(reply[name].as_str().unwrap())["jti"].clone())
+    };
+    let [before, after] = ids("access_token");
+    assert_ne!(before, after);
+    let [before, after] = ids("refresh_token");
+    assert_eq!(before, after);
 }
 
 #[test]

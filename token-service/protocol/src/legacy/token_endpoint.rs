@@ -246,7 +246,8 @@ impl Endpoint<'_> {
             lifetime: context.settings.lifetimes.refresh_token,
             grace: REUSE_GRACE,
         };
-        let issued = rotate(context, rotation).await?;
+        let lifetime = context.settings.lifetimes.legacy_access_token;
+        let issued = rotate(context, rotation, lifetime).await?;
         Ok(self.respond(&issued, next)?)
     }
 

@@ -96,11 +96,13 @@ pub(crate) fn redeemed(redemption: Redemption, asked: Scope) -> Result<IssuedSte
     }
 }
 
-/// Uses a refresh token (RFC 6749 §6, D-3).
+/// Uses a refresh token (RFC 6749 §6, D-3). `lifetime`: of the access token.
 pub(crate) async fn rotate(
     context: &Context<'_>,
     rotation: RefreshRotation,
+    lifetime: Duration,
 ) -> Result<IssuedStep, TokenError> {
+    let access_id = rotation.next_access_id;
     match context.store.rotate_refresh(rotation).await? {
         Rotation::Rotated { grant, asked } => Ok(IssuedStep {
             step: grant.current.clone(),
@@ -110,7 +112,15 @@ pub(crate) async fn rotate(
         }),
         Rotation::Repeated { grant, step, asked } => Ok(IssuedStep {
             grant: *grant,
-            step,
+            step: match context.now < step.issued_at + lifetime {
+                true => step,
+                // The grace is longer than the life of the access token.
+                false => RefreshStep {
+                    access_id,
+                    issued_at: context.now,
+                    ..step
+                },
+            },
             issuance: Issuance::Repeated,
             asked,
         }),

@@ -56,7 +56,7 @@ pub async fn refresh(
         bound.map_err(TokenError::Refresh)?;
     }
     let binding = possession.claim(context).await?;
-    let issued = rotate(context, rotation).await?;
+    let issued = rotate(context, rotation, context.settings.lifetimes.access_token).await?;
     answer_step(context, &issued, binding)
 }
 
