@@ -116,7 +116,7 @@ impl ResponseError for AdminError {
         // The store logs its failures once, and not for each request.
         if matches!(self, Self::Store(_)) {
             tracing::debug!(error = %self, "try again");
-        } else if status.is_server_error() {
+        } else if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED {
             tracing::error!(error = %self, "an administrative operation failed");
         }
         let problems = match self {
@@ -150,10 +150,29 @@ fn kind(error: &AdminError) -> (StatusCode, &'static str) {
         AdminError::Store(_) | AdminError::Keys(KeyRingError::Store(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
         }
+        AdminError::Backup(BackupError::Unsupported(_)) => {
+            (StatusCode::NOT_IMPLEMENTED, "invalid_request")
+        }
         AdminError::Keys(_)
         | AdminError::Protection(_)
         | AdminError::Random(_)
         | AdminError::Backup(_)
         | AdminError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "server_error"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::postgres::NO_BACKUP;
+
+    #[test]
+    fn a_backup_of_postgresql_names_its_tool() {
+        let error = AdminError::from(NO_BACKUP);
+        assert_eq!(error.status_code(), StatusCode::NOT_IMPLEMENTED);
+        assert_eq!(
+            error.to_string(),
+            "this store is backed up with its own tools: pg_dump"
+        );
     }
 }

@@ -14,6 +14,7 @@ use super::answer::{AdminError, Answer, ErrorBody};
 use crate::audit_log::Entry;
 use crate::config::StoreUrl;
 use domain::AuditAction;
+use store::postgres::NO_BACKUP;
 
 /// Bytes that a download holds in memory.
 const CHUNK: usize = 64 << 10;
@@ -24,14 +25,15 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Returns a consistent copy of the running store. Restoring it needs the encryption key, which the copy lacks.
 #[utoipa::path(get, path = "/admin/backup", tag = "service",
-    responses((status = 200, content_type = "application/octet-stream", body = String), (status = 500, body = ErrorBody)))]
+    responses((status = 200, content_type = "application/octet-stream", body = String), (status = 500, body = ErrorBody),
+        (status = 501, description = "the database has its own tools: pg_dump", body = ErrorBody)))]
 async fn backup(administrator: Administrator) -> Answer {
     let internal = |error: std::io::Error| AdminError::Internal(error.to_string());
     let service = &administrator.service;
     // In the folder of the store, because the machine's temporary folder may be small or in memory.
     let beside = match &service.config.store {
         StoreUrl::Redb(store) => store.parent(),
-        StoreUrl::Postgres(_) => None,
+        StoreUrl::Postgres(_) => return Err(NO_BACKUP.into()),
     };
     let beside = beside.filter(|folder| !folder.as_os_str().is_empty());
     let folder = beside.unwrap_or(std::path::Path::new("."));
