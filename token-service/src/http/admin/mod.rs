@@ -256,4 +256,16 @@ mod tests {
             }
         }
     }
+
+    /// A token without a JOSE header has none to explain.
+    #[test]
+    fn an_explanation_may_lack_header_and_claims() {
+        let description = serde_json::to_value(Description::openapi()).unwrap();
+        let schema = &description["components"]["schemas"]["Explanation"];
+        for name in ["header", "claims"] {
+            let kinds = &schema["properties"][name]["type"];
+            assert_eq!(*kinds, serde_json::json!(["object", "null"]), "{schema}");
+            assert!(schema["required"].to_string().contains(name), "{schema}");
+        }
+    }
 }

@@ -41,11 +41,11 @@ struct ExplainRequest {
 pub struct Explanation {
     /// `access token`, `refresh token`, `legacy refresh token`, `user assertion`, `client assertion` or `unknown`.
     pub kind: String,
-    /// The JOSE header, if the token has one that can be read.
-    #[schema(value_type = Object)]
+    /// The JOSE header; null if the token has none that can be read.
+    #[schema(value_type = Option<Object>, required)]
     pub header: Value,
-    /// The claims, if the token has some that can be read.
-    #[schema(value_type = Object)]
+    /// The claims; null if the token has none that can be read.
+    #[schema(value_type = Option<Object>, required)]
     pub claims: Value,
     /// Every check.
     pub checks: Vec<CheckView>,
@@ -116,11 +116,12 @@ async fn explain(reader: Reader, payload: Payload) -> Answer {
             AdminError::Malformed(expected.to_owned())
         })?;
     let proof = request.proof.as_ref();
-    let explanation = reader.explained(&request.token, proof).await?;
+    let mut explanation = reader.explained(&request.token, proof).await?;
     if proof.is_some() && explanation.kind != ACCESS_TOKEN {
-        let kind = explanation.kind;
-        let refusal = format!("proof: only an access token is explained with one; this is: {kind}");
-        return Err(AdminError::Malformed(refusal));
+        let kind = &explanation.kind;
+        let reason = format!("only an access token is explained with a proof; this is: {kind}");
+        explanation.checks.push(failed("proof", reason));
+        explanation.accepted = false;
     }
     answer::ok(explanation)
 }
