@@ -57,18 +57,12 @@ impl Running {
 ///
 /// If the parent opened the sockets, connections wait in the queues of the sockets from the end of `drain_for` on.
 pub async fn stop_on_signals(
+    mut signals: StopSignals,
     servers: Vec<Running>,
     opener: Opener,
     drain_for: Duration,
     start_draining: impl FnOnce(),
 ) {
-    let mut signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tracing::error!(%error, "signals cannot be awaited: only killing the process stops it");
-            return std::future::pending().await;
-        }
-    };
     signals.next().await;
     tracing::info!(?drain_for, sockets_opened_by = ?opener, "stopping; a second signal stops at once");
     start_draining();
@@ -101,13 +95,19 @@ async fn pause(time: Duration) {
 }
 
 /// SIGTERM and SIGINT.
-struct Signals {
+#[derive(Debug)]
+pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
-    fn new() -> io::Result<Self> {
+impl StopSignals {
+    /// From now on, the signals do not end the process. Call this before the process listens: otherwise, a signal in between
+    /// would cut off the first connections.
+    ///
+    /// # Errors
+    /// The operating system refuses the handler.
+    pub fn begin() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -119,5 +119,24 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_before_the_servers_run_stops_them() {
+        let signals = StopSignals::begin().unwrap();
+        let own = std::process::id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &own]).status();
+        assert!(sent.unwrap().success());
+        let mut drained = false;
+        let drain = || drained = true;
+        stop_on_signals(signals, vec![], Opener::Program, Duration::ZERO, drain).await;
+        assert!(drained);
     }
 }

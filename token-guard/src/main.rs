@@ -41,7 +41,7 @@ use actix_web::{App, HttpServer};
 use anyhow::Context as _;
 use clap::Parser as _;
 use guard::config::Config;
-use process::{Connections, PassedSockets, Running};
+use process::{Connections, PassedSockets, Running, StopSignals};
 
 use crate::fetch::Fetcher;
 use crate::http::{Health, State};
@@ -188,6 +188,7 @@ async fn serve(
         workers: settings.workers.get(),
         draining: OnceLock::new(),
     });
+    let signals = StopSignals::begin()?;
     let (opener, [gateways_socket, operators_socket]) = passed.take([
         ("--listen", Some(settings.listen)),
         ("--internal-listen", Some(settings.internal_listen)),
@@ -270,7 +271,8 @@ async fn serve(
                 connections,
             }
         });
-    let stop = process::stop_on_signals(servers.into(), opener, settings.drain_for, || {
+    let (servers, drain_for) = (servers.into(), settings.drain_for);
+    let stop = process::stop_on_signals(signals, servers, opener, drain_for, || {
         let _ = health.draining.set(opener);
     });
     tokio::select! {

@@ -39,7 +39,7 @@ use actix_web::http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, Error, HttpServer, web};
 use futures_util::future::try_join_all;
-use process::{Connections, Opener, PassedSockets, Running};
+use process::{Connections, Opener, PassedSockets, Running, StopSignals};
 
 use self::mutual_tls::MutualTls;
 use crate::config::MUTUAL_TLS_LISTEN;
@@ -68,6 +68,7 @@ pub struct Application {
     internal: Listening,
     mutual_tls: Option<Listening>,
     opener: Opener,
+    signals: StopSignals,
     service: Arc<Service>,
 }
 
@@ -78,6 +79,7 @@ impl Application {
     /// If an address cannot be bound, or if sockets with other addresses were passed. The message names the address and its
     /// configuration key.
     pub fn bind(service: Arc<Service>, passed: PassedSockets) -> std::io::Result<Self> {
+        let signals = StopSignals::begin()?;
         let config = &service.config;
         let addresses = (config.listen, config.internal_listen);
         let mutual_tls = config.mutual_tls.as_ref();
@@ -122,6 +124,7 @@ impl Application {
             internal: Listening::of(&internal.addrs(), internal.run(), connections)?,
             mutual_tls: mutual_tls.transpose()?,
             opener,
+            signals,
             service,
         })
     }
@@ -168,7 +171,8 @@ impl Application {
                 (listening.server, running)
             })
             .collect::<(Vec<_>, Vec<_>)>();
-        let stop = process::stop_on_signals(running, self.opener, service.config.drain_for, || {
+        let drain_for = service.config.drain_for;
+        let stop = process::stop_on_signals(self.signals, running, self.opener, drain_for, || {
             service.start_draining(self.opener);
         });
         let outcome = tokio::select! {
