@@ -42,15 +42,12 @@ pub(super) async fn token_request(
                 claimed: claimed.as_ref(),
             };
             log(call, &refused, refusal);
-            if refusal.code == ErrorCode::TooManyRequests {
-                return;
-            }
         }
     }
     let outcome = answer.map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
     let metrics = &call.service.metrics;
     metrics.token_request(grant_type, outcome);
-    if answer.is_err_and(|refusal| refusal.code == ErrorCode::UseDpopNonce) {
+    if answer.is_err_and(|refusal| has_no_entry(refusal.code)) {
         return;
     }
     let entry = match answer {
@@ -146,11 +143,9 @@ fn log(call: &ClientCall, request: &Refused<'_>, refusal: &Refusal) {
                 "request refused"
             );
         }
-        // A step of every client with proofs (RFC 9449 §8), not an incident.
         ErrorCode::UseDpopNonce => {
             tracing::debug!(endpoint, client_id, reason, "nonce offered");
         }
-        // Not in the audit log, which has the earlier guesses: these entries could only flood it.
         ErrorCode::TooManyRequests => {
             tracing::info!(endpoint, reason, "client authentication refused");
         }
@@ -177,13 +172,16 @@ fn log(call: &ClientCall, request: &Refused<'_>, refusal: &Refusal) {
     }
 }
 
-/// The client that a refused request claims to be. `None` if the store may have failed, because another look-up would keep
-/// the client waiting, and for a client that must wait, whom the earlier guesses name.
+/// True for what is not in the audit log. The request for a nonce is a step of every client with proofs (RFC 9449 §8), not an
+/// incident. A client that must wait is named by the entries of its earlier guesses; more entries could only flood the log.
+const fn has_no_entry(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::UseDpopNonce | ErrorCode::TooManyRequests)
+}
+
+/// The client that a refused request claims to be. `None` if there is no entry for it, and if the store may have failed,
+/// because another look-up would keep the client waiting.
 async fn claimed_client(call: &ClientCall, refusal: &Refusal) -> Option<ClaimedClient> {
-    if matches!(
-        refusal.code,
-        ErrorCode::TemporarilyUnavailable | ErrorCode::TooManyRequests
-    ) {
+    if has_no_entry(refusal.code) || refusal.code == ErrorCode::TemporarilyUnavailable {
         return None;
     }
     let directory = call.service.directory();
