@@ -233,14 +233,8 @@ fn gateways_hand_over_only_what_token_guard_needs() {
         let neighbours = Neighbours::of_guard(guard.port(), resource_server.port());
         let gateway = Gateway::start(kind, &neighbours, &[]).unwrap();
         let name = kind.name();
-        assert_eq!(
-            wire::send(gateway.port(), &request)
-                .unwrap()
-                .unwrap()
-                .status,
-            200,
-            "{name}"
-        );
+        let answer = wire::send(gateway.port(), &request).unwrap().unwrap();
+        assert_eq!(answer.status, 200, "{name}");
         let arrived = resource_server.arrived("handover").unwrap();
         assert_eq!(arrived.values("cookie"), ["a=secret"], "{name}");
         let test = match kind {
@@ -252,6 +246,13 @@ fn gateways_hand_over_only_what_token_guard_needs() {
         assert!(asked.values("cookie").is_empty(), "{name}");
         let has_others = !asked.values("x-0").is_empty();
         assert_eq!(has_others, kind == Kind::Caddy, "{name}");
+        if matches!(kind, Kind::Nginx | Kind::DebianNginx) {
+            let [id] = asked.values("x-request-id")[..] else {
+                panic!("{name}: {asked:?}");
+            };
+            let told = format!("X-Request-Id: {id}");
+            assert!(answer.head.contains(&told), "{name}: {}", answer.head);
+        }
     }
 }
 

@@ -6,11 +6,12 @@ use actix_web::Error;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderName, HeaderValue};
-use actix_web::http::{Method, header};
+use actix_web::http::{Method, StatusCode, header};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use claims::dpop;
 
+use super::error;
 use crate::service::Service;
 
 /// Time for which a browser may cache a preflight response, in seconds.
@@ -35,11 +36,12 @@ pub(super) fn registered_apps() -> Cors {
         .max_age(MAX_AGE_SECONDS)
 }
 
-/// Looks up the origin of the request. [`Cors`] decides synchronously, and the look-up may read the store.
+/// Looks up the origin of the request. [`Cors`] decides synchronously, and the look-up may read the store. A refused
+/// preflight gets the body of all errors.
 pub(super) async fn look_up_origin(
     mut request: ServiceRequest,
-    next: Next<impl MessageBody>,
-) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse, Error> {
     request.headers_mut().remove(REGISTERED);
     let origin = request.headers().get(header::ORIGIN);
     let origin = origin.and_then(|origin| origin.to_str().ok().map(str::to_owned));
@@ -54,5 +56,12 @@ pub(super) async fn look_up_origin(
             Err(error) => tracing::debug!(%error, "an origin cannot be looked up"),
         }
     }
-    next.call(request).await
+    let is_preflight = request.method() == Method::OPTIONS;
+    let response = next.call(request).await?;
+    if is_preflight && response.status() == StatusCode::BAD_REQUEST {
+        let description = "The Origin is not that of a registered single-page app, or the method or a header is not allowed";
+        let refusal = error::json(StatusCode::BAD_REQUEST, "invalid_request", description);
+        return Ok(response.into_response(refusal));
+    }
+    Ok(response.map_into_boxed_body())
 }
