@@ -384,15 +384,16 @@ fn the_header_of_the_gateway_has_one_certificate() {
     }
 }
 
+/// D-51. The gateway is among `trusted_proxies`, which does not suffice.
 #[test]
-fn only_trusted_proxies_hand_over_certificates() {
-    let elsewhere = [("TOKEN_SERVICE__TRUSTED_PROXIES", "10.0.0.0/8")];
+fn only_gateways_for_mutual_tls_hand_over_certificates() {
+    let elsewhere = [("TOKEN_SERVICE__MUTUAL_TLS__GATEWAYS", "10.1.2.3")];
     let pair = MutualTls::start_with(&elsewhere, &[]);
     let own = pair.register();
     let direct = pair.past_the_gateway(&[(HEADER, hexadecimal(&own))]);
     for reply in [direct, pair.token(&own, &TLS, &CREDENTIALS)] {
         let why = reply.assert_error(400, "invalid_request");
-        assert!(why.contains("trusted_proxies"), "{why}");
+        assert!(why.contains("mutual_tls.gateways"), "{why}");
     }
     let bare = pair.past_the_gateway(&[]);
     bare.assert_error(401, "invalid_client");

@@ -30,6 +30,7 @@ static RENDERED: LazyLock<Value> = LazyLock::new(|| {
             "tokenService": {
                 "issuer": "https://lobby.example.com/",
                 "mutualTlsUrl": "https://MTLS.example.com",
+                "mutualTlsGateways": ["envoy"],
                 "trustedProxies": ["*"],
                 "registrations": {"text": "# none", "existingSecret": "registrations"},
                 "store": {"kind": "postgres"},
@@ -37,6 +38,15 @@ static RENDERED: LazyLock<Value> = LazyLock::new(|| {
             },
             "networkPolicy": {"gateways": [{}]},
             "gateway": {"kind": "istio"},
+        },
+        "mutual-tls": {
+            "tokenService": {
+                "issuer": "https://lobby.example.com",
+                "apiAudience": "https://api.example.com",
+                "mutualTlsUrl": "https://mtls.example.com",
+                "trustedProxies": ["10.0.0.0/8"],
+            },
+            "networkPolicy": {"enabled": false},
         },
         "guard-key": {"guard": {"configuration": {"rules": [{"path_prefx": "/"}]}}},
         "guard-range": {"guard": {"configuration": {"clock_skew_seconds": 301}}},

@@ -291,6 +291,7 @@ fn gateways_alone_reach_the_listener_for_mutual_tls() {
             for part in [
                 r#"{"containerPort":9086,"name":"mutual-tls"}"#,
                 "https://mtls.lobby.example.com",
+                r#"{"name":"TOKEN_SERVICE__MUTUAL_TLS__GATEWAYS","value":"10.244.3."#,
             ] {
                 assert!(container.contains(part), "{container}");
             }

@@ -62,6 +62,7 @@ fn wrong_values_are_refused_with_every_problem() {
                 "tokenService.mutualTlsUrl: \"https://MTLS.example.com\":",
                 "tokenService.apiAudience:",
                 "tokenService.trustedProxies: \"*\":",
+                "tokenService.mutualTlsGateways: \"envoy\":",
                 "tokenService.registrations:",
                 "tokenService.store.postgres.urlSecret.name:",
                 "networkPolicy.egress:",
@@ -69,6 +70,14 @@ fn wrong_values_are_refused_with_every_problem() {
                 "networkPolicy.gateways:",
                 "gateway.namespace:",
                 "gateway.selector:",
+            ],
+        ),
+        // Whoever reaches the listener from the gateway's network can be any client with a certificate.
+        (
+            "mutual-tls",
+            vec![
+                "tokenService.mutualTlsUrl: set networkPolicy.enabled",
+                "tokenService.mutualTlsGateways:",
             ],
         ),
         (

@@ -107,6 +107,7 @@ impl OwnPair {
         let mutual_tls = [
             ("TOKEN_SERVICE__MUTUAL_TLS__LISTEN", listen.as_str()),
             ("TOKEN_SERVICE__MUTUAL_TLS__URL", url.as_str()),
+            ("TOKEN_SERVICE__MUTUAL_TLS__GATEWAYS", "127.0.0.1"),
         ];
         Self::start_setup(&[&mutual_tls, changes].concat(), |setup, state| {
             let pem = state.join("server.pem").display().to_string();

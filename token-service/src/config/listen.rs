@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn the_listeners_differ_unless_the_system_chooses_their_ports() {
-        let text = "listen = '127.0.0.1:9081'\n[mutual_tls]\nlisten = '127.0.0.1:9081'\nurl = 'https://mtls.example.com'";
+        let text = "listen = '127.0.0.1:9081'\n[mutual_tls]\nlisten = '127.0.0.1:9081'\nurl = 'https://mtls.example.com'\n\
+                    gateways = ['127.0.0.1']";
         assert_eq!(
             load(text, &[]).unwrap_err(),
             [

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 
 use actix_web::http::header::HeaderName;
 use document::{Located, Section};
+use ipnet::IpNet;
 use url::Url;
 
+use super::trusted_proxies::{Widest, networks};
 use super::{issuer, listen};
 
 /// The listener for clients that authenticate their connection with a certificate (RFC 8705). A gateway ends TLS and hands the
@@ -15,12 +17,23 @@ pub struct MutualTls {
     pub listen: SocketAddr,
     /// The base address under which clients know the listener, without a trailing slash: `mtls_endpoint_aliases`.
     pub url: String,
-    /// The header in which `trusted_proxies` hand over the certificate.
+    /// The addresses that may hand over a certificate.
+    pub gateways: Vec<IpNet>,
+    /// The header in which they hand it over.
     pub certificate_header: HeaderName,
 }
 
 /// The key of the address.
 pub const LISTEN: &str = "mutual_tls.listen";
+
+/// One subnet of one host or node: thumbprints are no secrets, so whoever has such an address may be any client (D-51).
+const GATEWAYS: Widest = Widest {
+    v4: 24,
+    v6: 64,
+    example: "10.1.2.0/24",
+    reason: "covers others than the gateway, who could then name any client by its certificate; name the addresses of \
+             your gateways, or networks of /24 at most, in IPv6 /64",
+};
 
 const CERTIFICATE_HEADER: HeaderName =
     HeaderName::from_static("x-token-service-client-certificate");
@@ -33,15 +46,18 @@ pub(super) fn read(
     root.optional("mutual_tls", |section| {
         section.required("listen");
         section.required("url");
+        section.required("gateways");
         let listen = section.parsed("listen", listen::parse);
         let url = section.parsed("url", |text| base_url(text, &issuer.value));
         let header = section.parsed("certificate_header", |text| {
             HeaderName::try_from(text).map_err(|_| "expected the name of a header")
         });
-        let (listen, url) = (listen?, url?);
+        let gateways = networks(section, "gateways", &GATEWAYS);
+        let (listen, url, gateways) = (listen?, url?, gateways?);
         let mutual_tls = MutualTls {
             listen: listen.value,
             url: url.value,
+            gateways,
             certificate_header: header.map_or(CERTIFICATE_HEADER, |header| header.value),
         };
         Some((mutual_tls, listen))
@@ -72,10 +88,14 @@ mod tests {
     #[test]
     fn the_table_is_optional_and_says_where_clients_find_the_listener() {
         assert_eq!(load("", &[]).unwrap().mutual_tls, None);
-        let text = "[mutual_tls]\nlisten = '127.0.0.1:9086'\nurl = 'https://mtls.example.com'\n";
+        let text = "[mutual_tls]\nlisten = '127.0.0.1:9086'\nurl = 'https://mtls.example.com'\n\
+                    gateways = ['10.1.2.3', '10.1.3.0/24', 'fd00:1::/64', '::1']\n";
         let expected = MutualTls {
             listen: "127.0.0.1:9086".parse().unwrap(),
             url: "https://mtls.example.com".to_owned(),
+            gateways: ["10.1.2.3/32", "10.1.3.0/24", "fd00:1::/64", "::1/128"]
+                .map(|network| network.parse().unwrap())
+                .to_vec(),
             certificate_header: CERTIFICATE_HEADER,
         };
         assert_eq!(load(text, &[]).unwrap().mutual_tls, Some(expected.clone()));
@@ -93,12 +113,13 @@ mod tests {
     #[test]
     fn every_wrong_value_is_told() {
         let text = "issuer = 'https://lobby.example.com'\n[mutual_tls]\nlisten = '127.0.0.1:9080'\n\
-                    url = 'https://lobby.example.com'\ncertificate_header = 'a b'\n";
+                    url = 'https://lobby.example.com'\ncertificate_header = 'a b'\ngateways = '::1'\n";
         assert_eq!(
             load(text, &[]).unwrap_err(),
             [
                 "config.toml:4: url: must differ from issuer: the gateway asks for certificates at another address",
                 "config.toml:5: certificate_header: expected the name of a header",
+                "config.toml:6: gateways: expected a list of strings, found a string",
             ]
         );
         for (url, problem) in [
@@ -108,7 +129,9 @@ mod tests {
             ),
             ("https://mtls.example.com/", "must not end with a slash"),
         ] {
-            let text = format!("[mutual_tls]\nlisten = '127.0.0.1:9086'\nurl = '{url}'\n");
+            let text = format!(
+                "[mutual_tls]\nlisten = '127.0.0.1:9086'\nurl = '{url}'\ngateways = ['::1']\n"
+            );
             let expected = format!("config.toml:3: url: {problem}");
             assert_eq!(load(&text, &[]).unwrap_err(), [expected]);
         }
@@ -116,9 +139,31 @@ mod tests {
         assert_eq!(
             missing,
             [
+                "config.toml:1: gateways is missing",
                 "config.toml:1: listen is missing",
                 "config.toml:1: url is missing"
             ]
         );
+    }
+
+    /// D-51. What `trusted_proxies` takes is too wide for certificates, and is not taken from there.
+    #[test]
+    fn a_gateway_is_an_address_or_a_small_network() {
+        for (wide, problem) in [
+            ("127.0.0.0/8", GATEWAYS.reason),
+            ("10.1.2.0/23", GATEWAYS.reason),
+            ("fd00::/63", GATEWAYS.reason),
+            (
+                "envoy",
+                "is neither an address nor a network such as 10.1.2.0/24",
+            ),
+        ] {
+            let text = format!(
+                "trusted_proxies = ['10.0.0.0/8']\n[mutual_tls]\nlisten = '127.0.0.1:9086'\n\
+                 url = 'https://mtls.example.com'\ngateways = ['{wide}']\n"
+            );
+            let expected = format!("config.toml:5: gateways: {wide} {problem}");
+            assert_eq!(load(&text, &[]).unwrap_err(), [expected]);
+        }
     }
 }

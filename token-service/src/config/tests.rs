@@ -234,6 +234,7 @@ fn every_key_of_the_example_is_also_a_variable() {
             "TOKEN_SERVICE__MUTUAL_TLS__URL",
             "https://mtls.lobby.example.com",
         ),
+        ("TOKEN_SERVICE__MUTUAL_TLS__GATEWAYS", "10.1.2.3, fd00::/64"),
         (
             "TOKEN_SERVICE__MUTUAL_TLS__CERTIFICATE_HEADER",
             "X-Client-Cert",
@@ -313,6 +314,7 @@ fn every_key_of_the_example_is_also_a_variable() {
         mutual_tls: Some(MutualTls {
             listen: "127.0.0.1:3".parse().unwrap(),
             url: "https://mtls.lobby.example.com".into(),
+            gateways: vec!["10.1.2.3/32".parse().unwrap(), "fd00::/64".parse().unwrap()],
             certificate_header: HeaderName::from_static("x-client-cert"),
         }),
         internal_hosts: ["a.example", "*.b.example"]

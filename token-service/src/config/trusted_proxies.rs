@@ -1,43 +1,64 @@
-//! `trusted_proxies`.
+//! `trusted_proxies`, and lists of networks in general.
 
 use std::net::IpAddr;
 
 use document::{Located, Section};
 use ipnet::IpNet;
 
+/// The widest networks that a key takes, as lengths of prefixes.
+pub(super) struct Widest {
+    pub v4: u8,
+    pub v6: u8,
+    pub example: &'static str,
+    /// What is wrong with wider ones, and what to do.
+    pub reason: &'static str,
+}
+
+impl Widest {
+    const fn admits(&self, network: IpNet) -> bool {
+        match network {
+            IpNet::V4(network) => network.prefix_len() >= self.v4,
+            IpNet::V6(network) => network.prefix_len() >= self.v6,
+        }
+    }
+}
+
 pub(super) fn read(root: &mut Section<'_>) -> Option<Vec<IpNet>> {
+    // The widest private ones (RFC 1918, RFC 4193).
+    let widest = Widest {
+        v4: 8,
+        v6: 7,
+        example: "10.0.0.0/8",
+        reason: "covers addresses of clients, who could then claim any address; name the addresses of your gateways",
+    };
+    networks(root, "trusted_proxies", &widest)
+}
+
+/// Takes the list of addresses and networks at `key`.
+pub(super) fn networks(
+    section: &mut Section<'_>,
+    key: &'static str,
+    widest: &Widest,
+) -> Option<Vec<IpNet>> {
     let mut networks = Vec::new();
-    for Located { value, place } in root.texts("trusted_proxies")? {
+    for Located { value, place } in section.texts(key)? {
         let network = value
             .parse()
             .or_else(|_| value.parse::<IpAddr>().map(IpNet::from));
-        match network {
-            // Such a network contains clients, which could then claim any address.
-            Ok(network) if is_wide(network) => {
-                let message = format!(
-                    "trusted_proxies: {value} covers addresses of clients, who could then claim any address; name \
-                     the addresses of your gateways"
-                );
-                root.report(&place, message);
+        let problem = match network {
+            Ok(network) if widest.admits(network) => {
+                networks.push(network);
+                continue;
             }
-            Ok(network) => networks.push(network),
-            Err(_) => {
-                let message = format!(
-                    "trusted_proxies: {value} is neither an address nor a network such as 10.0.0.0/8"
-                );
-                root.report(&place, message);
-            }
-        }
+            Ok(_) => widest.reason.to_owned(),
+            Err(_) => format!(
+                "is neither an address nor a network such as {}",
+                widest.example
+            ),
+        };
+        section.report(&place, format!("{key}: {value} {problem}"));
     }
     Some(networks)
-}
-
-/// True for networks wider than the widest private ones: 10.0.0.0/8 (RFC 1918) and fc00::/7 (RFC 4193).
-fn is_wide(network: IpNet) -> bool {
-    match network {
-        IpNet::V4(network) => network.prefix_len() < 8,
-        IpNet::V6(network) => network.prefix_len() < 7,
-    }
 }
 
 #[cfg(test)]

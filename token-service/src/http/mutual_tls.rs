@@ -2,10 +2,10 @@
 //! certificate over in a header, which only this listener reads.
 
 use actix_web::HttpRequest;
-use actix_web::http::header::HeaderName;
 use process::certificate;
 
 use super::origin;
+use crate::config;
 use crate::service::Service;
 use protocol::oauth::connection::{Connection, Shown};
 
@@ -18,18 +18,18 @@ pub(super) fn connection<'a>(http: &HttpRequest, service: &'a Service) -> Connec
     match (&service.config.mutual_tls, http.app_data::<MutualTls>()) {
         (Some(config), Some(MutualTls)) => Connection::MutualTls {
             url: &config.url,
-            certificate: shown(http, &config.certificate_header, service),
+            certificate: shown(http, config),
         },
         _ => Connection::Public,
     }
 }
 
-/// What the gateway says about the client's certificate. Nobody else is believed.
-fn shown(http: &HttpRequest, header: &HeaderName, service: &Service) -> Shown {
-    let values: Vec<_> = http.headers().get_all(header).collect();
+/// What the gateway says about the client's certificate. Nobody else is believed (D-51).
+fn shown(http: &HttpRequest, config: &config::MutualTls) -> Shown {
+    let values: Vec<_> = http.headers().get_all(&config.certificate_header).collect();
     let peer = http.peer_addr().map(|address| address.ip());
-    let is_trusted = |peer| origin::is_trusted(peer, &service.config.trusted_proxies);
-    if !values.is_empty() && !peer.is_some_and(is_trusted) {
+    let is_gateway = |peer| origin::is_trusted(peer, &config.gateways);
+    if !values.is_empty() && !peer.is_some_and(is_gateway) {
         return Shown::Untrusted;
     }
     let read = match values.as_slice() {

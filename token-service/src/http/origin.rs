@@ -57,7 +57,7 @@ fn warn_of(proxy: IpAddr, unreadable: &str) {
     }
 }
 
-/// True if the peer is a trusted proxy.
+/// True if the address is in one of the networks.
 pub(super) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     let address = address.to_canonical();
     trusted.iter().any(|network| network.contains(&address))

@@ -23,7 +23,7 @@ pub enum Shown {
     Certificate(Thumbprint),
     /// The gateway sent something else than a certificate, or several.
     Unreadable,
-    /// An address outside `trusted_proxies` sent the header of the gateway.
+    /// An address outside `mutual_tls.gateways` sent the header of the gateway.
     Untrusted,
 }
 

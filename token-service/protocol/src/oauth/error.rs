@@ -89,7 +89,7 @@ pub enum TokenError {
     ClientAssertionRequired,
     /// The gateway sent something else than a certificate of the client, or several.
     CertificateUnreadable,
-    /// An address outside `trusted_proxies` handed over a certificate.
+    /// An address outside `mutual_tls.gateways` handed over a certificate.
     CertificateUntrusted,
     /// A client with certificates, and without a secret and keys, showed no certificate (RFC 8705 §2.2).
     CertificateRequired,
@@ -297,7 +297,7 @@ impl TokenError {
                 "The gateway sent something else than the one certificate of the client: its configuration is wrong"
             }
             Self::CertificateUntrusted => {
-                "The address that handed over a certificate is not in trusted_proxies of the token service"
+                "The address that handed over a certificate is not in mutual_tls.gateways of the token service"
             }
             Self::CertificateRequired => {
                 "This client must authenticate its connection with a registered certificate: \

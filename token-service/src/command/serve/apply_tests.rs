@@ -100,6 +100,7 @@ async fn a_client_with_certificates_is_warned_of_without_a_listener() {
             config.mutual_tls = has_listener.then(|| MutualTls {
                 listen: config.internal_listen,
                 url: "https://mtls.example.com".to_owned(),
+                gateways: config.trusted_proxies.clone(),
                 certificate_header: HeaderName::from_static("x-certificate"),
             });
         });
