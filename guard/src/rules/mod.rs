@@ -171,8 +171,8 @@ impl Rules {
     /// prefixes, and longer paths over shorter ones. Among equal paths, a rule that names the method takes precedence.
     ///
     /// `target` is the `:path` of the request, with the query. Resource servers differ in how they read percent
-    /// signs, path parameters (`;`), encoded question marks and the case of letters, also of the method, and some decode
-    /// twice. Therefore all these readings must require the same.
+    /// signs, path parameters (`;`), encoded question marks and number signs, and the case of letters, also of the method,
+    /// and some decode twice. Therefore all these readings must require the same.
     ///
     /// # Errors
     /// [`AmbiguousPath`] if the readings do not require the same, or if the path contains something that no client
@@ -208,7 +208,8 @@ impl Rules {
     /// What all readings of a path require.
     #[inline(never)]
     fn agreed(&self, method: &[u8], path: &[u8]) -> Result<Option<Cow<'_, Access>>, AmbiguousPath> {
-        if refuses(path) {
+        // A fragment is no part of a request (RFC 9112 §3.2).
+        if refuses(path) || path.contains(&b'#') {
             return Err(AmbiguousPath);
         }
         let access = self.access(method, path, PathCase::Sensitive);
@@ -228,15 +229,11 @@ impl Rules {
         };
         let mut layer = Cow::Borrowed(path);
         for _ in 0..MAX_LAYERS {
-            let unquestioned = before(&layer, b'?');
-            for reading in [
-                Cow::Borrowed(layer.as_ref()),
-                Cow::Borrowed(unquestioned),
-                without_parameters(&layer),
-                without_parameters(unquestioned),
-            ] {
-                if refuses(&reading) || !agrees(&reading) {
-                    return Err(AmbiguousPath);
+            for cut in [&layer, before(&layer, b'?'), before(&layer, b'#')] {
+                for reading in [Cow::Borrowed(cut), without_parameters(cut)] {
+                    if refuses(&reading) || !agrees(&reading) {
+                        return Err(AmbiguousPath);
+                    }
                 }
             }
             let decoded = match percent_decode(&layer).into() {

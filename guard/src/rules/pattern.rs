@@ -37,7 +37,7 @@ impl PathPattern {
         if text.contains('*') {
             return Err("has no wildcards: path_prefix matches everything below a path");
         }
-        if text.contains(['?', '%', ';']) || refuses(text.as_bytes()) {
+        if text.contains(['?', '%', ';', '#']) || refuses(text.as_bytes()) {
             return Err(
                 "must be a plain path: no query, percent signs, semicolons, dot segments or double slashes",
             );

@@ -74,7 +74,7 @@ pub(super) fn refuses(path: &[u8]) -> bool {
             return true;
         }
     }
-    let strange = |byte: &u8| matches!(byte, 0..=0x1f | 0x7f | b'\\' | b'#');
+    let strange = |byte: &u8| matches!(byte, 0..=0x1f | 0x7f | b'\\');
     path.iter().any(strange) || has_treacherous_bytes(path)
 }
 
