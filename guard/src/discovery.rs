@@ -41,7 +41,7 @@ impl Document {
 /// A host from which keys may be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyHost {
-    /// Host, with the port if the URL has one, as in `jwks_uri`.
+    /// Host, with the port if it is not the default one of the scheme.
     pub authority: String,
     pub cluster: String,
 }
@@ -88,6 +88,17 @@ impl<'a> HttpUrl<'a> {
             target,
         })
     }
+
+    /// True if host and port are those of the URL: a port that is left out is the default one of its scheme (RFC 6454 §4).
+    fn is_at(&self, authority: &str) -> bool {
+        let default = match self.scheme {
+            "https" => ":443",
+            _ => ":80",
+        };
+        let [own, other] = [self.authority, authority]
+            .map(|authority| authority.strip_suffix(default).unwrap_or(authority));
+        own.eq_ignore_ascii_case(other)
+    }
 }
 
 /// Returns the path of the issuer's document, and the issuer's authority.
@@ -110,7 +121,7 @@ impl Discovery {
         if metadata.len() > MAX_METADATA_BYTES {
             return Err(format!("larger than {MAX_METADATA_BYTES} bytes"));
         }
-        let metadata = claims::json::parse_object(metadata).map_err(|error| error.to_string())?;
+        let metadata = claims::json::parse_file(metadata).map_err(|error| error.to_string())?;
         let text = |name: &str| metadata.get(name).and_then(Value::as_str);
         if text("issuer") != Some(issuer) {
             return Err("its issuer is not the configured one".to_owned());
@@ -120,16 +131,19 @@ impl Discovery {
             .filter(|url| !url.target.is_empty())
             .ok_or("its jwks_uri is no http or https URL with a path")?;
         let path = url.target.to_owned();
-        let is_at = |authority: &str| url.authority.eq_ignore_ascii_case(authority);
         let own = HttpUrl::parse(issuer);
-        let is_own = own.is_some_and(|own| own.scheme == url.scheme && is_at(own.authority));
-        if is_own || is_at(&self.endpoint.authority) {
+        let is_own = own.is_some_and(|own| own.scheme == url.scheme && url.is_at(own.authority));
+        if is_own || url.is_at(&self.endpoint.authority) {
             return Ok(Endpoint {
                 path,
                 ..self.endpoint.clone()
             });
         }
-        match self.jwks_hosts.iter().find(|host| is_at(&host.authority)) {
+        match self
+            .jwks_hosts
+            .iter()
+            .find(|host| url.is_at(&host.authority))
+        {
             Some(host) => Ok(Endpoint {
                 cluster: host.cluster.clone(),
                 authority: host.authority.clone(),
@@ -159,10 +173,15 @@ mod tests {
                 authority: "sso.internal:8443".to_owned(),
                 path: "/realms/a/.well-known/openid-configuration".to_owned(),
             },
-            jwks_hosts: vec![KeyHost {
-                authority: "keys.example.com".to_owned(),
-                cluster: "keys".to_owned(),
-            }],
+            jwks_hosts: [
+                ("keys.example.com", "keys"),
+                ("plain.example.com:80", "plain"),
+            ]
+            .map(|(authority, cluster)| KeyHost {
+                authority: authority.to_owned(),
+                cluster: cluster.to_owned(),
+            })
+            .to_vec(),
             refresh_seconds: 300,
         }
     }
@@ -229,6 +248,37 @@ mod tests {
         assert_eq!(keys_at("http://sso.internal:8443/realms/a/certs?x=1"), own);
         let listed = at("keys", "keys.example.com", "/v1");
         assert_eq!(keys_at("https://keys.example.com/v1"), listed);
+        let plain = at("plain", "plain.example.com:80", "/v1");
+        assert_eq!(keys_at("http://plain.example.com:80/v1"), plain);
+    }
+
+    /// RFC 6454 §4. Kubernetes on Azure names the port of https in `jwks_uri`.
+    #[test]
+    fn rfc6454_s4_the_default_port_is_the_same_origin() {
+        let cluster = |jwks_uri: &str| keys_at(jwks_uri).map(|(cluster, ..)| cluster).ok();
+        for (jwks_uri, expected) in [
+            ("https://sso.example.com:443/certs", Some("sso")),
+            ("https://keys.example.com:443/v1", Some("keys")),
+            ("http://keys.example.com:80/v1", Some("keys")),
+            ("http://plain.example.com/v1", Some("plain")),
+            ("https://sso.example.com:80/certs", None),
+            ("https://keys.example.com:80/v1", None),
+            ("https://plain.example.com/v1", None),
+            ("https://sso.example.com:4430/certs", None),
+            ("https://sso.example.com:443:443/certs", None),
+        ] {
+            assert_eq!(cluster(jwks_uri).as_deref(), expected, "{jwks_uri}");
+        }
+        for (issuer, jwks_uri, is_own) in [
+            ("https://a.example:443", "https://a.example/c", true),
+            ("http://a.example", "http://a.example:80/c", true),
+            ("http://a.example", "http://a.example:443/c", false),
+            ("https://a.example:443", "https://a.example:8443/c", false),
+        ] {
+            let metadata = json!({"issuer": issuer, "jwks_uri": jwks_uri}).to_string();
+            let keys = discovery().keys_of(issuer, metadata.as_bytes());
+            assert_eq!(keys.is_ok(), is_own, "{issuer} {jwks_uri}");
+        }
     }
 
     #[test]
