@@ -254,7 +254,7 @@ mod tests {
         let keys = Issuer::new(Algorithm::EdDsa).keys();
         CachedToken {
             issuer,
-            key: Arc::clone(keys.get(Issuer::KID).unwrap()),
+            key: Arc::clone(keys.get(Issuer::KID, Algorithm::EdDsa).unwrap()),
             refused_from: 0,
             reference: Arc::new(TokenReference {
                 jti: None,

@@ -141,9 +141,11 @@ impl Issuer {
     }
 
     pub(crate) fn jwks(&self) -> Vec<u8> {
-        json!({"keys": [self.jwk(Self::KID)]})
-            .to_string()
-            .into_bytes()
+        self.jwks_of(Self::KID)
+    }
+
+    pub(crate) fn jwks_of(&self, kid: &str) -> Vec<u8> {
+        json!({"keys": [self.jwk(kid)]}).to_string().into_bytes()
     }
 
     pub(crate) fn keys(&self) -> KeySet {

@@ -82,7 +82,7 @@ impl KeySet {
         if text.len() > MAX_JWKS_BYTES {
             return Err(format!("larger than {MAX_JWKS_BYTES} bytes"));
         }
-        let mut set = claims::json::parse_object(text).map_err(|error| error.to_string())?;
+        let mut set = claims::json::parse_file(text).map_err(|error| error.to_string())?;
         match set.remove("keys") {
             Some(list @ Value::Array(_)) => Ok(Self::of_values(&list, algorithms, previous)),
             _ => Err("it has no list of keys".to_owned()),
@@ -112,8 +112,14 @@ impl KeySet {
         (keys, skipped)
     }
 
-    pub fn get(&self, kid: &str) -> Option<&Arc<Key>> {
-        self.0.iter().find(|key| key.kid == kid)
+    /// The key of a token. Several keys may have the same `kid` if their algorithms differ (D-55, RFC 7517 §4.5).
+    pub fn get(&self, kid: &str, algorithm: Algorithm) -> Option<&Arc<Key>> {
+        let mut keys = self.0.iter();
+        keys.find(|key| key.kid == kid && key.algorithm == algorithm)
+    }
+
+    pub fn has_kid(&self, kid: &str) -> bool {
+        self.0.iter().any(|key| key.kid == kid)
     }
 
     /// True if exactly this key is still in the set.
@@ -134,29 +140,22 @@ impl Key {
         previous: &KeySet,
         others: &KeySet,
     ) -> Result<Arc<Self>, &'static str> {
-        let text = |name: &str| members.get(name).and_then(Value::as_str);
-        if members.get("use").is_some_and(|usage| usage != "sig") {
+        if member(members, "use").is_some_and(|usage| usage != "sig") {
             return Err("not for signatures");
         }
-        if members
-            .get("key_ops")
-            .is_some_and(|operations| !lists(operations, "verify"))
-        {
+        if member(members, "key_ops").is_some_and(|operations| !lists(operations, "verify")) {
             return Err("not for verifying");
         }
-        let kid = text("kid")
+        let kid = text(members, "kid")
             .filter(|kid| !kid.is_empty())
             .ok_or("it has no kid")?;
-        if others.get(kid).is_some() {
-            return Err("another key has the same kid");
-        }
-        let material: Map<String, Value> = MATERIAL
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), members.get(name)?.clone())))
-            .collect();
         let algorithm = algorithm(members, algorithms)?;
-        let is_same = |key: &&Arc<Self>| key.algorithm == algorithm && key.material == material;
-        if let Some(known) = previous.get(kid).filter(is_same) {
+        if others.get(kid, algorithm).is_some() {
+            return Err("another key has the same kid and algorithm");
+        }
+        let material = material(members)?;
+        let is_same = |key: &&Arc<Self>| key.material == material;
+        if let Some(known) = previous.get(kid, algorithm).filter(is_same) {
             return Ok(Arc::clone(known));
         }
         Ok(Arc::new(Self {
@@ -168,13 +167,39 @@ impl Key {
     }
 }
 
+/// A member of a JWK. `null` counts as absent, because some libraries write unset members as `null`.
+fn member<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    members.get(name).filter(|value| !value.is_null())
+}
+
+fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    member(members, name).and_then(Value::as_str)
+}
+
+/// The members that make up the key. RFC 7518 §6.3.1.1: a modulus has no leading zero byte, but Java's `BigInteger` adds one.
+fn material(members: &Map<String, Value>) -> Result<Map<String, Value>, &'static str> {
+    let of_key = MATERIAL.into_iter();
+    let of_key = of_key.filter_map(|name| Some((name.to_owned(), member(members, name)?.clone())));
+    let mut material: Map<String, Value> = of_key.collect();
+    let padded = ["n", "e", "x", "y"].map(|name| text(members, name));
+    if padded.into_iter().flatten().any(|text| text.ends_with('=')) {
+        return Err("a member ends with =: base64url in a JWK has no padding");
+    }
+    let modulus = text(members, "n").and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+    if let Some(bytes) = modulus.filter(|bytes| bytes.first() == Some(&0)) {
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let modulus = URL_SAFE_NO_PAD.encode(bytes.get(zeros..).unwrap_or_default());
+        material.insert("n".to_owned(), Value::String(modulus));
+    }
+    Ok(material)
+}
+
 /// The only algorithm that a key verifies. `algorithms` are those of the issuer's tokens.
 fn algorithm(
     members: &Map<String, Value>,
     algorithms: &BTreeSet<Algorithm>,
 ) -> Result<Algorithm, &'static str> {
-    let text = |name: &str| members.get(name).and_then(Value::as_str);
-    let of_type: &[Algorithm] = match (text("kty"), text("crv")) {
+    let of_type: &[Algorithm] = match (text(members, "kty"), text(members, "crv")) {
         (Some("OKP"), Some("Ed25519")) => &[Algorithm::EdDsa],
         (Some("EC"), Some("P-256")) => &[Algorithm::Es256],
         (Some("EC"), Some("P-384")) => &[Algorithm::Es384],
@@ -182,7 +207,7 @@ fn algorithm(
         (Some("RSA"), _) => &RSA,
         _ => return Err("its type is not supported"),
     };
-    if let Some(alg) = members.get("alg") {
+    if let Some(alg) = member(members, "alg") {
         let named = alg.as_str().and_then(Algorithm::from_name);
         let named = named
             .filter(|algorithm| of_type.contains(algorithm))
@@ -232,14 +257,6 @@ fn signature_key(
         Algorithm::Es256 => SignatureKey::p256(&jwk()?),
         Algorithm::Es384 => SignatureKey::p384(&bytes("x")?, &bytes("y")?),
         Algorithm::Rs256 | Algorithm::Rs384 | Algorithm::Rs512 | Algorithm::Ps256 => {
-            // RFC 7518 §6.3.1.1: no leading zero byte. The library accepts the zero byte that Java's BigInteger
-            // adds.
-            let start = text("n")
-                .get(..4)
-                .and_then(|start| URL_SAFE_NO_PAD.decode(start).ok());
-            if start.is_some_and(|bytes| bytes.first() == Some(&0)) {
-                return Err("its modulus has a leading zero byte");
-            }
             SignatureKey::rsa(&jwk()?, algorithm)
         }
     }
@@ -274,7 +291,8 @@ mod tests {
             (0x80, 512, true),
             (0x7f, 256, false),
             (0x01, 256, false),
-            (0x00, 257, false),
+            (0x00, 257, true),
+            (0x00, 256, false),
             (0xff, 255, false),
             (0x01, 257, true),
             (0x01, 513, false),
@@ -289,6 +307,74 @@ mod tests {
             );
         }
         assert!(parse(&[rsa_key(&[])], &KeySet::default()).0.is_empty());
+    }
+
+    /// What Java and .NET write.
+    #[test]
+    fn another_spelling_of_a_key_is_the_same_key() {
+        let issuer = Issuer::new(Algorithm::Rs256);
+        let (known, _) = parse(&[issuer.jwk("a")], &KeySet::default());
+        let known = known.get("a", Algorithm::Rs256).unwrap();
+        let same = |text: &[u8]| {
+            let algorithms = [Algorithm::Rs256].into();
+            let previous = KeySet(vec![Arc::clone(known)]);
+            let (keys, skipped) = KeySet::parse(text, &algorithms, &previous).unwrap();
+            assert!(keys.trusts(known), "{skipped:?}");
+        };
+        let modulus = URL_SAFE_NO_PAD.decode(issuer.jwk("a")["n"].as_str().unwrap());
+        let mut long = issuer.jwk("a");
+        long["n"] = json!(URL_SAFE_NO_PAD.encode([vec![0], modulus.unwrap()].concat()));
+        let mut nulls = issuer.jwk("a");
+        for name in ["use", "alg", "key_ops", "x5c", "x5t", "crv", "d", "oth"] {
+            nulls[name] = json!(null);
+        }
+        for jwk in [&long, &nulls] {
+            same(json!({ "keys": [jwk] }).to_string().as_bytes());
+        }
+        same(&["\u{feff}".as_bytes(), &issuer.jwks_of("a")].concat());
+    }
+
+    #[test]
+    fn padding_names_itself() {
+        for (algorithm, name) in [(Algorithm::Rs256, "n"), (Algorithm::Es256, "x")] {
+            let mut jwk = Issuer::new(algorithm).jwk("a");
+            jwk[name] = json!(format!("{}==", jwk[name].as_str().unwrap()));
+            let (keys, skipped) = parse(&[jwk], &KeySet::default());
+            assert!(
+                keys.is_empty() && skipped.line().contains("no padding"),
+                "{skipped:?}"
+            );
+        }
+    }
+
+    /// D-55, RFC 7517 §4.5. In any order, and without `alg` where the type of the key leaves one algorithm.
+    #[test]
+    fn rfc7517_s4_5_one_kid_names_a_key_for_each_algorithm() {
+        let (rsa, ec) = (Issuer::new(Algorithm::Rs256), Issuer::new(Algorithm::Es256));
+        let mut rs512 = rsa.jwk("a");
+        rs512["alg"] = json!("RS512");
+        let mut bare = ec.jwk("a");
+        bare.as_object_mut().unwrap().remove("alg");
+        let encryption = json!({"kid": "a", "use": "enc", "kty": "RSA", "alg": "RSA-OAEP", "n": "AQAB", "e": "AQAB"});
+        let list = [rs512, encryption, bare, rsa.jwk("a")];
+        let reversed: Vec<Value> = list.iter().rev().cloned().collect();
+        for list in [list.as_slice(), &reversed] {
+            let (keys, skipped) = parse(list, &KeySet::default());
+            assert_eq!((keys.0.len(), skipped.count), (3, 1), "{skipped:?}");
+            for algorithm in [Algorithm::Rs256, Algorithm::Rs512, Algorithm::Es256] {
+                assert_eq!(keys.get("a", algorithm).unwrap().algorithm, algorithm);
+            }
+            assert!(keys.get("a", Algorithm::Rs384).is_none() && keys.has_kid("a"));
+            let (again, _) = parse(list, &keys);
+            assert!(keys.0.iter().all(|key| again.trusts(key)));
+        }
+        let other = Issuer::new(Algorithm::Rs256).jwk("a");
+        let (keys, skipped) = parse(&[rsa.jwk("a"), other], &KeySet::default());
+        assert_eq!(
+            (keys.0.len(), skipped.count),
+            (1, 1),
+            "one key for one algorithm"
+        );
     }
 
     #[test]
@@ -310,7 +396,7 @@ mod tests {
             let swapped = [two.jwk("a"), two.jwk("b"), one.jwk("c")];
             let (after, _) = parse(&swapped, &before);
             let same = |kid: &str| {
-                let (old, new) = (before.get(kid).unwrap(), after.get(kid).unwrap());
+                let [old, new] = [&before, &after].map(|keys| keys.get(kid, algorithm).unwrap());
                 Arc::ptr_eq(old, new)
             };
             assert!(same("b"), "{algorithm:?}");
@@ -330,7 +416,8 @@ mod tests {
             let algorithms = algorithms.iter().copied().collect();
             let (keys, skipped) =
                 KeySet::parse(text.as_bytes(), &algorithms, &KeySet::default()).unwrap();
-            keys.get("a").map(|key| key.algorithm).ok_or(skipped.line())
+            let key = keys.0.first();
+            key.map(|key| key.algorithm).ok_or(skipped.line())
         };
         for only in [Algorithm::Rs256, Algorithm::Ps256] {
             assert_eq!(read(&[Algorithm::EdDsa, only, Algorithm::Es256]), Ok(only));
@@ -349,8 +436,8 @@ mod tests {
         let mut jwk = issuer.jwk("a");
         jwk["alg"] = json!("PS256");
         let (after, _) = parse(&[jwk], &before);
-        assert_eq!(after.get("a").unwrap().algorithm, Algorithm::Ps256);
-        assert!(!after.trusts(before.get("a").unwrap()));
+        assert!(after.get("a", Algorithm::Ps256).is_some());
+        assert!(!after.trusts(before.get("a", Algorithm::Rs256).unwrap()));
     }
 
     #[test]
@@ -408,7 +495,9 @@ mod tests {
         let (keys, skipped) = parse(&list, &KeySet::default());
         assert_eq!((keys.0.len(), skipped.count), (1, 1001));
         let line = skipped.line();
-        assert!(line.starts_with("key 1: another key has the same kid; key 2: it has no kid;"));
+        assert!(line.starts_with(
+            "key 1: another key has the same kid and algorithm; key 2: it has no kid;"
+        ));
         assert!(
             line.ends_with("; and 991 more") && line.len() < 400,
             "{line}"

@@ -57,7 +57,7 @@ pub enum Refusal {
     KeyMissing,
     /// The issuer has no key with this `kid`.
     KeyUnknown,
-    /// The key with this `kid` is for another algorithm.
+    /// All keys with this `kid` are for other algorithms.
     KeyAlgorithm,
     /// The signature does not verify with the key.
     Signature,
@@ -67,7 +67,7 @@ pub enum Refusal {
     ExpiryMissing,
     /// `exp` has passed.
     Expired,
-    /// `nbf` or `iat` lies in the future, or is not a date.
+    /// `nbf` or `iat` lies in the future.
     NotYetValid,
     /// Another required claim is missing or of the wrong type (RFC 9068 §2.2).
     Claims,
@@ -112,11 +112,13 @@ impl Refusal {
             Self::KeyAlgorithm => "The access token names a key for another algorithm",
             Self::Signature => "The signature of the access token is wrong",
             Self::Audience => "The access token is for another audience",
-            Self::ExpiryMissing => "The access token has no usable expiry",
+            Self::ExpiryMissing => {
+                "The exp of the access token is missing or is not a number of seconds"
+            }
             Self::Expired => "The access token has expired",
             Self::NotYetValid => "The access token is not valid yet",
             Self::Claims => {
-                "The access token lacks a required claim, or a claim has the wrong type"
+                "The access token lacks a required claim, or a claim has the wrong type: iat and nbf are numbers"
             }
             Self::Revoked => "The access token has been revoked",
             Self::Folded => {
@@ -246,7 +248,8 @@ impl<'a> ParsedToken<'a> {
     /// future.
     ///
     /// # Errors
-    /// A [`Refusal`]. After [`Refusal::KeyUnknown`], newer keys of the issuer may verify the token.
+    /// A [`Refusal`]. After [`Refusal::KeyUnknown`] and [`Refusal::KeyAlgorithm`], newer keys of the issuer may verify the
+    /// token.
     pub fn verify(
         self,
         keys: &KeySet,
@@ -255,10 +258,12 @@ impl<'a> ParsedToken<'a> {
         now: u64,
         skew: u64,
     ) -> Result<VerifiedToken, Refusal> {
-        let key = keys.get(&self.kid).ok_or(Refusal::KeyUnknown)?;
-        if key.algorithm != self.algorithm {
-            return Err(Refusal::KeyAlgorithm);
-        }
+        let key =
+            keys.get(&self.kid, self.algorithm)
+                .ok_or_else(|| match keys.has_kid(&self.kid) {
+                    true => Refusal::KeyAlgorithm,
+                    false => Refusal::KeyUnknown,
+                })?;
         let times = Times::read(&self.claims, &config.profile)?;
         let reference = TokenReference::read(&self.claims, &times, &config.profile)?;
         if !has_audience(&self.claims, config) {
@@ -294,21 +299,24 @@ struct Times {
 }
 
 impl Times {
-    /// RFC 8725 §3.4: a date of the wrong type is a refusal, never an absent date.
+    /// RFC 8725 §3.4: a date of the wrong type is a refusal, never an absent date. `null` is absent, as some libraries write
+    /// it.
     fn read(claims: &Map<String, Value>, profile: &Profile) -> Result<Self, Refusal> {
-        let date = |name: &str, refusal: Refusal| match claims.get(name) {
-            None => Ok(None),
-            Some(value) => numeric_date(value)
-                .filter(|date| *date <= LAST_DATE)
-                .map(Some)
-                .ok_or(refusal),
+        let date = |name: &str, no_date, beyond_all| match claims.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match numeric_date(value) {
+                None => Err(no_date),
+                Some(date) if date > LAST_DATE => Err(beyond_all),
+                date => Ok(date),
+            },
         };
-        let exp = date("exp", Refusal::ExpiryMissing)?.ok_or(Refusal::ExpiryMissing)?;
-        let iat = match date("iat", Refusal::NotYetValid)? {
+        let exp = date("exp", Refusal::ExpiryMissing, Refusal::ExpiryMissing)?
+            .ok_or(Refusal::ExpiryMissing)?;
+        let iat = match date("iat", Refusal::Claims, Refusal::NotYetValid)? {
             None if profile.lets_lack(OptionalClaim::IssuedAt) => 0,
             iat => iat.ok_or(Refusal::Claims)?,
         };
-        let nbf = date("nbf", Refusal::NotYetValid)?.unwrap_or(0);
+        let nbf = date("nbf", Refusal::Claims, Refusal::NotYetValid)?.unwrap_or(0);
         Ok(Self {
             exp,
             iat,

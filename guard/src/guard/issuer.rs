@@ -180,13 +180,13 @@ impl IssuerState {
         }
         let verified = match parsed.verify(&self.keys, config, host, now.wall, skew) {
             Ok(verified) => verified,
-            Err(Refusal::KeyUnknown) => {
+            Err(refusal @ (Refusal::KeyUnknown | Refusal::KeyAlgorithm)) => {
                 // While the fetches fail, the key may exist and just not be known here.
                 let failing = self.key_schedule.as_ref().is_some_and(Schedule::is_failing);
                 let denial = if failing {
                     Denial::KeysUnavailable
                 } else {
-                    Denial::Token(Refusal::KeyUnknown)
+                    Denial::Token(refusal)
                 };
                 return Err(wait_for_keys_or(&mut self.key_schedule, denial));
             }

@@ -365,25 +365,35 @@ fn times_are_compared_to_the_second() {
 /// A date of the wrong type is not an absent date.
 #[test]
 fn rfc8725_s3_4_dates_of_the_wrong_type_are_refused() {
-    let wrong = [
-        json!("1800003600"),
-        json!(-1),
-        json!(1e99),
-        json!(u64::MAX),
-        json!(true),
-        json!([NOW]),
-        json!({}),
-    ];
-    for value in wrong {
+    for (value, refusal) in [
+        (json!("1800003600"), Refusal::Claims),
+        (json!(-1), Refusal::Claims),
+        (json!(1e99), Refusal::Claims),
+        (json!(true), Refusal::Claims),
+        (json!([NOW]), Refusal::Claims),
+        (json!({}), Refusal::Claims),
+        // Milliseconds.
+        (json!(NOW * 1000), Refusal::NotYetValid),
+        (json!(u64::MAX), Refusal::NotYetValid),
+    ] {
         let refused = |name| claims_refusal(&with(claims(), name, value.clone()));
         assert_eq!(refused("exp"), Some(Refusal::ExpiryMissing), "{value}");
-        assert_eq!(refused("nbf"), Some(Refusal::NotYetValid), "{value}");
-        assert_eq!(refused("iat"), Some(Refusal::NotYetValid), "{value}");
+        assert_eq!(refused("nbf"), Some(refusal), "{value}");
+        assert_eq!(refused("iat"), Some(refusal), "{value}");
     }
-    assert_eq!(
-        claims_refusal(&with(claims(), "exp", json!(null))),
-        Some(Refusal::ExpiryMissing)
-    );
+}
+
+#[test]
+fn a_date_that_is_null_is_absent() {
+    for (name, refusal) in [
+        ("exp", Some(Refusal::ExpiryMissing)),
+        ("iat", Some(Refusal::Claims)),
+        ("nbf", None),
+    ] {
+        let mut claims = claims();
+        claims[name] = json!(null);
+        assert_eq!(claims_refusal(&claims), refusal, "{name}");
+    }
 }
 
 #[test]

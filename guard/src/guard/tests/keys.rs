@@ -121,6 +121,34 @@ fn a_rotation_refuses_nothing() {
     assert_eq!(retired, refused(Refusal::KeyUnknown));
 }
 
+/// D-55. The issuer adds a key of another type under the `kid` of its first key.
+#[test]
+fn rfc7517_s4_5_a_key_of_another_type_under_a_known_kid_is_fetched() {
+    let (old, new) = (Issuer::new(Algorithm::EdDsa), Issuer::new(Algorithm::Es256));
+    let mut guard = ready(&old);
+    let token = new.token(&claims());
+    let waits = Decision::Wait {
+        issuer: 0,
+        kind: FetchKind::Keys,
+    };
+    let at_once = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, NOW + 10);
+    assert_eq!(at_once, waits);
+    let over = decide_at(&mut guard, "/api/x", Some(&token), OVER, NOW + 10);
+    assert_eq!(over, refused(Refusal::KeyAlgorithm));
+    assert_eq!(
+        guard.due(NOW + 10).len(),
+        1,
+        "the fetch comes before its time"
+    );
+    let both = json!({"keys": [old.jwk(Issuer::KID), new.jwk(Issuer::KID)]}).to_string();
+    let fetched = guard.fetched(0, FetchKind::Keys, both.as_bytes(), NOW + 10);
+    fetched.unwrap();
+    for token in [&token, &old.token(&claims())] {
+        let decision = decide_at(&mut guard, "/api/x", Some(token), OVER, NOW + 10);
+        assert!(is_allowed(&decision));
+    }
+}
+
 #[test]
 fn a_key_of_the_same_name_with_other_material_is_another_key() {
     let (old, new) = (Issuer::new(Algorithm::EdDsa), Issuer::new(Algorithm::EdDsa));
@@ -230,7 +258,14 @@ fn unusable_keys_are_remarked_once() {
 fn a_fetch_takes_over_the_keys_that_it_finds_again() {
     let issuer = Issuer::new(Algorithm::EdDsa);
     let mut guard = ready(&issuer);
-    let key = |guard: &Guard| Arc::clone(guard.issuers[0].keys.get(Issuer::KID).unwrap());
+    let key = |guard: &Guard| {
+        Arc::clone(
+            guard.issuers[0]
+                .keys
+                .get(Issuer::KID, Algorithm::EdDsa)
+                .unwrap(),
+        )
+    };
     let before = key(&guard);
     guard
         .fetched(0, FetchKind::Keys, &issuer.jwks(), NOW + 301)
