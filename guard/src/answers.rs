@@ -60,17 +60,27 @@ impl Denial {
         }
     }
 
-    /// All values of [`Denial::name`].
+    /// All values of [`Denial::name`] that are counted as denials.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let own = Self::VARIANTS.iter();
+        let proofs = ProofRefusal::VARIANTS.iter().copied();
         own.filter(|name| !["credentials", "token", "proof"].contains(name))
             .chain(MalformedCredentials::VARIANTS)
             .copied()
             .chain(Refusal::VARIANTS.iter().map(Into::into))
-            .chain(ProofRefusal::VARIANTS.iter().map(|refusal| refusal.name()))
+            .chain(
+                proofs
+                    .filter(|refusal| !is_step(*refusal))
+                    .map(ProofRefusal::name),
+            )
     }
 
-    const fn status(&self, config: &Config) -> u32 {
+    /// True if the answer is a step of the protocol, and no denial: the nonce for a proof (D-54, RFC 9449 §9).
+    pub(crate) const fn is_step(&self) -> bool {
+        matches!(self, Self::Proof(refusal) if is_step(*refusal))
+    }
+
+    pub(crate) const fn status(&self, config: &Config) -> u32 {
         match self {
             Self::Path | Self::Credentials(_) | Self::TwoTokens => 400,
             Self::Proof(ProofRefusal::Busy) if nonce_key(config).is_none() => 503,
@@ -212,6 +222,10 @@ impl Denial {
             body: body.to_string(),
         }
     }
+}
+
+const fn is_step(refusal: ProofRefusal) -> bool {
+    matches!(refusal, ProofRefusal::Nonce)
 }
 
 const fn nonce_key(config: &Config) -> Option<&NonceKey> {

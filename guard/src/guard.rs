@@ -255,7 +255,10 @@ impl Guard {
     pub(crate) fn count(&mut self, effect: &Effect) {
         let passes = matches!(effect.fate, Fate::Pass { .. });
         if let Some(denial) = &effect.denial {
-            *self.counts.denied.entry(denial.name()).or_default() += 1;
+            match denial.is_step() {
+                true => self.counts.nonces_offered += 1,
+                false => *self.counts.denied.entry(denial.name()).or_default() += 1,
+            }
             self.counts.reported += u64::from(passes);
         } else if passes && effect.token.is_some() {
             self.counts.allowed += 1;

@@ -59,10 +59,10 @@ impl Driver {
     }
 
     /// Counts what the host has done with a request. Returns a line for the log if the request was refused, or would have
-    /// been without report-only mode.
+    /// been without report-only mode. A nonce for a proof (D-54) would only displace lines about refused requests.
     pub fn carried_out(&mut self, effect: &Effect, request: &Denied<'_>) -> Option<Line> {
         self.guard.count(effect);
-        let denial = effect.denial.as_ref()?;
+        let denial = effect.denial.as_ref().filter(|denial| !denial.is_step())?;
         let (status, passes) = match &effect.fate {
             Fate::Pass { .. } => (0, true),
             Fate::Answer(answer) => (answer.status, false),

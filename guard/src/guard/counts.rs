@@ -13,6 +13,8 @@ pub(crate) struct Counts {
     pub(crate) anonymous: u64,
     /// Requests that passed only because of report-only mode.
     pub(crate) reported: u64,
+    /// Requests that got a nonce for a proof, to repeat them with it.
+    pub(crate) nonces_offered: u64,
     /// Lookups that found the token in the cache.
     pub(crate) cache_hits: u64,
     /// Lookups that did not find the token in the cache.
@@ -36,7 +38,7 @@ pub type Metric = (&'static str, u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
     /// Counts since the last call.
-    pub counters: [Metric; 9],
+    pub counters: [Metric; 10],
     /// Denials since the last call, by reason.
     pub denied: BTreeMap<&'static str, u64>,
     /// Ages in seconds. Of several VMs, the largest counts.
@@ -86,6 +88,7 @@ impl Metrics {
                 ("revocations_skipped", counts.revocations_skipped),
                 ("fetches", counts.fetches),
                 ("fetch_failures", counts.fetch_failures),
+                ("nonces_offered", counts.nonces_offered),
             ],
             denied: counts.denied,
             ages: [

@@ -396,6 +396,13 @@ fn rfc9449_s8_nonces_are_given_out_and_required_by_issuer() {
             assert!(challenge.starts_with(start), "{challenge}");
             assert!(challenge.ends_with(", Bearer realm=\"api\""), "{challenge}");
         }
+        // D-54: a step of the client, not a denial.
+        let outcome = Sent::dpop(&token, &[&client.sign(&old)]).outcome(&mut guard);
+        let effect = guard.effect(outcome);
+        guard.take_counts();
+        guard.count(&effect);
+        let counts = guard.take_counts();
+        assert_eq!((counts.nonces_offered, counts.denied.len()), (1, 0));
         let proof = client.sign(&with_nonce);
         assert!(is_allowed(
             &Sent::dpop(&token, &[&proof]).decide(&mut guard)
