@@ -168,17 +168,23 @@ impl Denial {
 
     /// The value of `WWW-Authenticate`: a challenge for each scheme, first that of `scheme`, with which the client sent the
     /// token (RFC 6750 §3, RFC 9449 §7.1). RFC 6750 §3.1: for a request without credentials, no challenge has an error code.
-    fn challenges(&self, config: &Config, scheme: Scheme) -> String {
+    fn challenges(&self, config: &Config, scheme: Scheme, scopes: &[String]) -> String {
         let mut first = format!("realm=\"{}\"", config.realm);
-        let second = first.clone();
+        let mut second = first.clone();
         if !matches!(self, Self::NoToken | Self::DpopNotConfigured) {
             let (error, description) = (self.error(config), self.description());
             first.push_str(&format!(
                 ", error=\"{error}\", error_description=\"{description}\""
             ));
         }
-        if let Self::Scope(scopes) = self {
-            first.push_str(&format!(", scope=\"{}\"", scopes.join(" ")));
+        let scopes = match self {
+            Self::Scope(scopes) => scopes,
+            _ => scopes,
+        };
+        if !scopes.is_empty() {
+            let scopes = format!(", scope=\"{}\"", scopes.join(" "));
+            first.push_str(&scopes);
+            second.push_str(&scopes);
         }
         let metadata = match metadata::metadata_url(config) {
             Some(url) => format!(", resource_metadata=\"{url}\""),
@@ -196,15 +202,16 @@ impl Denial {
         }
     }
 
-    /// `scheme`: that with which the client sent the token. `now` is in seconds since 1970.
-    pub fn answer(&self, config: &Config, scheme: Scheme, now: u64) -> Answer {
+    /// `scheme`: that with which the client sent the token. `scopes`: those that the rule requires, for a request that has no
+    /// usable token. `now` is in seconds since 1970.
+    pub fn answer(&self, config: &Config, scheme: Scheme, scopes: &[String], now: u64) -> Answer {
         let status = self.status(config);
         let mut headers = vec![
             ("content-type", "application/json".to_owned()),
             ("cache-control", "no-store".to_owned()),
         ];
         if status != 503 && self.is_challenged() {
-            headers.push(("www-authenticate", self.challenges(config, scheme)));
+            headers.push(("www-authenticate", self.challenges(config, scheme, scopes)));
         }
         // RFC 9449 §8.2: a client that gets the nonce early needs no second attempt later.
         if scheme == Scheme::Dpop

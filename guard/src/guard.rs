@@ -24,7 +24,7 @@ pub(crate) use self::decision::{Decision, Outcome, Patience};
 pub use self::fetch::{Fetch, FetchKind, Form};
 
 use self::issuer::{Accepted, Check, IssuerState, Moment};
-use self::requirements::{Needed, Presented, needed, presented};
+use self::requirements::{Needed, Presented, needed, presented, scopes_of};
 use self::shared_feed::{SharedFeed, feeds};
 use crate::answers::{self, Denial};
 use crate::authorization::{self, Credentials, Scheme};
@@ -180,6 +180,7 @@ impl Guard {
             token,
             scheme,
             as_bearer,
+            scopes,
         } = outcome;
         let (fate, denial) = match decision {
             Decision::Allow(add) => match as_bearer {
@@ -200,7 +201,7 @@ impl Guard {
             Decision::Deny(denial) if self.config.report_only => {
                 (self.pass(Arc::clone(&self.no_headers), false), Some(denial))
             }
-            Decision::Deny(denial) => return self.refused(denial, token, scheme),
+            Decision::Deny(denial) => return self.refused(denial, token, scheme, &scopes),
             Decision::Wait { .. } => {
                 return self.denial(Denial::KeysUnavailable, token);
             }
@@ -223,7 +224,7 @@ impl Guard {
     /// Refuses the request, in report-only mode too. For requests that may still carry a header that only the
     /// filter may set, or a token that the resource server must not see.
     pub fn refusal(&self, denial: Denial, token: Option<Arc<TokenReference>>) -> Effect {
-        self.refused(denial, token, Scheme::Bearer)
+        self.refused(denial, token, Scheme::Bearer, &[])
     }
 
     #[cold]
@@ -232,8 +233,9 @@ impl Guard {
         denial: Denial,
         token: Option<Arc<TokenReference>>,
         scheme: Scheme,
+        scopes: &[String],
     ) -> Effect {
-        let answer = denial.answer(&self.config, scheme, self.time.wall);
+        let answer = denial.answer(&self.config, scheme, scopes, self.time.wall);
         Effect {
             fate: Fate::Answer(answer),
             denial: Some(denial),
@@ -315,12 +317,19 @@ impl Guard {
                 }
             }
         };
+        let scopes = match &outcome.decision {
+            Decision::Deny(denial) if denial.status(&self.config) == 401 => {
+                scopes_of(&self.config.rules, &request)
+            }
+            _ => Vec::new(),
+        };
         let rewrites = scheme == Scheme::Dpop
             && self.config.forward_authorization == ForwardAuthorization::AsBearer
             && matches!(outcome.decision, Decision::Allow(_));
         Outcome {
             scheme,
             as_bearer: rewrites.then(|| as_bearer(&request)).flatten(),
+            scopes,
             ..outcome
         }
     }

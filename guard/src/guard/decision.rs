@@ -90,6 +90,8 @@ pub(crate) struct Outcome {
     pub(crate) scheme: Scheme,
     /// The value of `Authorization` that the resource server receives in place of the client's.
     pub(crate) as_bearer: Option<String>,
+    /// The scopes that the rule requires, if the answer is 401.
+    pub(crate) scopes: Vec<String>,
 }
 
 impl From<Decision> for Outcome {
@@ -99,6 +101,7 @@ impl From<Decision> for Outcome {
             token: None,
             scheme: Scheme::default(),
             as_bearer: None,
+            scopes: Vec::new(),
         }
     }
 }

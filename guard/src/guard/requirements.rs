@@ -34,6 +34,18 @@ pub(super) fn needed<'a>(rules: &'a Rules, request: &Request<'_>) -> Result<Need
     }
 }
 
+/// The scopes that the rule for a request requires.
+#[cold]
+pub(super) fn scopes_of(rules: &Rules, request: &Request<'_>) -> Vec<String> {
+    match rules.find(request.method, request.target) {
+        Ok(Some(access)) => match access.into_owned() {
+            Access::Token { scopes, .. } => scopes,
+            Access::Anonymous { .. } => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
 /// A token as the client presents it.
 #[derive(Debug)]
 pub(super) struct Presented<'r> {

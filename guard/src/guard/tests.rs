@@ -57,6 +57,16 @@ fn decide_at(
     patience: Patience,
     now: u64,
 ) -> Decision {
+    outcome_at(guard, target, token, patience, now).decision
+}
+
+fn outcome_at(
+    guard: &mut Guard,
+    target: &str,
+    token: Option<&str>,
+    patience: Patience,
+    now: u64,
+) -> Outcome {
     let header = token.map(|token| format!("Bearer {token}"));
     let headers: Vec<&[u8]> = header.iter().map(String::as_bytes).collect();
     let request = Request {
@@ -72,7 +82,7 @@ fn decide_at(
         let effect = guard.effect(outcome.clone());
         guard.count(&effect);
     }
-    outcome.decision
+    outcome
 }
 
 fn decide(guard: &mut Guard, target: &str, token: Option<&str>) -> Decision {
@@ -300,6 +310,46 @@ fn report_only_lets_through_and_counts() {
     guard.count(&refusal);
     let counts = guard.take_counts();
     assert_eq!((counts.reported, counts.denied.get("host")), (0, Some(&1)));
+}
+
+/// RFC 6750 §3: a client learns the scopes before its first token, not only after a token without them.
+#[test]
+fn rfc6750_s3_a_401_names_the_scopes_of_the_rule() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let expired = issuer.token(&with(claims(), "exp", json!(NOW - 600)));
+    let mut with_dpop = fixtures::config();
+    with_dpop["dpop"] = json!({"origins": ["https://api.example.com"]});
+    for (path, token, ends) in [
+        ("/api/admin/x", None, r#"realm="api", scope="admin""#),
+        ("/api/admin", None, r#"realm="api", scope="admin""#),
+        ("/api/admin/x", Some(&expired), r#"expired", scope="admin""#),
+        ("/api/x", None, r#"realm="api""#),
+        ("/api/x", Some(&expired), r#"expired""#),
+    ] {
+        let challenge = |guard: &mut Guard| {
+            let outcome = outcome_at(guard, path, token.map(String::as_str), Patience::Left, NOW);
+            let Fate::Answer(answer) = guard.effect(outcome).fate else {
+                panic!("it goes through");
+            };
+            assert_eq!(answer.status, 401);
+            let (_, challenge) = answer
+                .headers
+                .into_iter()
+                .find(|(name, _)| *name == "www-authenticate")
+                .unwrap();
+            challenge
+        };
+        let plain = challenge(&mut ready(&issuer));
+        assert!(plain.ends_with(ends), "{path}: {plain}");
+        // Both challenges have the scopes.
+        let both = challenge(&mut ready_with(&with_dpop, &issuer));
+        let scopes = both.matches("scope=\"admin\"").count();
+        assert_eq!(
+            scopes,
+            if path.starts_with("/api/admin") { 2 } else { 0 },
+            "{both}"
+        );
+    }
 }
 
 #[test]

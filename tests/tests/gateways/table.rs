@@ -164,7 +164,7 @@ fn judge(
         Passes(_) => return Err("it did not arrive".to_owned()),
         Refused(status, error) => {
             let answer = answer.ok_or("no answer")?;
-            return refused(answer, status, error);
+            return refused(row, answer, status, error);
         }
         Closed(statuses) => statuses,
         Judged => MALFORMED,
@@ -238,7 +238,7 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
 }
 
 /// True if this is the guard's answer (RFC 6750 §3, protocol.md §2.4).
-fn refused(answer: &Answer, status: u16, error: &str) -> Result<(), String> {
+fn refused(row: &Row, answer: &Answer, status: u16, error: &str) -> Result<(), String> {
     if answer.status != status {
         return Err("another status".to_owned());
     }
@@ -255,7 +255,9 @@ fn refused(answer: &Answer, status: u16, error: &str) -> Result<(), String> {
     let is_right = match (status, challenges.as_slice()) {
         (401, [challenge]) => {
             let named = challenge.contains("error=\"invalid_token\"") == (error == "invalid_token");
-            challenge.starts_with("Bearer realm=\"api\"") && named
+            let has_scope = challenge.contains("scope=\"documents\"");
+            let needs_scope = row.target.starts_with("/api/documents");
+            challenge.starts_with("Bearer realm=\"api\"") && named && has_scope == needs_scope
         }
         (403, [challenge]) => challenge.contains("scope=\"documents\""),
         (403, []) => error == "access_denied",

@@ -101,6 +101,7 @@ pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
             ("a good token", "/api/projects?x=1&y=%2F..", &good),
             ("the scheme in another case", api, &lower_case),
             ("upper case below a rule", "/api/Projects/A.B", &good),
+            ("an encoded number sign", "/api/RFI%20%2312.pdf", &good),
         ],
     );
     let spoofed = format!("{bare}X-User-Id: 1\r\nX-Scope: admin\r\n");
@@ -134,6 +135,7 @@ pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
         none,
         &[
             ("no token", api, ""),
+            ("no token where a scope is needed", "/api/documents/1", ""),
             ("another scheme", api, basic),
             ("a token in the query alone", &in_query, ""),
         ],
