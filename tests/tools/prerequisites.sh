@@ -51,14 +51,14 @@ python3 -c 'import ensurepip' 2>/dev/null || package python3-venv
 if ! rustup "+$channel" target list --installed 2>/dev/null | grep --quiet '^wasm32-wasip1$' \
     || ! cargo "+$channel" clippy --version >/dev/null 2>&1 \
     || ! cargo "+$channel" fmt --version >/dev/null 2>&1; then
-    tests/tools/install.sh "Rust $channel (with rustup)" static.rust-lang.org \
+    tests/tools/install.sh "Rust $channel (with rustup)" "the server of rustup" \
         env RUSTUP_MAX_RETRIES=0 rustup toolchain install "$channel" --profile minimal \
         --component clippy --component rustfmt --target wasm32-wasip1
 fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 fetch=(cargo fetch --locked --target "$host" --target wasm32-wasip1)
 if ! "${fetch[@]}" --offline >/dev/null 2>&1; then
-    tests/tools/install.sh "the crates of Cargo.lock (in $cargo_home)" crates.io env CARGO_NET_RETRY=0 "${fetch[@]}"
+    tests/tools/install.sh "the crates of Cargo.lock (in $cargo_home)" "the registry of Rust crates" env CARGO_NET_RETRY=0 "${fetch[@]}"
 fi
 if [ "${1:-}" = tests ] || [ "${1:-}" = postgres ]; then
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || package postgresql
