@@ -278,7 +278,9 @@ impl Feed {
     ) {
         let now = time.steady;
         self.note_unknown(page);
+        let generation = self.revocations.generation();
         self.revocations.add(&page.revoked, time.wall);
+        let added = self.revocations.generation() != generation;
         self.note_folding();
         let is_known = position <= self.position;
         self.position = position.max(self.position);
@@ -297,7 +299,10 @@ impl Feed {
             None if is_known && (page.more || (came_early && !polls)) => {
                 self.schedule.pauses(now, self.stalls.added_nothing());
             }
-            _ if page.more => self.schedule.continues(now),
+            _ if page.more => match self.stalls.is_barren(added, self.revocations.len()) {
+                true => self.schedule.pauses(now, self.stalls.added_nothing()),
+                false => self.schedule.continues(now),
+            },
             _ => {
                 if since == self.asked.since {
                     self.stalls.settled();

@@ -6,6 +6,13 @@ use crate::fetch::growing_pause;
 /// The longest pause, in seconds.
 const MAX_PAUSE: u64 = 30;
 
+/// Pages that add nothing and are followed at once all the same: 500,000 entries of other issuers or of ended tokens.
+const FREE_PAGES: usize = 100;
+
+/// Of as many held entries, one page more may add nothing, because a feed that is read again has them all. Full pages have
+/// far more entries ([`claims::revocation::MAX_PAGE_ENTRIES`]).
+const ENTRIES_OF_A_PAGE: usize = 100;
+
 /// Counts the starts from 0, and the pages that add nothing. Each method returns the pause before the next request, in
 /// seconds.
 #[derive(Debug)]
@@ -13,6 +20,8 @@ pub(super) struct Stalls {
     /// Since the feed last settled.
     count: u32,
     longest: u64,
+    /// Pages that added nothing, since one that did.
+    barren: usize,
 }
 
 impl Stalls {
@@ -20,6 +29,7 @@ impl Stalls {
         Self {
             count: 0,
             longest: poll_seconds.min(MAX_PAUSE),
+            barren: 0,
         }
     }
 
@@ -38,8 +48,19 @@ impl Stalls {
         growing_pause(earlier, self.longest)
     }
 
+    /// A page with a new position, and with more behind it, was applied. True if the feed has too many such pages that add
+    /// nothing: it would go on without end. `held`: number of entries in the table.
+    pub(super) fn is_barren(&mut self, added: bool, held: usize) -> bool {
+        self.barren = match added {
+            true => 0,
+            false => self.barren.saturating_add(1),
+        };
+        self.barren > FREE_PAGES + held / ENTRIES_OF_A_PAGE
+    }
+
     /// The reader reached the end of the feed from the position that it asked for.
     pub(super) fn settled(&mut self) {
         self.count = 0;
+        self.barren = 0;
     }
 }

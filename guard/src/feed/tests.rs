@@ -217,6 +217,24 @@ fn a_feed_that_never_settles_is_asked_with_pauses() {
     }
 }
 
+/// Pages say "more" for ever, each with a new position and an old entry. As many pages as a feed may have are read at once.
+#[test]
+fn a_feed_that_never_ends_is_asked_with_pauses() {
+    for (entries, at_once) in [(1, 101), (1000, 110)] {
+        let asked = asked_in_a_minute(|number, _| {
+            let kept = if number == 0 { 0..entries } else { 0..1 };
+            let entry = |id: usize| json!({"kind": "token", "id": id.to_string(), "at": 0, "exp": NOW + 3600});
+            let page = json!({
+                "feed": "A", "since": number, "position": number + 1, "more": true, "holds": true,
+                "revocations": kept.map(entry).collect::<Vec<_>>(),
+            });
+            page.to_string().into_bytes()
+        });
+        let pauses = asked - at_once;
+        assert!((25..=40).contains(&pauses), "{entries}: {asked}");
+    }
+}
+
 /// After pauses, the next restore is read at once again.
 #[test]
 fn a_feed_that_settles_is_read_at_once_again() {
