@@ -1,11 +1,11 @@
 //! The responses to refused requests (RFC 6750 §3): status, challenge, and a body as in protocol.md §2.4. They
-//! contain no value from the request.
+//! contain no value from the request, except that `htu` of a proof is told beside the expected URL.
 
 mod metadata;
 
 use std::borrow::Cow;
 
-use claims::dpop::{NONCE_HEADER, NonceKey, ProofRefusal};
+use claims::dpop::{NONCE_HEADER, NonceKey, ProofRefusal, RefusedProof};
 use serde_json::json;
 use strum::{IntoStaticStr, VariantArray as _, VariantNames};
 
@@ -35,7 +35,7 @@ pub enum Denial {
     DpopNotConfigured,
     Token(Refusal),
     /// The proof of the client is refused.
-    Proof(ProofRefusal),
+    Proof(RefusedProof),
     /// The token lacks scopes. Contains all scopes that the rule requires.
     Scope(Vec<String>),
     /// A claim of the token lacks a value that the rule requires, such as a role.
@@ -55,7 +55,7 @@ impl Denial {
         match self {
             Self::Credentials(malformed) => malformed.into(),
             Self::Token(refusal) => refusal.into(),
-            Self::Proof(refusal) => refusal.name(),
+            Self::Proof(refused) => refused.refusal.name(),
             other => other.into(),
         }
     }
@@ -77,13 +77,17 @@ impl Denial {
 
     /// True if the answer is a step of the protocol, and no denial: the nonce for a proof (D-54, RFC 9449 §9).
     pub(crate) const fn is_step(&self) -> bool {
-        matches!(self, Self::Proof(refusal) if is_step(*refusal))
+        matches!(self, Self::Proof(refused) if is_step(refused.refusal))
     }
 
     pub(crate) const fn status(&self, config: &Config) -> u32 {
         match self {
             Self::Path | Self::Credentials(_) | Self::TwoTokens => 400,
-            Self::Proof(ProofRefusal::Busy) if nonce_key(config).is_none() => 503,
+            Self::Proof(refused)
+                if matches!(refused.refusal, ProofRefusal::Busy) && nonce_key(config).is_none() =>
+            {
+                503
+            }
             Self::NoToken | Self::DpopNotConfigured | Self::Token(_) | Self::Proof(_) => 401,
             Self::NoRule | Self::Scope(_) | Self::ClaimValue => 403,
             Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy | Self::Host => 503,
@@ -98,9 +102,12 @@ impl Denial {
             | Self::DpopNotConfigured
             | Self::Credentials(_)
             | Self::TwoTokens => "invalid_request",
+            Self::Token(_) => "invalid_token",
             // RFC 9449 §7.1: the proof may be good for another token.
-            Self::Token(_) | Self::Proof(ProofRefusal::Binding) => "invalid_token",
-            Self::Proof(refusal) if !refusal.wants_nonce() => "invalid_dpop_proof",
+            Self::Proof(refused) if matches!(refused.refusal, ProofRefusal::Binding) => {
+                "invalid_token"
+            }
+            Self::Proof(refused) if !refused.refusal.wants_nonce() => "invalid_dpop_proof",
             Self::Proof(_) if nonce_key(config).is_some() => "use_dpop_nonce",
             // RFC 6750 §3.1 has this one code for privileges that the token does not give.
             Self::Scope(_) | Self::ClaimValue => "insufficient_scope",
@@ -127,7 +134,7 @@ impl Denial {
             Self::TwoTokens => "Send the access token in the Authorization header alone",
             Self::DpopNotConfigured => "DPoP is not accepted here: send Authorization: Bearer",
             Self::Token(refusal) => refusal.description(),
-            Self::Proof(refusal) => refusal.description(),
+            Self::Proof(refused) => return refused.description.clone(),
             Self::Scope(scopes) => {
                 let scopes = scopes.join(" ");
                 return format!("The access token lacks a scope; needed here: {scopes}").into();

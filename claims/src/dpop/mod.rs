@@ -14,7 +14,7 @@ pub mod used_proofs;
 pub use nonce::NonceKey;
 pub use origin::PublicOrigin;
 pub use proof::{CheckedProof, Expected, Nonces, Proof, ProofUse, Window};
-pub use refusal::ProofRefusal;
+pub use refusal::{ProofRefusal, RefusedProof};
 pub use used_proofs::UsedProofs;
 
 /// The scheme in `Authorization` and `WWW-Authenticate`, and the value of `token_type` (RFC 9449 §5, §7.1).

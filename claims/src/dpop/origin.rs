@@ -27,6 +27,12 @@ impl PublicOrigin {
         Some(Self { prefix })
     }
 
+    /// The URL of a request for `target` at this origin, without the query, for a message.
+    pub(super) fn url(&self, target: &[u8]) -> String {
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+        format!("{}{}", self.prefix, String::from_utf8_lossy(path))
+    }
+
     /// True if `url` is that of a request for `target` (path and query) at this origin. Queries and fragments are ignored
     /// (RFC 9449 §4.3, check 9); otherwise the URLs are compared after normalization by syntax and scheme (RFC 3986 §6.2.2,
     /// §6.2.3).

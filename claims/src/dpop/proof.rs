@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{MAX_PROOF_BYTES, NonceKey, PROOF_TYPE, ProofRefusal, PublicOrigin, key};
+use super::{MAX_PROOF_BYTES, NonceKey, PROOF_TYPE, ProofRefusal, PublicOrigin, RefusedProof, key};
 use crate::json::numeric_date;
 use crate::jwk::PublicKey;
 use crate::jws::{Algorithm, CompactJws, JwsError};
@@ -129,23 +129,25 @@ impl<'a> Proof<'a> {
     /// # Errors
     /// The [`ProofRefusal`] of the first check that fails. Where only the time is wrong and the server has nonces, that is
     /// [`ProofRefusal::Nonce`].
-    pub fn check(self, expected: &Expected<'_>) -> Result<CheckedProof<'a>, ProofRefusal> {
+    pub fn check(self, expected: &Expected<'_>) -> Result<CheckedProof<'a>, RefusedProof> {
         let claims = &self.claims;
         if expected.bound_to.is_some_and(|key| key != self.thumbprint) {
-            return Err(ProofRefusal::Binding);
+            return Err(ProofRefusal::Binding.into());
         }
         if let Some(token) = expected.access_token {
             let hash = Thumbprint::of(token.as_bytes());
             if claims.ath.as_deref().and_then(Thumbprint::parse) != Some(hash) {
-                return Err(ProofRefusal::Token);
+                return Err(ProofRefusal::Token.into());
             }
         }
         if claims.htm.as_bytes() != expected.method {
-            return Err(ProofRefusal::Method);
+            return Err(ProofRefusal::Method.into());
         }
         let mut origins = expected.origins.iter();
         if !origins.any(|origin| origin.is_at(&claims.htu, expected.target)) {
-            return Err(ProofRefusal::Url);
+            let origins = expected.origins.iter();
+            let urls = origins.map(|origin| origin.url(expected.target));
+            return Err(RefusedProof::url(&claims.htu, &urls.collect::<Vec<_>>()));
         }
         let until = claims.accepted_until(expected)?;
         Ok(CheckedProof { proof: self, until })

@@ -1,6 +1,10 @@
 //! Why a proof is refused.
 
+use std::borrow::Cow;
+
 use strum::{IntoStaticStr, VariantArray};
+
+use crate::message::printable;
 
 /// Why a DPoP proof is refused. The names are for logs and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
@@ -67,7 +71,9 @@ impl ProofRefusal {
             Self::Type => "The typ of the DPoP proof is not dpop+jwt",
             Self::Critical => "The DPoP proof has a crit header that is not understood",
             Self::Algorithm => "The DPoP proof is signed with an algorithm that is not accepted",
-            Self::Key => "The jwk of the DPoP proof is not a plain public key for its alg",
+            Self::Key => {
+                "The jwk of the DPoP proof is not a plain public key for its alg, in base64url without padding"
+            }
             Self::Claims => {
                 "The DPoP proof lacks jti, htm, htu or iat, or a claim has the wrong type"
             }
@@ -85,6 +91,38 @@ impl ProofRefusal {
             Self::Busy => {
                 "Too many DPoP proofs are in use now: repeat the request with another proof"
             }
+        }
+    }
+}
+
+/// A refusal with its message for the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedProof {
+    pub refusal: ProofRefusal,
+    /// ASCII without quotes and backslashes (RFC 6750 §3).
+    pub description: Cow<'static, str>,
+}
+
+impl From<ProofRefusal> for RefusedProof {
+    fn from(refusal: ProofRefusal) -> Self {
+        Self {
+            refusal,
+            description: refusal.description().into(),
+        }
+    }
+}
+
+impl RefusedProof {
+    /// [`ProofRefusal::Url`] with both URLs, without queries and fragments, which may hold secrets.
+    #[cold]
+    pub(super) fn url(htu: &str, expected: &[String]) -> Self {
+        let end = htu.find(['?', '#']).unwrap_or(htu.len());
+        let received = printable(htu.get(..end).unwrap_or_default());
+        let expected = printable(&expected.join(" or "));
+        Self {
+            refusal: ProofRefusal::Url,
+            description: format!("The htu of the DPoP proof is {received}; expected {expected}")
+                .into(),
         }
     }
 }

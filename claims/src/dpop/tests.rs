@@ -71,7 +71,10 @@ fn expected() -> Expected<'static> {
 /// All checks but the signature.
 fn used(claims: &Value, expected: &Expected<'_>) -> Result<ProofUse, ProofRefusal> {
     let text = compact(&header(), claims);
-    parse(&text)?.check(expected)?.verify(|_, _, _| true)
+    let checked = parse(&text)?.check(expected);
+    checked
+        .map_err(|refused| refused.refusal)?
+        .verify(|_, _, _| true)
 }
 
 fn check(claims: &Value, change: impl FnOnce(&mut Expected<'_>)) -> Result<u64, ProofRefusal> {
@@ -194,6 +197,31 @@ fn rfc9449_s4_3_a_proof_is_for_one_token_method_and_url() {
         check(&without, |expected| expected.access_token = None),
         Ok(until)
     );
+}
+
+/// Queries may hold secrets, and the message is a header and an entry of the audit log.
+#[test]
+fn another_url_is_told_with_the_expected_one() {
+    let told = |htu: &str, target: &'static str| {
+        let text = compact(&header(), &with(claims(), "htu", json!(htu)));
+        let expected = Expected {
+            target: target.as_bytes(),
+            ..expected()
+        };
+        let refused = parse(&text).unwrap().check(&expected).unwrap_err();
+        assert_eq!(refused.refusal, ProofRefusal::Url);
+        refused.description
+    };
+    let url = expected().origins[0].url(b"/x");
+    assert_eq!(
+        told("https://elsewhere.example/y?secret=1#z", "/x?secret=2"),
+        format!("The htu of the DPoP proof is https://elsewhere.example/y; expected {url}")
+    );
+    let odd = told("a\"\\\r\n\u{e9}", "/\"\\\r\n");
+    let legal = |byte: u8| matches!(byte, 0x20..=0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    assert!(odd.bytes().all(legal), "{odd}");
+    let long = told(&"h".repeat(2000), "/");
+    assert!(long.len() < 500, "{long}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use claims::Thumbprint;
-use claims::dpop::{Expected, Nonces, Proof, ProofRefusal};
+use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, RefusedProof};
 
 use super::Host;
 use super::decision::{Decision, Outcome, Request};
@@ -108,7 +108,7 @@ impl Inspector<'_> {
         key: Thumbprint,
         nonces: Nonces<'_>,
         asked: &Asked<'_>,
-    ) -> Result<(), ProofRefusal> {
+    ) -> Result<(), RefusedProof> {
         let access_token = str::from_utf8(asked.credentials).map_err(|_| ProofRefusal::Token)?;
         let expected = Expected {
             bound_to: Some(key),
@@ -125,7 +125,7 @@ impl Inspector<'_> {
         })?;
         let in_common = self.host.shared_data.use_proof(&used, asked.now);
         // Without shared data, each VM remembers for itself.
-        in_common.unwrap_or_else(|_| self.host.used_proofs.accept(&used, asked.now))
+        Ok(in_common.unwrap_or_else(|_| self.host.used_proofs.accept(&used, asked.now))?)
     }
 }
 

@@ -88,8 +88,10 @@ pub(super) fn presented<'a>(
 
 #[inline(never)]
 fn proof<'a>(dpop: &DpopConfig, request: &Request<'a>) -> Result<Box<Proof<'a>>, Denial> {
-    let proof = Proof::parse(request.dpop, &dpop.algorithms).map_err(Denial::Proof)?;
-    Ok(Box::new(proof))
+    let proof = Proof::parse(request.dpop, &dpop.algorithms);
+    Ok(Box::new(
+        proof.map_err(|refusal| Denial::Proof(refusal.into()))?,
+    ))
 }
 
 /// Whether the token has what is needed.

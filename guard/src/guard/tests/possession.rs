@@ -100,7 +100,7 @@ impl<'s> Sent<'s> {
 }
 
 fn refused_by(refusal: ProofRefusal) -> Decision {
-    Decision::Deny(Denial::Proof(refusal))
+    Decision::Deny(Denial::Proof(refusal.into()))
 }
 
 fn config() -> Value {
@@ -193,15 +193,20 @@ fn rfc9449_s4_3_every_check_has_its_refusal_with_and_without_the_cache() {
         let proofs: Vec<&str> = proofs.iter().map(String::as_str).collect();
         let mut guard = ready_with(&config(), &issuer);
         let sent = Sent::dpop(&token, &proofs);
-        assert_eq!(sent.decide(&mut guard), refused_by(refusal), "{proofs:?}");
+        let refused = |guard: &mut Guard| match sent.decide(guard) {
+            Decision::Deny(Denial::Proof(refused)) => refused.refusal,
+            other => panic!("{proofs:?}: {other:?}"),
+        };
+        assert_eq!(refused(&mut guard), refusal, "{proofs:?}");
         // None of them used up the proof, and the cached token has the same refusals.
         let passes = Sent::dpop(&token, &[&proof]).decide(&mut guard);
         assert!(is_allowed(&passes), "{refusal:?}: {passes:?}");
-        assert_eq!(sent.decide(&mut guard), refused_by(refusal), "{proofs:?}");
+        assert_eq!(refused(&mut guard), refusal, "{proofs:?}");
     }
 }
 
-/// Everything about the token comes before the check of the proof, and scopes come last: a thief learns nothing of them.
+/// Everything about the token comes before the check of the proof, and scopes come last: a thief learns nothing of those of
+/// the token.
 #[test]
 fn a_token_is_judged_before_the_proof_and_scopes_after() {
     let (issuer, client, thief) = (Issuer::new(Algorithm::EdDsa), Client::new(), Client::new());
@@ -589,7 +594,10 @@ fn report_only_lets_pass_and_names_the_reason() {
     let proof = thief.proof(&token, "1");
     let outcome = Sent::dpop(&token, &[&proof]).outcome(&mut guard);
     let effect = guard.effect(outcome);
-    assert_eq!(effect.denial, Some(Denial::Proof(ProofRefusal::Binding)));
+    assert_eq!(
+        effect.denial,
+        Some(Denial::Proof(ProofRefusal::Binding.into()))
+    );
     assert_eq!(effect.name(), "proof_binding");
     // The resource server still checks tokens itself, as the client sent them.
     let Fate::Pass { authorization, .. } = effect.fate else {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use claims::dpop::ProofRefusal;
+use claims::dpop::{ProofRefusal, RefusedProof};
 use strum::IntoStaticStr;
 
 use super::account_selection::AccountError;
@@ -101,7 +101,7 @@ pub enum TokenError {
     #[strum(serialize = "account_refused")]
     Account(AccountError),
     /// The DPoP proof is refused, or missing (RFC 9449 §5).
-    Proof(ProofRefusal),
+    Proof(RefusedProof),
     /// The user of the user-bound client was deleted or disabled.
     BoundUserGone,
     /// The client exceeds its limit of revoked access tokens.
@@ -164,7 +164,7 @@ impl TokenError {
             | Self::Assertion(_)
             | Self::BoundUserGone => ErrorCode::InvalidGrant,
             Self::Account(error) => error.code(),
-            Self::Proof(refusal) if refusal.wants_nonce() => ErrorCode::UseDpopNonce,
+            Self::Proof(refused) if refused.refusal.wants_nonce() => ErrorCode::UseDpopNonce,
             Self::Proof(_) => ErrorCode::InvalidDpopProof,
             Self::TooManyRevocations { .. } | Self::TooManyGuesses(_) => ErrorCode::TooManyRequests,
             Self::TooEarly(_) | Self::Store(_) => ErrorCode::TemporarilyUnavailable,
@@ -194,7 +194,7 @@ impl TokenError {
             Self::Refresh(refusal) => refusal.reason(),
             Self::ClientAssertion(AssertionError::Replayed) => "client_assertion_replayed",
             Self::ClientAssertion(AssertionError::Signature) => "wrong_client_assertion",
-            Self::Proof(refusal) => refusal.name(),
+            Self::Proof(refused) => refused.refusal.name(),
             _ => self.into_str(),
         }
     }
@@ -367,7 +367,7 @@ impl TokenError {
             }
             Self::TokenOfOtherClient => "The token was issued to another client",
             Self::Account(error) => error.description(),
-            Self::Proof(refusal) => refusal.description(),
+            Self::Proof(refused) => return refused.description.clone(),
             Self::BoundUserGone => "The bound user of this client is not available",
             Self::TooManyRevocations { .. } => {
                 "This client revokes too many access tokens at once; try again after the time of Retry-After, or revoke the refresh token"
@@ -406,7 +406,13 @@ impl From<AssertionError> for TokenError {
 
 impl From<ProofRefusal> for TokenError {
     fn from(refusal: ProofRefusal) -> Self {
-        Self::Proof(refusal)
+        Self::Proof(refusal.into())
+    }
+}
+
+impl From<RefusedProof> for TokenError {
+    fn from(refused: RefusedProof) -> Self {
+        Self::Proof(refused)
     }
 }
 

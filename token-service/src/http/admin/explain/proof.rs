@@ -1,6 +1,6 @@
 //! What the client of a token must prove, and whether a DPoP proof does.
 
-use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, PublicOrigin};
+use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, PublicOrigin, RefusedProof};
 use claims::{Confirmation, Thumbprint};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -56,12 +56,12 @@ pub(super) fn possession(
         (Some(key), Some(sent)) => {
             let wrong = judge(token, key, sent, now).err();
             let right = format!("is of the key {key}, for this token, method and URL, and fresh");
-            let wrong = wrong.map(ProofRefusal::description);
+            let wrong = wrong.map(|refused| refused.description);
             Some(judged(
                 "proof",
                 wrong.is_none(),
                 &right,
-                wrong.unwrap_or_default(),
+                &wrong.unwrap_or_default(),
             ))
         }
     });
@@ -73,7 +73,7 @@ fn judge(
     key: Thumbprint,
     sent: &SentProof,
     now: Timestamp,
-) -> Result<(), ProofRefusal> {
+) -> Result<(), RefusedProof> {
     let (origin, target) = split(&sent.url);
     let origin = PublicOrigin::parse(origin).ok_or(ProofRefusal::Url)?;
     let proof = Proof::parse(&[sent.proof.trim().as_bytes()], &ALGORITHMS)?;
