@@ -17,14 +17,16 @@ const EXPONENT: &str = "AQAB";
 /// that a key has one thumbprint.
 pub(super) fn read(jwk: &Value, algorithm: Algorithm) -> Option<PublicKey> {
     let members = jwk.as_object()?;
+    // Some libraries write unset members as `null`.
+    let member = |name: &str| members.get(name).filter(|value| !value.is_null());
     // RFC 9449 §4.3, check 7.
     let mut refused = PRIVATE_MEMBERS.iter().chain(&CERTIFICATES);
-    if refused.any(|name| members.contains_key(*name)) {
+    if refused.any(|name| member(name).is_some()) {
         return None;
     }
     let is_for = |alg: &Value| alg.as_str().and_then(Algorithm::from_any_name) == Some(algorithm);
-    if members.get("alg").is_some_and(|alg| !is_for(alg))
-        || members.get("use").is_some_and(|key_use| key_use != "sig")
+    if member("alg").is_some_and(|alg| !is_for(alg))
+        || member("use").is_some_and(|key_use| key_use != "sig")
     {
         return None;
     }

@@ -121,7 +121,7 @@ pub enum KeyError {
     Unsupported,
     #[error("alg of the JWK must be {0}, the algorithm of the key")]
     OtherAlgorithm(&'static str),
-    #[error("a member of the JWK is malformed: {0}")]
+    #[error("{0} of the JWK has another length, or is not base64url without padding")]
     Malformed(&'static str),
     #[error("its RSA key has {0} bits; 2048 to 4096 are accepted")]
     KeySize(usize),
@@ -153,7 +153,9 @@ impl VerifyingKey {
     }
 
     fn of_jwk(text: &str) -> Result<Self, KeyError> {
-        let members = json::parse_object(text.as_bytes()).map_err(KeyError::Json)?;
+        let mut members = json::parse_object(text.as_bytes()).map_err(KeyError::Json)?;
+        // Some libraries write unset members so.
+        members.retain(|_, value| !value.is_null());
         if members.contains_key("keys") {
             return Err(KeyError::Set);
         }
@@ -370,8 +372,13 @@ mod tests {
             let key = VerifyingKey::read(jwk).unwrap();
             assert_eq!(key.algorithm(), algorithm);
             assert_eq!(String::from(key), jwk);
-            let more = jwk.replacen('{', r#"{"use":"sig","kid":"x","key_ops":["verify"],"#, 1);
-            assert_eq!(String::from(VerifyingKey::read(&more).unwrap()), jwk);
+            for more in [
+                r#"{"use":"sig","kid":"x","key_ops":["verify"],"#,
+                r#"{"use":null,"alg":null,"key_ops":null,"d":null,"x5c":null,"#,
+            ] {
+                let more = jwk.replacen('{', more, 1);
+                assert_eq!(String::from(VerifyingKey::read(&more).unwrap()), jwk);
+            }
         }
     }
 
@@ -392,6 +399,7 @@ mod tests {
         );
         let off_curve = EC.replace("x_FEzRu9", "y_FEzRu9");
         let short = OKP.replace("HURo", "");
+        let padded = OKP.replace("HURo", "HURo=");
         let certificate = include_str!("../../../demo/non-interactive-demo.cert.pem");
         let key = include_str!("../../../demo/key-demo.key.pem");
         for (text, error) in [
@@ -403,6 +411,7 @@ mod tests {
             (&format!("{ED25519_PEM}{ED25519_PEM}"), KeyError::Several),
             (&off_curve, KeyError::Unusable),
             (&short, KeyError::Malformed("x")),
+            (&padded, KeyError::Malformed("x")),
             (
                 r#"{"kty":"EC","crv":"P-384","x":"AA","y":"AA"}"#,
                 KeyError::Unsupported,

@@ -74,7 +74,7 @@ pub(super) fn find_certificate<'a>(
             certificates
                 .iter()
                 .find(|certificate| certificate.alias == kid)
-                .ok_or(AssertionError::UnknownAlias)
+                .ok_or_else(|| unknown_alias(kid, certificates))
         })
         .transpose()?;
     match (by_thumbprint, by_alias) {
@@ -84,14 +84,27 @@ pub(super) fn find_certificate<'a>(
     }
 }
 
-/// Detects hexadecimal thumbprints, as printed by tools such as `openssl x509 -fingerprint`.
+/// Reads a SHA-1 thumbprint in hexadecimal digits, as printed by tools such as `openssl x509 -fingerprint`.
+fn hexadecimal_thumbprint(text: &str) -> Option<Vec<u8>> {
+    let digits = text.replace(':', "");
+    let thumbprint = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?;
+    (thumbprint.len() == 20).then_some(thumbprint)
+}
+
 fn unknown_thumbprint(x5t: &str) -> AssertionError {
-    let digits = x5t.replace(':', "");
-    match HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) {
-        Ok(thumbprint) if thumbprint.len() == 20 => {
-            AssertionError::ThumbprintInHex(URL_SAFE_NO_PAD.encode(thumbprint))
-        }
-        _ => AssertionError::UnknownThumbprint,
+    match hexadecimal_thumbprint(x5t) {
+        Some(thumbprint) => AssertionError::ThumbprintInHex(URL_SAFE_NO_PAD.encode(thumbprint)),
+        None => AssertionError::UnknownThumbprint,
+    }
+}
+
+/// .NET's libraries write the thumbprint of the certificate into `kid`, which is the alias (protocol.md §2.3).
+fn unknown_alias(kid: &str, certificates: &[Certificate]) -> AssertionError {
+    let thumbprint = hexadecimal_thumbprint(kid).unwrap_or_default();
+    let mut certificates = certificates.iter();
+    match certificates.any(|certificate| certificate.sha1_thumbprint == thumbprint.as_slice()) {
+        true => AssertionError::ThumbprintAsAlias(kid.to_owned()),
+        false => AssertionError::UnknownAlias,
     }
 }
 

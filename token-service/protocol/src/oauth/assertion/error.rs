@@ -30,6 +30,8 @@ pub enum AssertionError {
     ThumbprintInHex(String),
     /// The client has no certificate with the alias in `kid`.
     UnknownAlias,
+    /// `kid` is the thumbprint of a certificate in hexadecimal digits, and not its alias. Contains `kid`.
+    ThumbprintAsAlias(String),
     /// `x5t` and `kid` name different certificates.
     KeysDiffer,
     CertificateNotValid,
@@ -88,6 +90,14 @@ impl AssertionError {
             Self::ThumbprintInHex(expected) => {
                 return format!(
                     "x5t in the assertion header is in hexadecimal digits; it must be base64url, here {expected}"
+                )
+                .into();
+            }
+            Self::ThumbprintAsAlias(kid) => {
+                let kid = printable(kid);
+                return format!(
+                    "kid in the assertion header is the thumbprint of the certificate; it must be its alias: register the \
+                     certificate under the alias {kid}"
                 )
                 .into();
             }

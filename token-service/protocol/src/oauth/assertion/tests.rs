@@ -166,6 +166,19 @@ fn rfc8725_s3_1_headers() {
             with(header(), "x5t", json!(["AB"; 20].join(":"))),
             E::ThumbprintInHex(URL_SAFE_NO_PAD.encode([0xab; 20])),
         ),
+        // As .NET names the key, beside the right x5t and without it.
+        (
+            with(with(header(), "x5t", x5t(0)), "kid", json!("00".repeat(20))),
+            E::ThumbprintAsAlias("00".repeat(20)),
+        ),
+        (
+            with(header(), "kid", json!("00".repeat(20))),
+            E::ThumbprintAsAlias("00".repeat(20)),
+        ),
+        (
+            with(header(), "kid", json!("AB".repeat(20))),
+            E::UnknownAlias,
+        ),
     ] {
         assert_eq!(outcome(&bad, &body()), Err(reason), "{bad}");
     }

@@ -124,7 +124,9 @@ async fn used_before(
 fn refusal(error: &AssertionError, client: &Client) -> String {
     let description = error.description();
     match error {
-        AssertionError::UnknownThumbprint | AssertionError::UnknownAlias => {
+        AssertionError::UnknownThumbprint
+        | AssertionError::UnknownAlias
+        | AssertionError::ThumbprintAsAlias(_) => {
             let certificates = client.certificates().iter();
             let known: Vec<String> = certificates
                 .map(|certificate| format!("{} (x5t {})", certificate.alias, certificate.x5t()))
