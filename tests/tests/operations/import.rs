@@ -85,8 +85,8 @@ fn a_realm_of_keycloak_moves_in_with_passwords_and_secrets() {
     pair.operate(&["user", "show", "kim@example.com"], "")
         .failed(1);
     let done = import(&[]);
-    let counts = "Users: 5 read, 3 new, 0 changed, 2 not imported\n\
-                  Clients: 9 read, 2 new, 0 changed, 7 not imported\n";
+    let counts = "Users: 5 read, 3 new, 0 changed, 0 kept, 2 not imported\n\
+                  Clients: 9 read, 2 new, 0 changed, 0 kept, 7 not imported\n";
     assert_eq!(done.output, counts, "{}", done.errors);
     for (which, outcome) in [("dry", &dry), ("real", &done)] {
         for part in REPORT {
@@ -102,7 +102,7 @@ fn a_realm_of_keycloak_moves_in_with_passwords_and_secrets() {
     }
     let again = import(&[]).done();
     assert!(
-        again.starts_with("Users: 5 read, 0 new, 0 changed, 2"),
+        again.starts_with("Users: 5 read, 0 new, 0 changed, 0 kept, 2"),
         "{again}"
     );
 
@@ -142,7 +142,7 @@ fn a_table_of_users_moves_in() {
     let done = pair.operate(&import, "");
     assert!(
         done.output
-            .starts_with("Users: 3 read, 2 new, 0 changed, 1 not imported"),
+            .starts_with("Users: 3 read, 2 new, 0 changed, 0 kept, 1 not imported"),
         "{done:?}"
     );
     assert_eq!(done.errors.lines().count(), 2, "{}", done.errors);
@@ -181,7 +181,7 @@ fn a_problem_of_one_user_stops_no_other() {
     let import = ["import", "csv", path.to_str().unwrap()];
     for more in [&["--dry-run"][..], &[]] {
         let done = pair.operate(&[&import, more].concat(), "");
-        let counts = "Users: 5004 read, 5002 new, 0 changed, 2 not imported";
+        let counts = "Users: 5004 read, 5002 new, 0 changed, 0 kept, 2 not imported";
         assert!(done.output.starts_with(counts), "{done:?}");
         assert!(
             done.errors
@@ -202,4 +202,45 @@ fn a_problem_of_one_user_stops_no_other() {
         pair.json("user show long")["accounts"],
         serde_json::json!([])
     );
+}
+
+/// D-52. The second file is of another server, with other people of the same names.
+#[test]
+fn an_import_takes_nobody_over() {
+    let pair = OwnPair::start(&[]);
+    let write = |name: &str, text: &str| {
+        let path = pair.state().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let head = "username,email,organization,password,account_user_id,account_username,account_site";
+    let staff = format!(
+        "{head}\nboss,boss@a.example,majestic,password of the boss,42,boss,https://us1.example.com\n"
+    );
+    pair.done(&format!("import csv {}", write("staff.csv", &staff)));
+    let before = pair.json("user show boss");
+    let others = "username,email,password\nboss,boss@b.example,password of another\nada@example.com,,password of another\n";
+    let others = write("others.csv", others);
+    for more in [" --dry-run", ""] {
+        let done = pair.run(&format!("import csv {others}{more}"));
+        assert_eq!(done.code, 0, "{done:?}");
+        let lines = [
+            "! user boss: stays, because it is registered; other email, organization, password, accounts",
+            "! user ada@example.com: stays, because a registrations file lists it; other",
+        ];
+        for line in lines {
+            assert!(done.errors.contains(line), "{}", done.errors);
+        }
+        let counts = "Users: 2 read, 0 new, 0 changed, 2 kept, 0 not imported";
+        assert!(done.output.starts_with(counts), "{}", done.output);
+        assert_eq!(pair.json("user show boss"), before);
+    }
+    let done = pair.run(&format!("import csv {others} --overwrite"));
+    for line in [
+        "~ user boss: email, organization, password",
+        "email: \"boss@a.example\" -> \"boss@b.example\"",
+    ] {
+        assert!(done.errors.contains(line), "{}", done.errors);
+    }
+    assert_eq!(pair.json("user show boss")["email"], "boss@b.example");
 }

@@ -145,3 +145,88 @@ async fn a_refusal_has_a_thousand_problems_at_most() {
     let last = problems.last().unwrap().message.clone();
     assert_eq!(last, "these are the first 999 problems; there are more");
 }
+
+/// D-52.
+#[tokio::test]
+async fn an_import_adds_and_changes_only_what_it_may_overwrite() {
+    let site = site().await;
+    let service = site.start().await;
+    let person = |name: &str, password: &str, email: &str| json!({"username": name, "email": email, "password": password});
+    let web = |client_id: &str, secret: &str| {
+        json!({"client_id": client_id, "type": "web_server", "client_secret": secret,
+            "redirect_uris": ["https://a.example/cb"]})
+    };
+    let boss = person("boss", "password of the boss", "boss@a.example");
+    assert_eq!(create::<User>(&service, boss).await, Ok(()));
+    assert_eq!(
+        create::<Client>(&service, web("shop", secret())).await,
+        Ok(())
+    );
+    let file = json!({"users": [person("ada", "password of ada", "ada@a.example")]});
+    apply(&service, file, KEEP).await;
+    let files = store::testing::memory(&*site.store).await.unwrap();
+
+    let document = json!({
+        "users": [
+            person("ada", "password of another ada", "ada@a.example"),
+            person("boss", "password of another boss", "boss@b.example"),
+            person("new", "password of somebody", "new@b.example"),
+        ],
+        "clients": [web("shop", "another secret of 32 bytes, or more"), web("other", secret())],
+    });
+    let import = |dry_run, overwrite| ApplyQuery {
+        dry_run,
+        overwrite,
+        import: true,
+        ..KEEP
+    };
+    let ada = "! user ada: stays, because a registrations file lists it; other password";
+    let kept = [
+        "! client shop: stays, because it is registered; other client_secret",
+        ada,
+        "! user boss: stays, because it is registered; other email, password",
+    ];
+    let before = boss_and_shop(&site).await;
+    for dry_run in [true, false] {
+        let applied = apply(&service, document.clone(), import(dry_run, false)).await;
+        assert_eq!(applied.differences, ["+ client other", "+ user new"]);
+        assert_eq!(applied.kept, kept);
+        assert_eq!(boss_and_shop(&site).await, before);
+    }
+    let changes = [
+        "~ client shop: client_secret",
+        "~ user boss: email, password\n    email: \"boss@a.example\" -> \"boss@b.example\"",
+    ];
+    for dry_run in [true, false] {
+        assert_eq!(boss_and_shop(&site).await, before);
+        let applied = apply(&service, document.clone(), import(dry_run, true)).await;
+        assert_eq!(applied.differences, changes);
+        assert_eq!(applied.kept, [ada]);
+    }
+    assert_ne!(boss_and_shop(&site).await, before);
+    let again = apply(&service, document.clone(), import(false, false)).await;
+    assert_eq!(again.differences, [""; 0]);
+    assert_eq!(again.kept, [ada]);
+    // No file manages what an import added.
+    assert_eq!(store::testing::memory(&*site.store).await.unwrap(), files);
+    let both = operate(&service, async |admin| {
+        let query = ApplyQuery {
+            prune: true,
+            ..import(false, false)
+        };
+        admin.apply(object(document.clone()), query).await
+    });
+    assert!(both.await.unwrap_err().starts_with("prune: "));
+}
+
+/// Everything of an imported object that a takeover would change.
+async fn boss_and_shop(site: &Site) -> (Option<String>, Option<String>, Vec<ClientSecret>) {
+    let boss = site.store.user(Username::parse("boss").unwrap()).await;
+    let boss = boss.unwrap().unwrap();
+    let shop = site.store.client(client_id("shop")).await.unwrap();
+    (
+        boss.email,
+        boss.password_hash,
+        shop.unwrap().secrets().to_vec(),
+    )
+}

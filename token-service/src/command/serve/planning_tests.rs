@@ -75,6 +75,7 @@ pub(super) const KEEP: ApplyQuery = ApplyQuery {
     dry_run: false,
     prune: false,
     overwrite: false,
+    import: false,
 };
 
 /// How `apply --prune` applies a document.

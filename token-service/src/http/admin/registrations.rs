@@ -50,6 +50,10 @@ pub struct ApplyQuery {
     /// On a conflict, use the value of the document instead of the value that a command set.
     #[serde(default)]
     pub overwrite: bool,
+    /// Add the objects of another server. Registered objects stay, each with a text in `kept`. With `overwrite`, those change
+    /// that no registrations file lists. Not with `prune`.
+    #[serde(default)]
+    pub import: bool,
 }
 
 /// What applying registrations did, or would do.
@@ -59,7 +63,8 @@ pub struct Applied {
     /// on with a line for each field, which has the old and the new value unless they are secret.
     pub differences: Vec<String>,
     /// One line per field, each with `!`, in which the registry stays as it is although the file says something else: a
-    /// command changed it after a file was last applied, or no file was applied to the object before (D-27).
+    /// command changed it after a file was last applied, or no file was applied to the object before (D-27). With `import`,
+    /// one line per object that stays (D-52).
     #[serde(default)]
     pub kept: Vec<String>,
     /// What is allowed but unwise.
@@ -86,9 +91,14 @@ impl Administration {
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`], or a failure; then nothing is changed.
     pub async fn apply(&self, document: Object, query: ApplyQuery) -> Result<Applied, AdminError> {
-        let occasion = match query.overwrite {
-            false => Occasion::Apply,
-            true => Occasion::Overwrite,
+        let occasion = match (query.import, query.overwrite) {
+            (true, _) if query.prune => {
+                let why = "prune: an import removes nothing; leave out prune or import";
+                return Err(AdminError::Malformed(why.to_owned()));
+            }
+            (true, overwrites) => Occasion::Import { overwrites },
+            (false, false) => Occasion::Apply,
+            (false, true) => Occasion::Overwrite,
         };
         let document = Arc::new(document);
         self.changing(async || {

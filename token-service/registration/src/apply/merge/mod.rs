@@ -131,6 +131,9 @@ impl<'a> Merge<'a> {
 
     fn object<T: Registered>(&mut self, file: Registration<T>) -> Result<(), ProtectionError> {
         let object = file.object.object_name();
+        if let Occasion::Import { overwrites } = self.occasion {
+            return self.import(file, overwrites);
+        }
         let past = Past {
             remembered: self.remembered.get(&object).copied(),
             occasion: self.occasion,
@@ -163,6 +166,38 @@ impl<'a> Merge<'a> {
         let next = past.next(object, said, made);
         if past.remembered != Some(&next) {
             self.plan.change.remember.push(next);
+        }
+        Ok(())
+    }
+
+    /// Adds an object of another server. A registered object stays, because it may be another one of the same name (D-52).
+    fn import<T: Registered>(
+        &mut self,
+        file: Registration<T>,
+        overwrites: bool,
+    ) -> Result<(), ProtectionError> {
+        let object = file.object.object_name();
+        let is_managed = self.remembered.contains_key(&object);
+        let before = T::find(self.stored, &object.name);
+        if is_managed && before.is_none() {
+            let text = "stays removed; a registrations file lists it".to_owned();
+            self.plan.keep(object, None, false, text);
+            return Ok(());
+        }
+        let after = protect(file, before, self.protection)?;
+        let Some(before) = before.filter(|_| is_managed || !overwrites) else {
+            self.plan.put(after, before);
+            return Ok(());
+        };
+        let changes = FieldChange::between(&Values::of(before), &Values::of(&after));
+        if !changes.is_empty() {
+            let fields: Vec<&str> = changes.iter().map(|change| change.field).collect();
+            let why = match is_managed {
+                true => "a registrations file lists it",
+                false => "it is registered",
+            };
+            let text = format!("stays, because {why}; other {}", fields.join(", "));
+            self.plan.keep(object, None, false, text);
         }
         Ok(())
     }

@@ -11,6 +11,11 @@ pub enum Occasion {
     Apply,
     /// An operator applies a file that overwrites the changes of commands.
     Overwrite,
+    /// An operator adds the objects of another server (D-52). No file manages them afterwards (D-27).
+    Import {
+        /// Change registered objects that no file manages.
+        overwrites: bool,
+    },
 }
 
 /// What the store remembers of an object, for this occasion.

@@ -46,8 +46,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service import keycloak realm.json 2> report.txt
   token-service import csv users.csv
 
-Standard error has a line for everything that is not imported, with the reason. Importing a file again changes only what
-changed in it, as apply does. The exit code is 0 also if objects are not imported: see the counts.";
+Standard error has a line for everything that is not imported, with the reason. A client or user that is registered already
+stays as it is, with a line. With --overwrite it changes, unless a registrations file lists it; a line says each field.
+The exit code is 0 also if objects are not imported: see the counts.";
 
 #[derive(Debug, Subcommand)]
 pub(in crate::command) enum Command {
@@ -65,7 +66,7 @@ pub(in crate::command) struct Arguments {
     /// Print what would be imported, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// On a conflict, use the value of the file instead of the value that a command set.
+    /// Change registered clients and users that no registrations file lists, and print each change.
     #[arg(long)]
     overwrite: bool,
 }
@@ -102,6 +103,8 @@ struct Counts {
     read: u64,
     added: u64,
     changed: u64,
+    /// Registered already, and different.
+    kept: u64,
     not_imported: u64,
 }
 
@@ -173,6 +176,7 @@ impl<'a> Import<'a> {
         let query = query(&[
             ("dry_run", flag(arguments.dry_run)),
             ("overwrite", flag(arguments.overwrite)),
+            ("import", flag(true)),
         ]);
         Self {
             administration,
@@ -230,10 +234,11 @@ impl<'a> Import<'a> {
                     read,
                     added,
                     changed,
+                    kept,
                     not_imported,
                 } = counts;
                 format!(
-                    "{kind}: {read} read, {added} new, {changed} changed, {not_imported} not imported"
+                    "{kind}: {read} read, {added} new, {changed} changed, {kept} kept, {not_imported} not imported"
                 )
             };
             let mut lines = vec![line("Users", users), line("Clients", clients)];
@@ -253,9 +258,13 @@ fn send(administration: &Administration, path: &str, list: &mut List) -> anyhow:
         match administration.send::<Applied>(Method::PUT, path, &document) {
             Ok(answer) => {
                 let applied = &answer.value;
-                for line in applied.warnings.iter().chain(&applied.kept) {
-                    report(line);
-                }
+                let changed = applied.differences.iter();
+                let changed = changed.filter(|text| text.starts_with('~'));
+                let changed = changed.flat_map(|text| text.lines());
+                let kept = applied.kept.iter().map(String::as_str);
+                let warnings = applied.warnings.iter().map(String::as_str);
+                warnings.chain(changed).chain(kept).for_each(report);
+                list.counts.kept += applied.kept.len() as u64;
                 let begin = |sign: char| {
                     let differences = applied.differences.iter();
                     differences.filter(|text| text.starts_with(sign)).count() as u64
