@@ -55,7 +55,7 @@ fn a_client_lives_from_registration_to_removal() {
 
 /// D-42.
 #[test]
-fn a_scope_that_is_taken_from_a_client_leaves_its_grants() {
+fn a_scope_leaves_grants_with_the_client_and_returns_with_it() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.lobby();
     let code = Browser::new(&lobby).code_for(&WEB, None);
@@ -66,7 +66,10 @@ fn a_scope_that_is_taken_from_a_client_leaves_its_grants() {
     let second = WEB.refresh(&lobby, &first.text("refresh_token"));
     assert_eq!(second.text("scope"), "projects");
     let third = WEB.refresh(&lobby, &second.text("refresh_token"));
-    assert_eq!((third.status, third.json().get("scope")), (200, None));
+    assert_eq!(third.text("scope"), "projects");
+    pair.change("PATCH", &path, r#"{"scopes": ["projects", "documents"]}"#);
+    let fourth = WEB.refresh(&lobby, &third.text("refresh_token"));
+    assert_eq!((fourth.status, fourth.json().get("scope")), (200, None));
 }
 
 /// Before operators end an old secret, they must be able to see that nobody uses it any more.

@@ -25,7 +25,8 @@ pub struct RefreshStep {
     pub refresh_id: TokenId,
     /// `jti` of the access token.
     pub access_id: TokenId,
-    /// Scope of the access token: the scope of the grant or a subset (RFC 6749 §6).
+    /// The scope that the client requested: the scope of the grant or a subset (RFC 6749 §6). The access token has those of
+    /// them that the client had when the token was issued (D-42).
     pub scope: Scope,
     /// When both tokens were issued.
     pub issued_at: Timestamp,
@@ -52,7 +53,8 @@ pub struct Grant {
     pub client_id: ClientId,
     pub username: Username,
     pub account: LinkedAccount,
-    /// Authorized scopes. A refresh may request fewer scopes, never more.
+    /// Authorized scopes, also those that the client does not have at present (D-42). A refresh may request fewer scopes, never
+    /// more.
     pub scope: Scope,
     /// The authentication methods of the sign-in (D-11).
     pub amr: Vec<String>,

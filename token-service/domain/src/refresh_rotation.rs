@@ -42,6 +42,8 @@ pub enum Rotation {
     /// The first use: `grant.current` is the new step.
     Rotated {
         grant: Box<Grant>,
+        /// The new step, with the scope that the client may have now.
+        step: RefreshStep,
         /// The scope that the client requested.
         asked: Scope,
     },
@@ -96,8 +98,9 @@ impl RotationRefusal {
 /// The decision of [`Grant::rotate`]. For `Rotate` and `Revoke`, the store writes the changed grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotationDecision {
-    /// The grant has a new current step. The client requested this scope.
-    Rotate { asked: Scope },
+    /// The grant has a new current step: return `step`, which has the scope that the client may have now. The client
+    /// requested the scope `asked`.
+    Rotate { step: RefreshStep, asked: Scope },
     /// Return this step again. The client requested the scope `asked`.
     Repeat { step: RefreshStep, asked: Scope },
     /// The grant is revoked now. Return this outcome.
@@ -117,8 +120,8 @@ impl Grant {
     /// ([`Client::binds`]), and no refresh does (D-50): whoever stole an unbound refresh token could bind the grant to a key of
     /// his own, and no use of the owner's would be a reuse any more.
     ///
-    /// `client` and `user` are those of the grant, as of now. The grant ends with them, and loses the scopes that the client
-    /// no longer has (D-42).
+    /// `client` and `user` are those of the grant, as of now. The grant ends with them. Its tokens lack the scopes that the
+    /// client does not have now; the grant keeps them, because they may return to the client (D-42).
     pub fn rotate(
         &mut self,
         rotation: &RefreshRotation,
@@ -149,7 +152,7 @@ impl Grant {
                 .find(|step| step.refresh_id == rotation.refresh_id);
             return match spent {
                 Some(step) if now.since(step.first_used_at) <= rotation.grace => {
-                    step.repeat(rotation.scope.as_ref(), &left)
+                    step.repeat(rotation.scope.as_ref(), &self.scope, &left)
                 }
                 _ => {
                     self.revoke(now);
@@ -160,19 +163,18 @@ impl Grant {
         if now >= self.current.refresh_expires_at {
             return RotationDecision::Refuse(RotationRefusal::Expired);
         }
-        let (scope, asked) = match &rotation.scope {
-            None => (left.clone(), self.scope.clone()),
-            Some(scope) if scope.is_subset_of(&left) => (scope.clone(), scope.clone()),
+        let asked = match &rotation.scope {
+            None => self.scope.clone(),
+            Some(scope) if scope.is_subset_of(&left) => scope.clone(),
             Some(scope) => {
                 let excess = scope.without(&left);
                 return RotationDecision::Refuse(RotationRefusal::ScopeExceeded(excess));
             }
         };
-        self.scope = left;
         let next = RefreshStep {
             refresh_id: rotation.next_refresh_id,
             access_id: rotation.next_access_id,
-            scope,
+            scope: asked.clone(),
             issued_at: now,
             refresh_expires_at: now + rotation.lifetime,
         };
@@ -186,8 +188,17 @@ impl Grant {
             first_used_at: now,
             successor: next.clone(),
         });
-        self.current = next;
-        RotationDecision::Rotate { asked }
+        self.current = next.clone();
+        let step = next.with_scope_of(&left);
+        RotationDecision::Rotate { step, asked }
+    }
+}
+
+impl RefreshStep {
+    /// The step without the requested scopes that are not in `left`.
+    fn with_scope_of(self, left: &Scope) -> Self {
+        let scope = self.scope.intersection(left);
+        Self { scope, ..self }
     }
 }
 
@@ -208,18 +219,16 @@ impl Grant {
 }
 
 impl SpentStep {
-    /// Decides on a repeated use within the grace period. `left` is the scope that the grant still has.
-    fn repeat(&self, requested: Option<&Scope>, left: &Scope) -> RotationDecision {
+    /// Decides on a repeated use within the grace period. `granted` is the scope of the grant, `left` what the client may have
+    /// of it now.
+    fn repeat(&self, requested: Option<&Scope>, granted: &Scope, left: &Scope) -> RotationDecision {
         let first = &self.successor.scope;
-        // Without a requested scope, the first use got all that the grant had then.
-        if requested.map_or(!left.is_subset_of(first), |scope| scope != first) {
+        // Without a requested scope, the first use requested the whole scope of the grant.
+        if requested.map_or(!granted.is_subset_of(first), |scope| scope != first) {
             return RotationDecision::Refuse(RotationRefusal::ScopeDiffers);
         }
         RotationDecision::Repeat {
-            step: RefreshStep {
-                scope: first.intersection(left),
-                ..self.successor.clone()
-            },
+            step: self.successor.clone().with_scope_of(left),
             asked: first.clone(),
         }
     }

@@ -31,9 +31,12 @@ fn rotate(grant: &mut Grant, rotation: &RefreshRotation) -> RotationDecision {
     grant.rotate(rotation, Some(&client()), Some(&user()))
 }
 
-fn rotates(scope: &str) -> RotationDecision {
-    let asked = Scope::parse(scope).unwrap();
-    RotationDecision::Rotate { asked }
+/// A rotation to the current step, which has the requested scope.
+fn rotated(grant: &Grant) -> RotationDecision {
+    RotationDecision::Rotate {
+        step: grant.current.clone(),
+        asked: grant.current.scope.clone(),
+    }
 }
 
 fn repeats(step: &RefreshStep) -> RotationDecision {
@@ -65,7 +68,7 @@ fn use_of(token: u8, next: u8, now: Timestamp) -> RefreshRotation {
 #[test]
 fn a_lost_answer_is_repeated_within_the_grace_which_never_restarts() {
     let mut grant = grant();
-    assert_eq!(rotate(&mut grant, &use_of(1, 2, at(5))), rotates("a b"));
+    assert_eq!(rotate(&mut grant, &use_of(1, 2, at(5))), rotated(&grant));
     let answered = grant.current.clone();
     assert_eq!(
         rotate(&mut grant, &use_of(1, 3, at(10))),
@@ -131,7 +134,8 @@ fn another_client_changes_nothing() {
 fn expiry_is_refused_at_its_second() {
     let end = at(0) + WEEK;
     let last = Timestamp::from_seconds(end.seconds() - 1);
-    assert_eq!(rotate(&mut grant(), &use_of(1, 2, last)), rotates("a b"));
+    let mut in_time = grant();
+    assert_eq!(rotate(&mut in_time, &use_of(1, 2, last)), rotated(&in_time));
     assert_eq!(
         rotate(&mut grant(), &use_of(1, 2, end)),
         RotationDecision::Refuse(RotationRefusal::Expired)
@@ -152,27 +156,49 @@ fn scope_shrinks_for_one_answer_and_never_grows() {
         RotationDecision::Refuse(RotationRefusal::ScopeExceeded(Scope::parse("c").unwrap()))
     );
     wide.scope = None;
-    assert_eq!(rotate(&mut grant, &wide), rotates("a b"));
+    assert_eq!(rotate(&mut grant, &wide), rotated(&grant));
     assert_eq!(grant.current.scope, Scope::parse("a b").unwrap());
 }
 
 /// D-42.
 #[test]
-fn a_scope_that_was_taken_from_the_client_leaves_the_grant() {
+fn a_scope_leaves_the_tokens_of_a_grant_while_the_client_lacks_it() {
     let mut grant = grant();
     let without_b = client().with_scopes("a c");
-    let mut rotate = |rotation| grant.rotate(&rotation, Some(&without_b), Some(&user()));
-    let mut both = use_of(1, 2, at(0));
-    both.scope = Scope::parse("a b");
-    let excess = Scope::parse("b").unwrap();
-    let exceeded = RotationDecision::Refuse(RotationRefusal::ScopeExceeded(excess));
-    assert_eq!(rotate(both), exceeded);
-    assert_eq!(rotate(use_of(1, 2, at(0))), rotates("a b"));
-    let only_a = Scope::parse("a").unwrap();
-    assert_eq!(grant.current.scope, only_a);
-    // Not even with the scope back at the client.
-    let decision = super::tests::rotate(&mut grant, &use_of(2, 3, at(1)));
-    assert_eq!((decision, &grant.scope), (rotates("a"), &only_a));
+    let [both, only_a] = ["a b", "a"].map(|text| Scope::parse(text).unwrap());
+    let refresh = |grant: &mut Grant, rotation: &RefreshRotation, scope: &Scope| {
+        let step = RefreshStep {
+            refresh_id: rotation.next_refresh_id,
+            access_id: rotation.next_access_id,
+            scope: scope.clone(),
+            issued_at: rotation.now,
+            refresh_expires_at: rotation.now + WEEK,
+        };
+        let asked = both.clone();
+        let client = if *scope == both {
+            client()
+        } else {
+            without_b.clone()
+        };
+        let decision = grant.rotate(rotation, Some(&client), Some(&user()));
+        assert_eq!(decision, RotationDecision::Rotate { step, asked });
+    };
+    let asking = RefreshRotation {
+        scope: Some(both.clone()),
+        ..use_of(1, 2, at(0))
+    };
+    let exceeded = RotationRefusal::ScopeExceeded(Scope::parse("b").unwrap());
+    let decision = grant.rotate(&asking, Some(&without_b), Some(&user()));
+    assert_eq!(decision, RotationDecision::Refuse(exceeded));
+    refresh(&mut grant, &use_of(1, 2, at(0)), &only_a);
+    refresh(&mut grant, &use_of(2, 3, at(1)), &only_a);
+    assert_eq!(grant.scope, both);
+    // The scope returns. A repeat of a use before gets what the client may have now.
+    let repeated = rotate(&mut grant, &use_of(2, 9, at(2)));
+    assert_eq!(repeated, repeats(&grant.current));
+    refresh(&mut grant, &use_of(3, 4, at(3)), &both);
+    // Scopes that the user did not authorize stay away.
+    assert_eq!(grant.scope, both);
 }
 
 /// D-42.
@@ -303,7 +329,7 @@ fn rfc9449_s5_rfc8705_s4_a_leaked_refresh_token_of_a_bound_grant_changes_nothing
     for (proof_of, refusal) in PROVEN {
         let (app, proof) = (public(), proof_of(b"own"));
         let mut grant = bound_to(proof);
-        assert_eq!(with(&mut grant, &app, proof, (1, 2)), rotates("a b"));
+        assert_eq!(with(&mut grant, &app, proof, (1, 2)), rotated(&grant));
         let before = grant.clone();
         for wrong in [NOTHING, proof_of(b"other")] {
             for token in [1, 2, 9] {
@@ -313,7 +339,7 @@ fn rfc9449_s5_rfc8705_s4_a_leaked_refresh_token_of_a_bound_grant_changes_nothing
             }
         }
         assert_eq!(grant, before, "a leaked token alone changes nothing");
-        assert_eq!(with(&mut grant, &app, proof, (2, 3)), rotates("a b"));
+        assert_eq!(with(&mut grant, &app, proof, (2, 3)), rotated(&grant));
         assert_eq!(grant.bound_to(), proof);
     }
 }
@@ -326,12 +352,12 @@ fn rfc9700_s4_14_a_refresh_binds_nothing_and_reuse_ends_an_unbound_grant() {
         for first in proofs {
             for second in proofs {
                 let (mut grant, app) = (grant(), public());
-                assert_eq!(with(&mut grant, &app, first, (1, 2)), rotates("a b"));
+                assert_eq!(with(&mut grant, &app, first, (1, 2)), rotated(&grant));
                 let answered = grant.current.clone();
                 assert_eq!(grant.bound_to(), NOTHING);
                 // Within the grace, as with bearer tokens: the successor, which one of the two will use second.
                 assert_eq!(with(&mut grant, &app, second, (1, 3)), repeats(&answered));
-                assert_eq!(with(&mut grant, &app, second, (2, 3)), rotates("a b"));
+                assert_eq!(with(&mut grant, &app, second, (2, 3)), rotated(&grant));
                 assert_eq!(grant.bound_to(), NOTHING);
                 let late = RefreshRotation {
                     proven: first,
@@ -352,7 +378,7 @@ fn a_grant_that_is_bound_to_both_needs_both() {
         ..key(b"own")
     };
     let (mut grant, app) = (bound_to(both), public());
-    assert_eq!(with(&mut grant, &app, both, (1, 2)), rotates("a b"));
+    assert_eq!(with(&mut grant, &app, both, (1, 2)), rotated(&grant));
     for (one, refusal) in [
         (key(b"own"), RotationRefusal::OtherCertificate),
         (certificate(b"own"), RotationRefusal::OtherKey),
@@ -360,7 +386,7 @@ fn a_grant_that_is_bound_to_both_needs_both() {
         let refused = with(&mut grant, &app, one, (2, 3));
         assert_eq!(refused, RotationDecision::Refuse(refusal));
     }
-    assert_eq!(with(&mut grant, &app, both, (2, 3)), rotates("a b"));
+    assert_eq!(with(&mut grant, &app, both, (2, 3)), rotated(&grant));
 }
 
 /// RFC 8705 §3.4: the registration says that tokens are bound to certificates, not the connection.

@@ -132,15 +132,27 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     assert_eq!(redeemed.scope, scope("projects"));
     assert_eq!(redeemed.current.scope, scope("projects"));
     let rotation = use_of(&grant, grant.current.refresh_id, at(2));
-    let Rotation::Rotated { grant, asked } = store.rotate_refresh(rotation).await.unwrap() else {
-        panic!("the token fits");
+    let refreshed = store.rotate_refresh(rotation).await.unwrap();
+    let Rotation::Rotated { grant, step, asked } = refreshed else {
+        panic!("{refreshed:?}");
     };
-    assert_eq!(grant.current.scope, scope("projects"));
+    assert_eq!(step.scope, scope("projects"));
     assert_eq!(asked, scope("documents projects"));
     drop(store);
     subject.restart().await;
-    let stored = subject.store().grant(grant.grant_id).await.unwrap();
-    assert_eq!(stored.unwrap().scope, scope("projects"));
+    // The user's authorization of a scope lasts as long as the grant.
+    let store = subject.store();
+    let stored = store.grant(grant.grant_id).await.unwrap().unwrap();
+    assert_eq!(stored.scope, scope("documents projects"));
+    let again = registered("documents projects users");
+    apply(&*store, again, 3).await;
+    let rotation = use_of(&grant, step.refresh_id, at(4));
+    let refreshed = store.rotate_refresh(rotation).await.unwrap();
+    let Rotation::Rotated { step, asked, .. } = refreshed else {
+        panic!("{refreshed:?}");
+    };
+    assert_eq!(step.scope, scope("documents projects"));
+    assert_eq!(asked, step.scope);
 }
 
 /// D-50, RFC 9700 §4.14.

@@ -53,10 +53,10 @@ impl GrantStore for PostgresStore {
             };
             let mut grant = before.grant;
             match grant.rotate(&rotation, before.client.as_ref(), before.user.as_ref()) {
-                RotationDecision::Rotate { asked } => {
+                RotationDecision::Rotate { step, asked } => {
                     if self.replace(before.body, &grant).await? {
                         let grant = Box::new(grant);
-                        return Ok(Rotation::Rotated { grant, asked });
+                        return Ok(Rotation::Rotated { grant, step, asked });
                     }
                 }
                 RotationDecision::Repeat { step, asked } => {

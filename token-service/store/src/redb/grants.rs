@@ -33,10 +33,10 @@ impl GrantStore for RedbStore {
             let client = credentials::client(tables, &grant.client_id)?;
             let user = credentials::user(tables, &grant.username)?;
             match grant.rotate(&rotation, client.as_ref(), user.as_ref()) {
-                RotationDecision::Rotate { asked } => {
+                RotationDecision::Rotate { step, asked } => {
                     put(tables, &grant)?;
                     let grant = Box::new(grant);
-                    Ok(Rotation::Rotated { grant, asked })
+                    Ok(Rotation::Rotated { grant, step, asked })
                 }
                 RotationDecision::Repeat { step, asked } => {
                     let grant = Box::new(grant);

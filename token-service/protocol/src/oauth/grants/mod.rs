@@ -104,9 +104,9 @@ pub(crate) async fn rotate(
 ) -> Result<IssuedStep, TokenError> {
     let access_id = rotation.next_access_id;
     match context.store.rotate_refresh(rotation).await? {
-        Rotation::Rotated { grant, asked } => Ok(IssuedStep {
-            step: grant.current.clone(),
+        Rotation::Rotated { grant, step, asked } => Ok(IssuedStep {
             grant: *grant,
+            step,
             issuance: Issuance::Refreshed,
             asked,
         }),
