@@ -53,10 +53,15 @@ pub enum EndedGrants {
     Of(Owner),
 }
 
-/// What ends when the client becomes `after`; `None` if the client is removed.
-pub fn client(id: &ClientId, before: &Before<Client>, after: Option<&Client>) -> Ended {
+/// What ends when the client becomes `after`; `None` if the client is removed. With `revokes`, all that was issued to it ends.
+pub fn client(
+    id: &ClientId,
+    before: &Before<Client>,
+    after: Option<&Client>,
+    revokes: bool,
+) -> Ended {
     let ends = match after {
-        Some(after) => before.may_be(|before| before.enabled) && !after.enabled,
+        Some(after) => before.may_be(|before| before.enabled) && (revokes || !after.enabled),
         None => before.may_be(|_| true),
     };
     Ended {
@@ -71,13 +76,20 @@ pub fn client(id: &ClientId, before: &Before<Client>, after: Option<&Client>) ->
 }
 
 /// The client that the store writes for `client`, and what the change ends. `next` was never used as a version.
+/// `tokens_from` is the first `iat` that earlier revocations do not cover, and `revoked_until` the last one that the change
+/// covers if the change revokes tokens.
 pub fn put_client(
     client: &Client,
     before: &Before<Client>,
     next: u64,
-    tokens_from: Timestamp,
+    (tokens_from, revoked_until): (Timestamp, Timestamp),
+    revokes: bool,
 ) -> (Client, Ended) {
-    let ended = self::client(&client.client_id, before, Some(client));
+    let ended = self::client(&client.client_id, before, Some(client), revokes);
+    let tokens_from = match ended.grants {
+        EndedGrants::None => tokens_from,
+        EndedGrants::Of(_) | EndedGrants::Outdated => tokens_from.max(revoked_until.next_second()),
+    };
     let version = match before.known() {
         Some(before) if !ended.version => before.version,
         _ => ClientVersion::new(next),
@@ -256,12 +268,28 @@ mod tests {
             (read(&disabled), Some(&enabled), false, false),
             (read(&disabled), None, true, true),
         ] {
-            let ended = client(&id, &before, after);
+            let ended = client(&id, &before, after, false);
             let ends = ended.grants == EndedGrants::Of(Owner::Client(id.clone()));
             assert_eq!(
                 (ended.version, ends),
                 (version, grants),
                 "{before:?} {after:?}"
+            );
+        }
+        let (now, until) = (Timestamp::from_seconds(5), Timestamp::from_seconds(20));
+        for (before, from) in [
+            (read(&enabled), until.next_second()),
+            // Nothing was issued since the client was disabled.
+            (read(&disabled), now),
+            (Before::Absent, now),
+        ] {
+            let (after, ended) = put_client(&enabled, &before, 7, (now, until), true);
+            let is_revoked = ended.grants == EndedGrants::Of(Owner::Client(id.clone()));
+            assert_eq!(after.tokens_from, from, "{before:?}");
+            assert_eq!(is_revoked, from > now, "{before:?}");
+            assert_eq!(
+                after.version == ClientVersion::new(7),
+                before.known().is_none_or(|before| before.enabled)
             );
         }
     }

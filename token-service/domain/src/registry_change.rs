@@ -14,6 +14,9 @@ use crate::{
 pub struct RegistryChange {
     /// Clients to add or replace, by Client ID.
     pub put_clients: Vec<Client>,
+    /// Clients in `put_clients` whose codes, grants and tokens the same transaction revokes, as if the client were disabled and
+    /// enabled again.
+    pub revoke_clients: Vec<ClientId>,
     /// Clients to remove; their grants are revoked in the same transaction.
     pub remove_clients: Vec<ClientId>,
     /// Users to add or replace, by username.

@@ -107,6 +107,7 @@ macro_rules! conformance {
             a_user_is_found_in_any_case,
             removing_a_client_ends_its_grants,
             disabling_a_client_ends_its_grants,
+            a_change_of_a_client_can_end_its_grants,
             disabling_a_user_ends_grants_and_sessions,
             removing_a_user_ends_grants_and_sessions,
             a_new_password_ends_grants_and_sessions,

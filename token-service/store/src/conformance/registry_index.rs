@@ -140,6 +140,7 @@ impl Dice {
             remove_legacy_instances: self.several(1, |dice| dice.one_of(&NAMES).to_owned()),
             remember: self.several(2, Self::remembered),
             forget: self.several(1, Self::object),
+            revoke_clients: self.several(1, |dice| client_id(dice.one_of(&NAMES))),
             applied_file: FileChange::Keep,
             planned_on: None,
             audit: Arc::default(),

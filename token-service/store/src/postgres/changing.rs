@@ -10,8 +10,8 @@ use super::{
     audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
     sessions,
 };
-use crate::extent_of_change;
 use crate::row::encode_json;
+use crate::{extent_of_change, issued_until};
 use domain::clock::Timestamp;
 use domain::ended_by::{self, Before, Ended, EndedGrants};
 use domain::legacy_instance::issuer;
@@ -49,7 +49,9 @@ pub(super) async fn change(
         changing.remove_client(client_id).await?;
     }
     for client in &change.put_clients {
-        changing.put_client(client).await?;
+        changing
+            .put_client(client, change.revoke_clients.contains(&client.client_id))
+            .await?;
     }
     for username in &change.remove_users {
         changing.remove_user(username).await?;
@@ -90,14 +92,15 @@ struct Changing<'a> {
 }
 
 impl Changing<'_> {
-    async fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
+    async fn put_client(&mut self, client: &Client, revokes: bool) -> Result<(), Fault> {
         let id = &client.client_id;
         let (before, tokens_from) = tokio::try_join!(
             registry_index::client_before(self.client, id),
             tokens_from(self.client, [Revoked::Client(id.clone())])
         )?;
         let next = self.next_version;
-        let (versioned, ended) = ended_by::put_client(client, &before, next, tokens_from);
+        let times = (tokens_from, issued_until(self.now));
+        let (versioned, ended) = ended_by::put_client(client, &before, next, times, revokes);
         let index = &mut self.index;
         registry_index::put_client(self.client, index, before.known(), &versioned).await?;
         let secrets = before.known().map(Client::secrets).unwrap_or_default();
@@ -110,7 +113,7 @@ impl Changing<'_> {
         let removed = registry_index::remove_client(self.client, index, client_id).await?;
         let sql = "DELETE FROM client_secrets WHERE client_id = $1";
         self.client.execute(sql, &[&client_id.as_str()]).await?;
-        let ended = ended_by::client(client_id, &removed, None);
+        let ended = ended_by::client(client_id, &removed, None, false);
         self.end_grants(ended.grants, None).await
     }
 

@@ -10,7 +10,7 @@ use super::{
     audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
     sessions,
 };
-use crate::extent_of_change;
+use crate::{extent_of_change, issued_until};
 use domain::clock::Timestamp;
 use domain::ended_by::{self, Before, Ended, EndedGrants};
 use domain::legacy_instance::issuer;
@@ -48,7 +48,7 @@ pub(super) fn change(
         changing.remove_client(client_id)?;
     }
     for client in &change.put_clients {
-        changing.put_client(client)?;
+        changing.put_client(client, change.revoke_clients.contains(&client.client_id))?;
     }
     for username in &change.remove_users {
         changing.remove_user(username)?;
@@ -85,12 +85,13 @@ struct Changing<'a, 'txn> {
 }
 
 impl Changing<'_, '_> {
-    fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
+    fn put_client(&mut self, client: &Client, revokes: bool) -> Result<(), Fault> {
         let id = &client.client_id;
         let before = registry_index::client_before(self.tables, id)?;
         let tokens_from = tokens_from(self.tables, [Revoked::Client(id.clone())])?;
         let next = self.next_version;
-        let (versioned, ended) = ended_by::put_client(client, &before, next, tokens_from);
+        let times = (tokens_from, issued_until(self.now));
+        let (versioned, ended) = ended_by::put_client(client, &before, next, times, revokes);
         registry_index::put_client(self.tables, before.known(), &versioned)?;
         let secrets = before.known().map(Client::secrets).unwrap_or_default();
         client_secrets::change(self.tables, id, secrets, client.secrets(), self.now)?;
@@ -101,7 +102,7 @@ impl Changing<'_, '_> {
         let removed = registry_index::remove_client(self.tables, client_id)?;
         let secrets = removed.known().map(Client::secrets).unwrap_or_default();
         client_secrets::change(self.tables, client_id, secrets, &[], self.now)?;
-        let ended = ended_by::client(client_id, &removed, None);
+        let ended = ended_by::client(client_id, &removed, None, false);
         self.end_grants(ended.grants, None)
     }
 
