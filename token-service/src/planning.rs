@@ -54,11 +54,18 @@ pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<Str
     misfits(clients, users, &registrations.client_places, settings)
 }
 
-/// One line for each client of the change that must authenticate and has nothing to do so. If there are any, the change must be
-/// refused.
-pub fn mute<'a>(clients: impl IntoIterator<Item = &'a Client>) -> impl Iterator<Item = String> {
-    let mute = clients.into_iter().filter(|client| {
+/// One line for each client of the change that must authenticate and has nothing to do so any more. If there are any, the
+/// change must be refused. A client in `stored` that had nothing before may change.
+pub fn mute<'a>(
+    clients: impl IntoIterator<Item = &'a Client>,
+    stored: &Excerpt,
+) -> impl Iterator<Item = String> {
+    let is_mute = |client: &Client| {
         !client.is_public() && client.secrets().is_empty() && client.key_authentication.is_empty()
+    };
+    let mute = clients.into_iter().filter(move |client| {
+        let before = stored.client(&client.client_id);
+        is_mute(client) && !before.is_some_and(|before| is_mute(before))
     });
     mute.map(|client| {
         let id = &client.client_id;

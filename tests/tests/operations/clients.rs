@@ -33,7 +33,11 @@ fn a_client_lives_from_registration_to_removal() {
     }
     let third = pair.failed("client rotate-secret meter");
     assert!(third.contains("2 live secrets"), "{third}");
-    pair.done("client rotate-secret meter --end-old");
+    let ended = pair.done("client rotate-secret meter --end-old");
+    assert!(
+        ended.contains("removed client secret stay valid"),
+        "{ended}"
+    );
     token(&pair, "meter", &first).assert_error(401, "invalid_client");
     assert_eq!(token(&pair, "meter", &second).status, 200);
 
@@ -61,13 +65,22 @@ fn a_scope_leaves_grants_with_the_client_and_returns_with_it() {
     let code = Browser::new(&lobby).code_for(&WEB, None);
     let first = WEB.exchange(&lobby, &code, None);
     assert_eq!(first.json().get("scope"), None, "all that was asked for");
-    let path = format!("/clients/{}", WEB.id);
-    pair.change("PATCH", &path, r#"{"scopes": ["projects"]}"#);
+    let take = format!("client update {} --remove-scope documents", WEB.id);
+    let asked = pair.failed(&take);
+    for part in [
+        "scopes: -documents",
+        "1 grant loses documents at the next refresh",
+        "--yes",
+    ] {
+        assert!(asked.contains(part), "{asked}");
+    }
+    let taken = pair.done(&format!("{take} --yes"));
+    assert!(taken.contains("scopes: -documents"), "{taken}");
     let second = WEB.refresh(&lobby, &first.text("refresh_token"));
     assert_eq!(second.text("scope"), "projects");
     let third = WEB.refresh(&lobby, &second.text("refresh_token"));
     assert_eq!(third.text("scope"), "projects");
-    pair.change("PATCH", &path, r#"{"scopes": ["projects", "documents"]}"#);
+    pair.done(&format!("client update {} --add-scope documents", WEB.id));
     let fourth = WEB.refresh(&lobby, &third.text("refresh_token"));
     assert_eq!((fourth.status, fourth.json().get("scope")), (200, None));
 }

@@ -40,8 +40,6 @@ impl Registrations {
         self.clients.iter().filter_map(move |client| {
             let client = &client.object;
             let id = &client.client_id;
-            let has_certificates = client.tls_client_certificate_bound_access_tokens
-                || !client.key_authentication.tls_client_certificates.is_empty();
             let message = match &client.integration {
                 IntegrationType::Legacy {
                     hostname: Some(hostname),
@@ -49,9 +47,7 @@ impl Registrations {
                 } if !is_known(hostname) => format!(
                     "client_id: {id} is for the hostname {hostname}, which no legacy instance has"
                 ),
-                _ if has_certificates && !takes_certificates => {
-                    format!("client_id: {id} is registered with a certificate, for which there is no mutual_tls.listen")
-                }
+                _ if !takes_certificates => certificates_without_listener(client)?,
                 _ => return None,
             };
             let place = self.client_places.get(id)?;
@@ -79,6 +75,15 @@ impl Registrations {
         reader.read(Table::from_json(body), &problems);
         reader.draft(problems)
     }
+}
+
+/// A warning about a client that uses certificates of TLS, for a service without a listener for them.
+pub fn certificates_without_listener(client: &Client) -> Option<String> {
+    let id = &client.client_id;
+    let has_certificates = client.tls_client_certificate_bound_access_tokens
+        || !client.key_authentication.tls_client_certificates.is_empty();
+    let message = "is registered with a certificate, for which there is no mutual_tls.listen";
+    has_certificates.then(|| format!("client_id: {id} {message}"))
 }
 
 /// Reads the parts of a document.

@@ -80,8 +80,12 @@ pub trait RegistrationStore: Send + Sync {
     /// users identifies nobody. Ignores case (protocol.md §4.5).
     async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError>;
 
-    /// One of the clients that are bound to this user, enabled or not.
-    async fn client_bound_to(&self, username: Username) -> Result<Option<ClientId>, StoreError>;
+    /// At most `limit` of the clients that are bound to this user, enabled or not, sorted by name.
+    async fn clients_bound_to(
+        &self,
+        username: Username,
+        limit: usize,
+    ) -> Result<Vec<ClientId>, StoreError>;
 
     /// The certificates of all clients, enabled or not, the earliest to expire first, at most `limit`.
     async fn certificates_by_expiry(

@@ -145,7 +145,7 @@ watched! {
         registry_summary() -> Result<RegistrySummary, StoreError>;
         allows_origin(origin: String) -> Result<bool, StoreError>;
         single_sign_on_users(email: String) -> Result<Vec<Username>, StoreError>;
-        client_bound_to(username: Username) -> Result<Option<ClientId>, StoreError>;
+        clients_bound_to(username: Username, limit: usize) -> Result<Vec<ClientId>, StoreError>;
         certificates_by_expiry(limit: usize) -> Result<Vec<CertificateExpiry>, StoreError>;
         remembered_objects(at_start: bool, after: Option<ObjectName>, limit: usize) -> Result<Vec<ObjectName>, StoreError>;
         applied_file() -> Result<Option<AppliedFile>, StoreError>;

@@ -92,6 +92,19 @@ impl Difference {
         }
     }
 
+    /// One text per changed field, with the old and the new value unless they are secret.
+    pub fn lines(&self) -> Vec<String> {
+        let DifferenceKind::Changed(changes) = &self.kind else {
+            return Vec::new();
+        };
+        let changes = changes.iter();
+        let line = |change: &FieldChange| match &change.values {
+            Some(values) => format!("{}: {values}", change.field),
+            None => change.field.to_owned(),
+        };
+        changes.map(line).collect()
+    }
+
     /// The text, followed by a line with the old and the new value of each field. Secrets have no such line.
     pub fn with_values(&self) -> String {
         let mut text = self.to_string();

@@ -47,6 +47,12 @@ pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'stat
     /// Takes the values that [`registration`] leaves out from `before`, if the object has no such values.
     fn complete(&mut self, _before: &Self) {}
 
+    /// What the change from `before` to this object does that is allowed but may surprise, for people. With `_revokes`, the
+    /// change ends all tokens of the object.
+    fn warnings(&self, _before: Option<&Self>, _revokes: bool) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The user, whose password and second factor are stored in a protected form; `None` for another kind.
     fn user(&self) -> Option<&User> {
         None
@@ -98,6 +104,8 @@ pub struct Field {
     /// True if every registration has the key, or every view for a key that only views have.
     pub required: bool,
     pub flag: Option<Flag>,
+    /// For a list: the flags that add and remove single values of an existing object.
+    pub edits: Option<[&'static str; 2]>,
     /// True if the output for a single object has a line for the key.
     pub card: bool,
     /// True if lists have a column for the key.
@@ -196,6 +204,7 @@ impl Field {
             given: "",
             required: false,
             flag: None,
+            edits: None,
             card: true,
             column: false,
             types: &[],

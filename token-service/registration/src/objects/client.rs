@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
+use super::{
+    certificate, changes, client_key, client_secret, redirect_uris, tls_client_certificate,
+};
 use crate::describe::checks::{claim_text, display_name};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::values::parsed;
@@ -116,12 +118,14 @@ const DESCRIPTION: Description = Description {
         },
         Field {
             flag: Some(Flag::Value("scope", "SCOPE")),
+            edits: Some(["add-scope", "remove-scope"]),
             shape: Shape::Texts,
             rule: Rule::List,
             ..Field::new("scopes", "Scopes", "Scopes that the client may ask for.")
         },
         Field {
             flag: Some(Flag::Value("redirect-uri", "URI")),
+            edits: Some(["add-redirect-uri", "remove-redirect-uri"]),
             types: &[WebServer, Installed, Legacy],
             shape: Shape::Texts,
             rule: Rule::FilledList,
@@ -176,12 +180,22 @@ const DESCRIPTION: Description = Description {
         Field {
             required: true,
             card: false,
-            column: true,
             shape: Shape::Count,
             ..Field::shown(
                 "secrets",
                 "Secrets",
                 "Live client secrets: two during a rotation.",
+            )
+        },
+        Field {
+            required: true,
+            card: false,
+            column: true,
+            shape: Shape::Count,
+            ..Field::shown(
+                "credentials",
+                "Credentials",
+                "With what the client can authenticate: live client secrets, keys and TLS certificates.",
             )
         },
         Field {
@@ -195,6 +209,7 @@ const DESCRIPTION: Description = Description {
         Field {
             given: "A client with keys needs no client secret.",
             flag: Some(Flag::NamedFile("key", "KID=FILE")),
+            edits: Some(["add-key", "remove-key"]),
             types: client_key::TYPES,
             shape: Shape::Records(&client_key::RECORD),
             rule: Rule::List,
@@ -219,6 +234,7 @@ const DESCRIPTION: Description = Description {
         Field {
             given: "64 hexadecimal digits or base64url. A client with certificates needs no client secret.",
             flag: Some(Flag::Value("tls-certificate", "SHA256")),
+            edits: Some(["add-tls-certificate", "remove-tls-certificate"]),
             types: client_key::TYPES,
             shape: Shape::Texts,
             rule: Rule::List,
@@ -278,6 +294,17 @@ const DESCRIPTION: Description = Description {
                 "hostname",
                 "Hostname",
                 "The one legacy instance that knows the client.",
+            )
+        },
+        changes::CHANGES,
+        changes::WARNINGS,
+        Field {
+            card: false,
+            shape: Shape::Count,
+            ..Field::shown(
+                changes::LOSING_GRANTS,
+                "Losing grants",
+                "In the answer to a change: live grants whose next refresh lacks a scope that the client loses, at most 10,000.",
             )
         },
     ],
@@ -356,8 +383,11 @@ impl Registered for Client {
     }
 
     fn shown(&self, now: Timestamp, times: &[SecretTimes]) -> Value {
+        let keys = &self.key_authentication;
+        let others = keys.keys.len() + keys.tls_client_certificates.len();
         json!({
             "secrets": self.secrets().len(),
+            "credentials": self.secrets().len() + others,
             "secret_times": client_secret::times(self, times),
             "certificates": certificate::shown(self, now),
         })
@@ -370,6 +400,49 @@ impl Registered for Client {
         if let Some(certificates) = self.certificates_mut().filter(|list| list.is_empty()) {
             certificates.extend_from_slice(before.certificates());
         }
+    }
+
+    fn warnings(&self, before: Option<&Self>, revokes: bool) -> Vec<String> {
+        let id = &self.client_id;
+        let mut warnings = Vec::new();
+        let names_anybody = |client: &Self| match &client.integration {
+            IntegrationType::NonInteractive { organization, .. } => organization.is_none(),
+            _ => false,
+        };
+        if names_anybody(self) && !before.is_some_and(names_anybody) {
+            warnings.push(format!("{id}: {NAMES_ANYBODY}"));
+        }
+        let is_everywhere = |client: &Self| match &client.integration {
+            IntegrationType::Legacy { hostname, .. } => hostname.is_none(),
+            _ => false,
+        };
+        if is_everywhere(self) && before.is_some_and(|before| !is_everywhere(before)) {
+            let message = "without a hostname, every legacy instance knows the client";
+            warnings.push(format!("{id}: {message}"));
+        }
+        let Some(before) = before.filter(|_| !revokes) else {
+            return warnings;
+        };
+        let (keys, old) = (&self.key_authentication, &before.key_authentication);
+        let removed = [
+            ("client secret", lost(before.secrets(), self.secrets())),
+            ("key", lost(&old.keys, &keys.keys)),
+            (
+                "TLS certificate",
+                lost(&old.tls_client_certificates, &keys.tls_client_certificates),
+            ),
+            (
+                "certificate",
+                lost(before.certificates(), self.certificates()),
+            ),
+        ];
+        for (what, _) in removed.into_iter().filter(|(_, is_removed)| *is_removed) {
+            warnings.push(format!(
+                "{id}: tokens and grants that the client got with the removed {what} stay valid. `grant revoke --client \
+                 {id}` revokes them, and so does `--revoke` together with the removal (`revoke=true` in the query)"
+            ));
+        }
+        warnings
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {
@@ -387,6 +460,14 @@ impl Registered for Client {
     fn remove(&self, change: &mut RegistryChange) {
         change.remove_clients.push(self.client_id.clone());
     }
+}
+
+/// Why a non-interactive client should have an organization (D-19).
+const NAMES_ANYBODY: &str = "without an organization, assertions of the client may name every user";
+
+/// True if `before` has a value that `after` lacks.
+fn lost<T: PartialEq>(before: &[T], after: &[T]) -> bool {
+    before.iter().any(|one| !after.contains(one))
 }
 
 fn client_id(entry: &mut Entry<'_, '_>) -> Option<ClientId> {

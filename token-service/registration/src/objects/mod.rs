@@ -2,6 +2,7 @@
 
 mod account;
 mod certificate;
+pub mod changes;
 mod client;
 mod client_key;
 mod client_secret;

@@ -4,7 +4,7 @@ use data_encoding::BASE32_NOPAD;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::account;
+use super::{account, changes};
 use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
 use crate::describe::reading::{Entry, Registration};
 use crate::describe::{Description, Field, Flag, In, Registered, Rule, Shape};
@@ -159,6 +159,8 @@ const DESCRIPTION: Description = Description {
                 "Linked project-information accounts.",
             )
         },
+        changes::CHANGES,
+        changes::WARNINGS,
     ],
 };
 

@@ -1,16 +1,21 @@
 //! `token-service client`.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use serde_json::Value;
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::{Paging, segment};
+use super::connection::{Paging, query, segment};
 use super::form::{Change, Named, New};
 use super::objects::{self, registered};
 use super::values::card;
+use crate::http::admin::Object;
+use crate::visible::visible;
 use domain::Client;
+use registration::objects::changes::{CHANGES_KEY, LOSING_GRANTS, WARNINGS_KEY};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service client add shop --type web_server --name Shop --scope projects \\
@@ -18,7 +23,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service client add sync --type non_interactive --certificate cert-2026=cert.pem
   token-service client rotate-secret shop            # the old secret goes on working
   token-service client rotate-secret shop --end-old  # ... until this
-  token-service client update shop --key 2026=key.jwk
+  token-service client update shop --add-key 2026=key.jwk
+  token-service client update shop --remove-key 2025 --revoke   # and end what the key got
+  token-service client update shop --add-scope documents
   token-service client update shop --disable";
 
 #[derive(Debug, clap::Subcommand)]
@@ -29,8 +36,8 @@ pub(in crate::command) enum Command {
     List(Connected<Paging>),
     /// Show a client.
     Show(Connected<Named<Client>>),
-    /// Change the named fields of a client.
-    Update(Connected<Change<Client>>),
+    /// Change the named fields of a client, and print old and new values. Asks first if grants lose scopes.
+    Update(Connected<Update>),
     /// Remove a client and revoke everything issued to it.
     Remove(Connected<Named<Client>>),
     /// Add a generated client secret, or remove the old one.
@@ -39,6 +46,18 @@ pub(in crate::command) enum Command {
     AddCertificate(Connected<AddCertificate>),
     /// Remove a certificate.
     RemoveCertificate(Connected<RemoveCertificate>),
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Update {
+    #[command(flatten)]
+    change: Change<Client>,
+    /// Revoke all grants and tokens of the client with the change. New tokens follow 15 seconds later.
+    #[arg(long)]
+    revoke: bool,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,6 +70,9 @@ pub(in crate::command) struct RotateSecret {
     /// Remove all secrets of a client that authenticates with keys.
     #[arg(long, conflicts_with = "end_old")]
     end_all: bool,
+    /// With --end-old or --end-all: revoke all grants and tokens of the client too. New tokens follow 15 seconds later.
+    #[arg(long)]
+    revoke: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -69,6 +91,9 @@ pub(in crate::command) struct RemoveCertificate {
     client: Named<Client>,
     /// The certificateAlias.
     alias: String,
+    /// Revoke all grants and tokens of the client too. New tokens follow 15 seconds later.
+    #[arg(long)]
+    revoke: bool,
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
@@ -76,7 +101,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Add(arguments) => objects::add(arguments),
         Command::List(arguments) => objects::list::<Client>(arguments),
         Command::Show(arguments) => objects::show(arguments),
-        Command::Update(arguments) => objects::update(arguments),
+        Command::Update(arguments) => update(arguments),
         Command::Remove(arguments) => objects::remove(arguments),
         Command::RotateSecret(arguments) => rotate_secret(arguments),
         Command::AddCertificate(arguments) => {
@@ -89,7 +114,8 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         }
         Command::RemoveCertificate(arguments) => {
             let (own, administration) = arguments.open()?;
-            let path = certificate_path(&own.client, &own.alias);
+            let query = query(&[("revoke", flag(own.revoke))]);
+            let path = certificate_path(&own.client, &own.alias) + &query;
             administration
                 .act(Method::DELETE, &path)?
                 .print(card::<Client>)
@@ -105,15 +131,63 @@ fn rotate_secret(arguments: &Connected<RotateSecret>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let path = format!("{}/secrets", own.client.path());
     if own.end_old || own.end_all {
-        let path = match own.end_all {
-            true => path + "?all=true",
-            false => path,
-        };
+        let query = query(&[("all", flag(own.end_all)), ("revoke", flag(own.revoke))]);
+        let path = path + &query;
         return administration
             .act(Method::DELETE, &path)?
             .print(card::<Client>);
     }
+    anyhow::ensure!(!own.revoke, "--revoke needs --end-old or --end-all");
     administration
         .act(Method::POST, &path)?
         .print(registered::<Client>)
+}
+
+fn flag(flag: bool) -> Option<String> {
+    flag.then(|| "true".to_owned())
+}
+
+/// Asks for a change that takes scopes from grants, unless a flag says yes.
+fn update(arguments: &Connected<Update>) -> anyhow::Result<()> {
+    let (own, administration) = arguments.open()?;
+    let patch = own.change.body()?;
+    anyhow::ensure!(!patch.is_empty(), "nothing to change: see --help");
+    let path = own.change.named.path();
+    if !own.yes {
+        let dry = query(&[("dry_run", flag(true)), ("revoke", flag(own.revoke))]);
+        let preview =
+            administration.send::<Object>(Method::PATCH, &(path.clone() + &dry), &patch)?;
+        if preview.value.contains_key(LOSING_GRANTS) {
+            confirm(&preview.value)?;
+        }
+    }
+    let query = query(&[("revoke", flag(own.revoke))]);
+    administration
+        .send(Method::PATCH, &(path + &query), &patch)?
+        .print(card::<Client>)
+}
+
+/// # Errors
+/// If nobody says yes.
+fn confirm(preview: &Object) -> anyhow::Result<()> {
+    let lists = [CHANGES_KEY, WARNINGS_KEY].map(|key| preview.get(key).and_then(Value::as_array));
+    for line in lists
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
+        eprintln!("{}", visible(line));
+    }
+    let stdin = std::io::stdin();
+    anyhow::ensure!(
+        stdin.is_terminal(),
+        "nothing was changed: grants lose scopes; repeat the command with --yes"
+    );
+    eprint!("Change the client? [y/N] ");
+    let mut answer = String::new();
+    stdin.read_line(&mut answer)?;
+    let is_yes = matches!(answer.trim(), "y" | "Y" | "yes");
+    anyhow::ensure!(is_yes, "nothing was changed");
+    Ok(())
 }

@@ -89,7 +89,29 @@ impl<T: Registered, const CHANGE: bool> Form<T, CHANGE> {
             let value = value(field, CHANGE, &self.flags)?;
             Some(value.map(|value| (field.key.to_owned(), value)))
         });
-        values.collect()
+        let mut body: Object = values.collect::<anyhow::Result<_>>()?;
+        for (place, member) in ["add", "remove"].into_iter().enumerate() {
+            let mut edits = Object::new();
+            for field in T::DESCRIPTION.fields {
+                let flag =
+                    edits_of(field, CHANGE).and_then(|(_, _, flags)| flags.get(place).copied());
+                let given =
+                    flag.and_then(|flag| Some((flag, self.flags.get_many::<String>(flag)?)));
+                let Some((flag, given)) = given else {
+                    continue;
+                };
+                let value = |text: &String| match field.shape {
+                    Shape::Records(record) if member == "add" => named_file(flag, record, text),
+                    _ => Ok(json!(text)),
+                };
+                let values: anyhow::Result<Value> = given.map(value).collect();
+                edits.insert(field.key.to_owned(), values?);
+            }
+            if !edits.is_empty() {
+                body.insert(member.to_owned(), edits.into());
+            }
+        }
+        Ok(body)
     }
 }
 
@@ -103,6 +125,37 @@ fn flag_of(field: &Field, change: bool) -> Option<Flag> {
 }
 
 fn arguments_of(field: &'static Field, change: bool) -> Vec<Arg> {
+    let mut arguments = flags_of(field, change);
+    if let Some((long, value, [add, remove])) = edits_of(field, change) {
+        let edit = |edit: &'static str, value: &'static str, what: &str| {
+            let help = format!(
+                "{what} {}; may be repeated",
+                plain(field.label).to_lowercase()
+            );
+            let arg = Arg::new(edit).long(edit).help(help).value_name(value);
+            arg.action(ArgAction::Append).conflicts_with(long)
+        };
+        let name = value.split('=').next().unwrap_or(value);
+        arguments.push(edit(add, value, "Adds to the"));
+        arguments.push(edit(remove, name, "Removes from the"));
+    }
+    arguments
+}
+
+/// The flag of a list, its placeholder, and the flags that add and remove single values.
+fn edits_of(
+    field: &'static Field,
+    change: bool,
+) -> Option<(&'static str, &'static str, [&'static str; 2])> {
+    match flag_of(field, change)? {
+        Flag::Value(long, value) | Flag::NamedFile(long, value) if change => {
+            Some((long, value, field.edits?))
+        }
+        _ => None,
+    }
+}
+
+fn flags_of(field: &'static Field, change: bool) -> Vec<Arg> {
     let arg = |long: &'static str, help: String| Arg::new(long).long(long).help(help);
     let several = |arg: Arg| match is_list(field) {
         true => arg.action(ArgAction::Append),

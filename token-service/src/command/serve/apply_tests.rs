@@ -7,11 +7,12 @@ use super::planning_tests::{KEEP, PRUNE, Site, create, object, operate, secret};
 use super::*;
 use crate::config::MutualTls;
 use crate::http::admin::AdminError;
+use crate::http::admin::objects::{Administered, ChangeQuery};
 use crate::http::admin::registrations::{Applied, ApplyQuery};
 use domain::client::ClientSecret;
 use domain::testing::client_id;
 use domain::{Client, User, Username};
-use store::RegistrationStore as _;
+use store::{RegistrationStore as _, RevocationStore as _};
 
 async fn site() -> Site {
     Site::new(|config| {
@@ -229,4 +230,158 @@ async fn boss_and_shop(site: &Site) -> (Option<String>, Option<String>, Vec<Clie
         boss.password_hash,
         shop.unwrap().secrets().to_vec(),
     )
+}
+
+/// The answer to a change.
+async fn change<T: Administered>(
+    service: &Arc<Service>,
+    name: &str,
+    patch: Value,
+    how: ChangeQuery,
+) -> Result<Value, String> {
+    operate(service, async |admin| {
+        let view = admin.update::<T>(name, object(patch.clone()), how).await?;
+        Ok(serde_json::to_value(view).unwrap())
+    })
+    .await
+}
+
+const DRY_RUN: ChangeQuery = ChangeQuery {
+    dry_run: true,
+    revoke: false,
+};
+const NOW: ChangeQuery = ChangeQuery {
+    dry_run: false,
+    revoke: false,
+};
+const REVOKE: ChangeQuery = ChangeQuery {
+    dry_run: false,
+    revoke: true,
+};
+
+#[tokio::test]
+async fn single_values_of_lists_are_added_and_removed() {
+    let site = site().await;
+    let service = site.start().await;
+    let uris = ["https://a.example/cb", "https://b.example/cb"];
+    let web = json!({"client_id": "web", "type": "web_server", "scopes": ["a", "b"], "redirect_uris": uris});
+    assert_eq!(create::<Client>(&service, web).await, Ok(()));
+    let scopes = async || {
+        let client = site.store.client(client_id("web")).await.unwrap();
+        client.unwrap().scopes.to_string()
+    };
+    let patch = json!({"add": {"scopes": ["c", "a"]}, "remove": {"scopes": ["b"], "redirect_uris": [uris[0]]}});
+    for (how, after) in [(DRY_RUN, "a b"), (NOW, "a c")] {
+        let changed = change::<Client>(&service, "web", patch.clone(), how)
+            .await
+            .unwrap();
+        let changes = ["scopes: -b +c", "redirect_uris: -https://a.example/cb"];
+        assert_eq!(changed["changes"], json!(changes));
+        assert_eq!(changed["scopes"], json!(["a", "c"]));
+        assert_eq!(changed["redirect_uris"], json!([uris[1]]));
+        assert_eq!(changed.get("warnings"), None);
+        assert_eq!(scopes().await, after);
+    }
+    let key = include_str!("../../../../demo/key-demo.pub.pem");
+    let added = json!({"add": {"keys": [{"kid": "1", "public_key": key}]}});
+    let changed = change::<Client>(&service, "web", added, NOW).await.unwrap();
+    assert_eq!(changed["credentials"], 2);
+    let removed = json!({"remove": {"keys": ["1"]}});
+    let changed = change::<Client>(&service, "web", removed, NOW)
+        .await
+        .unwrap();
+    let warning = changed["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("the removed key stay valid"), "{warning}");
+    for (patch, problem) in [
+        (
+            json!({"remove": {"scopes": ["x"]}}),
+            "remove: scopes: there is no \"x\"; there are: \"a\", \"c\"",
+        ),
+        (
+            json!({"add": {"name": ["x"]}}),
+            "add: name: expected a list, of a client",
+        ),
+        (json!({"add": ["x"]}), "add: expected an object with lists"),
+    ] {
+        let refused = change::<Client>(&service, "web", patch, NOW).await;
+        assert_eq!(refused.unwrap_err(), problem);
+    }
+}
+
+#[tokio::test]
+async fn a_change_can_end_what_a_client_got_before() {
+    let site = site().await;
+    let service = site.start().await;
+    let web = json!({"client_id": "web", "type": "web_server", "redirect_uris": ["https://a.example/cb"]});
+    assert_eq!(create::<Client>(&service, web).await, Ok(()));
+    let feed = async || site.store.feed_state().await.unwrap().last;
+    for how in [DRY_RUN, NOW] {
+        change::<Client>(&service, "web", json!({"name": "A"}), how)
+            .await
+            .unwrap();
+        assert_eq!(feed().await, 0);
+    }
+    let unchanged = change::<Client>(&service, "web", json!({"name": "A"}), REVOKE).await;
+    assert!(
+        unchanged
+            .unwrap_err()
+            .starts_with("revoke: no client changes")
+    );
+    let covered = store::issued_until(SystemClock.now());
+    change::<Client>(&service, "web", json!({"name": "B"}), REVOKE)
+        .await
+        .unwrap();
+    assert_eq!(feed().await, 1);
+    let ended = change::<Client>(&service, "web", json!({"client_secret": secret()}), REVOKE).await;
+    assert_eq!(ended.unwrap().get("warnings"), None);
+    // No token is issued that the revocation covers.
+    let web = site.store.client(client_id("web")).await.unwrap().unwrap();
+    assert!(web.tokens_from > covered, "{web:?}");
+}
+
+#[tokio::test]
+async fn a_change_that_widens_or_breaks_something_says_so() {
+    let site = site().await;
+    let service = site.start().await;
+    let account =
+        |user_id: &str, site: &str| json!({"user_id": user_id, "username": "a", "site": site});
+    let user = json!({"username": "ada", "accounts": [account("1", "https://a.example")]});
+    assert_eq!(create::<User>(&service, user).await, Ok(()));
+    for client in [
+        json!({"client_id": "batch", "type": "user_bound", "bound_user": "ada"}),
+        json!({"client_id": "sync", "type": "non_interactive", "organization": "majestic"}),
+    ] {
+        assert_eq!(create::<Client>(&service, client).await, Ok(()));
+    }
+    let warning = "sync: without an organization, assertions of the client may name every user";
+    for (patch, warnings) in [
+        (json!({"organization": null}), json!([warning])),
+        (json!({"name": "Sync"}), Value::Null),
+        (json!({"organization": "majestic"}), Value::Null),
+    ] {
+        let changed = change::<Client>(&service, "sync", patch, NOW)
+            .await
+            .unwrap();
+        assert_eq!(changed["warnings"], warnings);
+    }
+    let link = async |site: &str| {
+        operate(&service, async |admin| {
+            let view = admin
+                .link_account("ada", object(account("2", site)))
+                .await?;
+            Ok(serde_json::to_value(view).unwrap())
+        })
+        .await
+    };
+    let slash = link("https://a.example/").await.unwrap_err();
+    assert!(
+        slash.ends_with("by a slash alone: write https://a.example"),
+        "{slash}"
+    );
+    let linked = link("https://b.example").await.unwrap();
+    let warning = linked["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.ends_with("get invalid_request without them: batch"),
+        "{warning}"
+    );
 }

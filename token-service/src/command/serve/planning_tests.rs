@@ -8,6 +8,7 @@ use super::register::Applied;
 use super::tests::demo;
 use super::*;
 use crate::audit_log::Origin;
+use crate::http::admin::objects::ChangeQuery;
 use crate::http::admin::registrations::ApplyQuery;
 use crate::http::admin::{AdminError, Administration, Object};
 use crate::planning::PAGE;
@@ -119,7 +120,8 @@ pub(super) async fn update<T: crate::http::admin::objects::Administered>(
     value: Value,
 ) -> Result<(), String> {
     operate(service, async |admin| {
-        admin.update::<T>(name, object(value)).await.map(drop)
+        let how = ChangeQuery::default();
+        admin.update::<T>(name, object(value), how).await.map(drop)
     })
     .await
 }
@@ -479,6 +481,23 @@ async fn a_patch_keeps_what_happened_between_its_excerpts() {
     let found = site.store.client(client_id("batch")).await;
     let found = found.unwrap().unwrap();
     assert_eq!((found.enabled, found.name.as_str()), (false, "Batch"));
+}
+
+/// A client without credentials may come from an earlier version. It could otherwise not even be disabled.
+#[tokio::test]
+async fn a_client_without_credentials_can_be_changed() {
+    let site = Site::new(|config| config.registrations = None).await;
+    let service = site.start().await;
+    let created = create::<User>(&service, json!({"username": "ada"})).await;
+    assert_eq!(created, Ok(()));
+    let mute = RegistryChange {
+        put_clients: vec![user_bound("batch", &[], "ada")],
+        ..RegistryChange::default()
+    };
+    let now = SystemClock.now();
+    site.store.change_registry(mute, now).await.unwrap();
+    let disabled = update::<Client>(&service, "batch", json!({"enabled": false})).await;
+    assert_eq!(disabled, Ok(()));
 }
 
 /// Another replica binds a client to a user just before the user is removed.

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
-use super::objects::{self, Administered};
+use super::objects::{self, Administered, ChangeQuery};
 use super::schema::ClientView;
 use super::{Administration, body};
 use document::{InvalidDocument, Place, Problem};
@@ -89,9 +89,11 @@ async fn add_secret(administrator: Administrator, client_id: Path<String>) -> An
 pub struct EndSecretsQuery {
     /// Remove the newest secret too: only for a client with keys.
     pub all: bool,
+    /// Revoke everything that was issued to the client too. The client gets new tokens 15 seconds later.
+    pub revoke: bool,
 }
 
-/// Removes all client secrets except the newest.
+/// Removes all client secrets except the newest. Without `revoke`, what the client got with them stays valid.
 #[utoipa::path(delete, path = "/admin/clients/{client_id}/secrets", tag = "clients",
     params(("client_id" = String, Path), EndSecretsQuery),
     responses((status = 200, body = ClientView), (status = 404, body = ErrorBody),
@@ -119,7 +121,7 @@ async fn add_certificate(
     let (client_id, alias) = path.into_inner();
     let bytes = body::bytes(payload).await?;
     let (view, ()) = administrator
-        .edit(&client_id, |client: &mut Client| {
+        .edit(&client_id, ChangeQuery::default(), |client: &mut Client| {
             let certificate = Certificate::read(&alias, &bytes).map_err(|error| {
                 let place = Place::Json(String::new());
                 AdminError::Invalid(InvalidDocument {
@@ -153,14 +155,33 @@ async fn add_certificate(
     answer::ok(view)
 }
 
-/// Removes a certificate. The service refuses assertions signed with its key from now on.
+/// What a removal revokes.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+struct RemovalQuery {
+    /// Revoke everything that was issued to the client too. The client gets new tokens 15 seconds later.
+    revoke: bool,
+}
+
+/// Removes a certificate. The service refuses assertions signed with its key from now on. Without `revoke`, what such
+/// assertions got stays valid.
 #[utoipa::path(delete, path = "/admin/clients/{client_id}/certificates/{alias}", tag = "clients",
-    params(("client_id" = String, Path), ("alias" = String, Path)),
+    params(("client_id" = String, Path), ("alias" = String, Path), RemovalQuery),
     responses((status = 200, body = ClientView), (status = 404, body = ErrorBody)))]
-async fn delete_certificate(administrator: Administrator, path: Path<(String, String)>) -> Answer {
+async fn delete_certificate(
+    administrator: Administrator,
+    path: Path<(String, String)>,
+    http: HttpRequest,
+) -> Answer {
+    let RemovalQuery { revoke } = body::query(http.query_string())?;
+    let how = ChangeQuery {
+        revoke,
+        ..ChangeQuery::default()
+    };
     let (client_id, alias) = path.into_inner();
     let (view, ()) = administrator
-        .edit(&client_id, |client: &mut Client| {
+        .edit(&client_id, how, |client: &mut Client| {
             let before = client.certificates().len();
             if let Some(certificates) = client.certificates_mut() {
                 certificates.retain(|certificate| certificate.alias != alias);
@@ -178,7 +199,8 @@ impl Administration {
     /// # Errors
     /// [`AdminError::Conflict`] if two secrets are live or the client's type has no secret.
     pub async fn add_secret(&self, client_id: &str) -> Result<ClientWithSecret, AdminError> {
-        let changed = self.edit(client_id, |client: &mut Client| {
+        let how = ChangeQuery::default();
+        let changed = self.edit(client_id, how, |client: &mut Client| {
             if client.secrets().len() >= MOST_SECRETS {
                 let message = format!(
                     "{client_id} has {MOST_SECRETS} live secrets: end the old one before you add another"
@@ -198,7 +220,11 @@ impl Administration {
         client_id: &str,
         query: &EndSecretsQuery,
     ) -> Result<ClientView, AdminError> {
-        let changed = self.edit(client_id, |client: &mut Client| {
+        let how = ChangeQuery {
+            revoke: query.revoke,
+            ..ChangeQuery::default()
+        };
+        let changed = self.edit(client_id, how, |client: &mut Client| {
             let has_keys = !client.key_authentication.is_empty();
             match client.secrets_mut() {
                 Some(secrets) if query.all => {

@@ -7,6 +7,7 @@ pub mod audit;
 mod backup;
 mod body;
 pub mod clients;
+mod effects;
 pub mod encryption_keys;
 pub mod explain;
 pub mod grants;

@@ -1,17 +1,18 @@
 //! Lists, shows, registers, changes and removes clients, users and legacy instances, with the same code for all of
 //! them: routes, functions and their OpenAPI description.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::web::{self, Path, Payload};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required, ResponseBuilder, Schema};
-use utoipa::{IntoParams as _, ToSchema};
+use utoipa::{IntoParams, ToSchema};
 use zeroize::Zeroizing;
 
 use super::access::{Administrator, Reader};
@@ -19,11 +20,13 @@ use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::pages::{Page, PageQuery, entries};
 use super::schema::{Given, View};
 use super::{Administration, Object, blocking, body};
+use crate::audit_log::Entry;
 use domain::random::Random;
 use domain::remembered::ObjectKind;
-use domain::{ClientId, Excerpt, ObjectName, SecretTimes, Username};
-use registration::apply::Plan;
-use registration::describe::{self, Completeness, Registered, Registration};
+use domain::{AuditAction, ClientId, Excerpt, ObjectName, SecretTimes, Username};
+use registration::apply::{Difference, Plan};
+use registration::describe::{self, Completeness, Registered, Registration, Shape};
+use registration::objects::changes::{CHANGES_KEY, LOSING_GRANTS, WARNINGS_KEY};
 use registration::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
@@ -91,13 +94,27 @@ async fn show<T: Administered>(reader: Reader, name: Path<String>) -> Answer {
     answer::ok(reader.view(&object, &times))
 }
 
+/// How to change an object.
+#[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+pub struct ChangeQuery {
+    /// Return what would change, and change nothing.
+    pub dry_run: bool,
+    /// Revoke everything that was issued to the client, in the same transaction. The client gets new tokens 15 seconds later.
+    /// For clients alone.
+    pub revoke: bool,
+}
+
 async fn update<T: Administered>(
     administrator: Administrator,
     name: Path<String>,
+    http: HttpRequest,
     payload: Payload,
 ) -> Answer {
+    let query = body::query::<ChangeQuery>(http.query_string())?;
     let patch = body::object(payload).await?;
-    answer::ok(administrator.update::<T>(&name, patch).await?)
+    answer::ok(administrator.update::<T>(&name, patch, query).await?)
 }
 
 pub(super) async fn delete<T: Registered>(
@@ -132,13 +149,15 @@ impl Administration {
                 return Err(AdminError::Conflict(message));
             }
             let secret = object.generate(&*self.service.random)?;
-            let view = self.register(registration, &stored).await?;
+            let how = ChangeQuery::default();
+            let view = self.register(registration, &stored, how).await?;
             Ok(T::created(view, secret))
         })
         .await
     }
 
-    /// Changes an object: merges `patch` into its registration (RFC 7396). Secrets and certificates that the patch does
+    /// Changes an object: merges `patch` into its registration (RFC 7396), and adds and removes single values of lists, which
+    /// the members `add` and `remove` name. Secrets and certificates that the patch does
     /// not name stay, and `null` for one is refused; name and integration type cannot change. These end sessions and revoke tokens: disabling the
     /// object, a new password, a new second factor.
     ///
@@ -148,6 +167,7 @@ impl Administration {
         &self,
         name: &str,
         patch: Object,
+        how: ChangeQuery,
     ) -> Result<View<T>, AdminError> {
         // `null` would name what stays.
         let hidden = T::DESCRIPTION
@@ -163,7 +183,10 @@ impl Administration {
                 return Err(AdminError::Malformed(message));
             }
         }
-        self.patch(name, |_: &T| Ok(patch.clone())).await
+        self.patch(name, how, |before: &T| {
+            with_lists::<T>(&describe::registration(before), patch.clone())
+        })
+        .await
     }
 
     /// Changes an object by a patch that depends on the stored object. No other change of this process happens in
@@ -171,6 +194,7 @@ impl Administration {
     pub(super) async fn patch<T: Administered>(
         &self,
         name: &str,
+        how: ChangeQuery,
         patch: impl Fn(&T) -> Result<Object, AdminError>,
     ) -> Result<View<T>, AdminError> {
         self.changing(async || {
@@ -198,7 +222,7 @@ impl Administration {
                 return Err(AdminError::Conflict(message));
             }
             object.complete(before);
-            self.register(registration, &stored).await
+            self.register(registration, &stored, how).await
         })
         .await
     }
@@ -217,7 +241,8 @@ impl Administration {
             registration.insert(T::DESCRIPTION.name_key.to_owned(), Value::from(name));
             let draft = self.read::<T>(registration).await?;
             let stored = self.excerpt(draft.names()).await?;
-            self.register(draft.check(&stored)?, &stored).await
+            let how = ChangeQuery::default();
+            self.register(draft.check(&stored)?, &stored, how).await
         })
         .await
     }
@@ -233,7 +258,7 @@ impl Administration {
             // Read after the excerpt: a client that is bound to a user in between overtakes the plan.
             if T::DESCRIPTION.kind == ObjectKind::User
                 && let Some(username) = Username::parse(object.name())
-                && let Some(client_id) = self.service.store.client_bound_to(username).await?
+                && let Some(client_id) = self.service.store.clients_bound_to(username, 1).await?.pop()
             {
                 let message = format!(
                     "the client {client_id} is bound to {}: bind it to another user, or delete it first",
@@ -243,7 +268,7 @@ impl Administration {
             }
             let mut plan = Plan::on(&stored);
             plan.remove(object);
-            self.carry_out(plan).await?;
+            self.carry_out(plan, &stored, None).await?;
             Ok(())
         })
         .await
@@ -253,13 +278,15 @@ impl Administration {
     pub(super) async fn edit<T: Administered, R>(
         &self,
         name: &str,
+        how: ChangeQuery,
         change: impl Fn(&mut T) -> Result<R, AdminError>,
     ) -> Result<(View<T>, R), AdminError> {
         self.changing(async || {
             let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
             let mut object = found::<T>(&stored, name)?.clone();
             let outcome = change(&mut object)?;
-            let view = self.register(Registration::of(object), &stored).await?;
+            let registration = Registration::of(object);
+            let view = self.register(registration, &stored, how).await?;
             Ok((view, outcome))
         })
         .await
@@ -307,6 +334,7 @@ impl Administration {
         &self,
         registration: Registration<T>,
         stored: &Arc<Excerpt>,
+        how: ChangeQuery,
     ) -> Result<View<T>, AdminError> {
         let object = registration.object.clone();
         let plan = self.planned(stored, move |stored, protection| {
@@ -319,13 +347,40 @@ impl Administration {
         let put = T::put(&mut plan.change).first().cloned();
         let after = put.or_else(|| T::find(stored, object.name()).cloned());
         let after = after.unwrap_or(object);
-        self.carry_out(plan).await?;
+        let mut also = None;
+        if how.revoke {
+            let clients = plan.change.put_clients.iter();
+            plan.change.revoke_clients = clients.map(|one| one.client_id.clone()).collect();
+            let Some(client_id) = plan.change.revoke_clients.first() else {
+                let message = "revoke: no client changes; DELETE /admin/grants?client_id= revokes without a change";
+                return Err(AdminError::Conflict(message.to_owned()));
+            };
+            let entry = Entry::new(AuditAction::GrantRevoked).client(client_id.as_str());
+            also = Some(entry.detail("all, with a change of the client"));
+        }
+        let effects = self.effects(&plan, stored).await?;
+        let changes: Vec<String> = plan
+            .differences
+            .iter()
+            .flat_map(Difference::lines)
+            .collect();
+        match how.dry_run {
+            true => self.refuse_misfits(&plan.change, stored, &BTreeMap::new())?,
+            false => self.carry_out(plan, stored, also).await?,
+        }
         // The answer may have the only copy of a secret.
         let times = self.secret_times(std::slice::from_ref(&after)).await;
-        Ok(self.view(
-            &after,
-            &answer::after_change("its answer lacks the times of secrets", times),
-        ))
+        let times = answer::after_change("its answer lacks the times of secrets", times);
+        let mut view = describe::view(&after, self.service.clock.now(), &times);
+        for (key, lines) in [(CHANGES_KEY, changes), (WARNINGS_KEY, effects.warnings)] {
+            if !lines.is_empty() {
+                view.insert(key.to_owned(), lines.into());
+            }
+        }
+        if effects.losing_grants > 0 {
+            view.insert(LOSING_GRANTS.to_owned(), effects.losing_grants.into());
+        }
+        Ok(View::new(view))
     }
 
     fn view<T: Registered>(&self, object: &T, times: &[SecretTimes]) -> View<T> {
@@ -360,6 +415,52 @@ pub(super) fn found<'a, T: Registered>(
 ) -> Result<&'a T, AdminError> {
     let not_found = || AdminError::not_found(T::DESCRIPTION.kind.name(), name);
     T::find(stored, name).ok_or_else(not_found)
+}
+
+/// The patch without its members `add` and `remove`, and with the lists that these make of the `registered` ones.
+fn with_lists<T: Registered>(registered: &Object, mut patch: Object) -> Result<Object, AdminError> {
+    for member in ["add", "remove"] {
+        let malformed = |what: String| AdminError::Malformed(format!("{member}: {what}"));
+        let edits = match patch.remove(member) {
+            None => continue,
+            Some(Value::Object(edits)) => edits,
+            Some(_) => return Err(malformed("expected an object with lists".to_owned())),
+        };
+        for (key, values) in edits {
+            let mut fields = T::DESCRIPTION.fields.iter();
+            let field = fields.find(|field| field.key == key && field.edits.is_some());
+            let (Some(field), Value::Array(values)) = (field, values) else {
+                return Err(malformed(format!("{key}: expected a list, of a client")));
+            };
+            let name = |item: &Value| match field.shape {
+                // The first member identifies an object.
+                Shape::Records(record) => {
+                    let name = record.keys.first().and_then(|(name, _)| item.get(*name));
+                    name.unwrap_or(item).clone()
+                }
+                _ => item.clone(),
+            };
+            let list = patch.get(&key).or_else(|| registered.get(&key));
+            let mut list = list.and_then(Value::as_array).cloned().unwrap_or_default();
+            for value in values {
+                let place = list.iter().position(|item| name(item) == name(&value));
+                match place {
+                    _ if member == "add" && list.contains(&value) => {}
+                    _ if member == "add" => list.push(value),
+                    Some(place) => drop(list.remove(place)),
+                    None => {
+                        let known: Vec<String> =
+                            list.iter().map(|item| name(item).to_string()).collect();
+                        let (value, known) = (name(&value), known.join(", "));
+                        let what = format!("{key}: there is no {value}; there are: {known}");
+                        return Err(malformed(what));
+                    }
+                }
+            }
+            patch.insert(key, list.into());
+        }
+    }
+    Ok(patch)
 }
 
 /// Merges `patch` into `target` (RFC 7396): `null` removes a key.
@@ -406,6 +507,7 @@ pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str;
         .response("200", view());
     let update = operation("update", update, &["400", "404", "409"])
         .parameter(name())
+        .parameters(Some(ChangeQuery::into_params(|| Some(ParameterIn::Query))))
         .request_body(Some(request_body(of_type(Type::Object))))
         .response("200", view());
     let delete = operation("delete", delete, &["404", "409"])

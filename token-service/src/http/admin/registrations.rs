@@ -120,7 +120,7 @@ impl Administration {
             let unserved = registrations.unserved(is_known, takes_certificates);
             let unserved = unserved.map(|(_, warning)| warning.to_string());
             let warnings = registrations.warnings.iter().map(ToString::to_string);
-            let warnings = warnings.chain(unserved).collect();
+            let mut warnings: Vec<String> = warnings.chain(unserved).collect();
             let listed = registrations.objects().map(|(object, _)| object).collect();
             let places = registrations.client_places.clone();
             let mut plan = self
@@ -131,7 +131,17 @@ impl Administration {
             if query.prune {
                 planning::prune(&mut plan, &listed, &stored, &*self.service.store).await?;
             }
-            self.refuse_misfits(&plan.change, &places)?;
+            self.refuse_misfits(&plan.change, &stored, &places)?;
+            let effects = self.effects(&plan, &stored).await?;
+            // The document's warnings have their place in addition.
+            let is_news = |warning: &&String| {
+                let message = warning
+                    .split_once(": ")
+                    .map_or(&***warning, |(_, rest)| rest);
+                !warnings.iter().any(|known| known.contains(message))
+            };
+            let news: Vec<String> = effects.warnings.iter().filter(is_news).cloned().collect();
+            warnings.extend(news);
             let kept = plan.kept.iter().map(ToString::to_string).collect();
             let differences = match query.dry_run {
                 true => plan.differences,
@@ -174,9 +184,14 @@ impl Administration {
     }
 
     /// Makes the change, unless it does not fit: see [`AdminError::DoesNotFit`].
-    pub(super) async fn carry_out(&self, plan: Plan) -> Result<(), AdminError> {
-        self.refuse_misfits(&plan.change, &BTreeMap::new())?;
-        self.make(plan, None).await?;
+    pub(super) async fn carry_out(
+        &self,
+        plan: Plan,
+        stored: &Excerpt,
+        also: Option<Entry>,
+    ) -> Result<(), AdminError> {
+        self.refuse_misfits(&plan.change, stored, &BTreeMap::new())?;
+        self.make(plan, also).await?;
         Ok(())
     }
 
@@ -207,9 +222,10 @@ impl Administration {
     }
 
     /// `places` contains the place of each client in the document.
-    fn refuse_misfits(
+    pub(super) fn refuse_misfits(
         &self,
         change: &RegistryChange,
+        stored: &Excerpt,
         places: &BTreeMap<ClientId, Place>,
     ) -> Result<(), AdminError> {
         let settings = &self.service.config.protocol;
@@ -221,7 +237,7 @@ impl Administration {
         );
         let layout = self.service.store.layout();
         misfits.extend(planning::premature(&change.put_clients, layout));
-        misfits.extend(planning::mute(&change.put_clients));
+        misfits.extend(planning::mute(&change.put_clients, stored));
         if misfits.is_empty() {
             return Ok(());
         }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::web::{self, Path, Payload};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa::IntoParams;
 use zeroize::Zeroizing;
 
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
-use super::objects::{self, Administered, found};
+use super::objects::{self, Administered, ChangeQuery, found};
 use super::schema::{AccountView, UserView};
 use super::{Administration, Object, body};
 use crate::audit_log::Entry;
@@ -66,7 +66,8 @@ async fn remove_second_factor(administrator: Administrator, username: Path<Strin
     answer::done()
 }
 
-/// Links an account.
+/// Links an account. If the account is the second one, a warning in the answer names the integrations that are bound to the
+/// user and must name an account from now on.
 #[utoipa::path(post, path = "/admin/users/{username}/accounts", tag = "users", params(("username" = String, Path)),
     request_body = AccountView,
     responses((status = 201, body = UserView), (status = 400, body = ErrorBody),
@@ -138,7 +139,17 @@ impl Administration {
         username: &str,
         account: Object,
     ) -> Result<UserView, AdminError> {
-        self.patch(username, |user: &User| {
+        self.patch(username, ChangeQuery::default(), |user: &User| {
+            let site = account.get("site").and_then(Value::as_str);
+            let site = site.unwrap_or_default();
+            let of = |site: &str| site.trim_end_matches('/').to_owned();
+            let mut sites = user.accounts.iter().map(|account| &account.site);
+            if let Some(known) = sites.find(|known| **known != site && of(known) == of(site)) {
+                let message = format!(
+                    "site: {site} differs from the registered site {known} by a slash alone: write {known}"
+                );
+                return Err(AdminError::Malformed(message));
+            }
             let mut accounts = json!(user.accounts);
             if let Some(accounts) = accounts.as_array_mut() {
                 accounts.push(account.clone().into());
@@ -154,7 +165,7 @@ impl Administration {
         account: &AccountQuery,
     ) -> Result<UserView, AdminError> {
         let AccountQuery { user_id, site } = account;
-        self.patch(username, |user: &User| {
+        self.patch(username, ChangeQuery::default(), |user: &User| {
             let is_other =
                 |account: &&LinkedAccount| account.user_id != *user_id || account.site != *site;
             let kept: Vec<&LinkedAccount> = user.accounts.iter().filter(is_other).collect();

@@ -11,7 +11,7 @@ use super::change_log::{changes_behind, note_changes, turn};
 use super::fault::Fault;
 use super::operation::{Connection, Isolation, run};
 use super::revocations::counter;
-use super::value::{registration, registration_in, unsigned};
+use super::value::{registration, registration_in, rows, unsigned};
 use super::{changing, credentials, names, registry_index, remembered};
 use crate::row::decode_json;
 use crate::{RegistrationStore, RevocationStore as _, StoreError};
@@ -149,11 +149,18 @@ impl RegistrationStore for PostgresStore {
         .await
     }
 
-    async fn client_bound_to(&self, username: Username) -> Result<Option<ClientId>, StoreError> {
+    async fn clients_bound_to(
+        &self,
+        username: Username,
+        limit: usize,
+    ) -> Result<Vec<ClientId>, StoreError> {
         self.statement(async move |client| {
             let (kind, value) = (NamedKind::BoundUser, username.as_str());
-            let names = registry_index::named(client, kind, value, 1).await?;
-            Ok(names.first().and_then(|name| ClientId::parse(name)))
+            let names = registry_index::named(client, kind, value, rows(limit)).await?;
+            Ok(names
+                .iter()
+                .filter_map(|name| ClientId::parse(name))
+                .collect())
         })
         .await
     }

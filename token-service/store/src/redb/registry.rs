@@ -126,13 +126,18 @@ impl RegistrationStore for RedbStore {
         })
     }
 
-    async fn client_bound_to(&self, username: Username) -> Result<Option<ClientId>, StoreError> {
+    async fn clients_bound_to(
+        &self,
+        username: Username,
+        limit: usize,
+    ) -> Result<Vec<ClientId>, StoreError> {
         self.read(|transaction| {
             let names = transaction.open_table(REGISTRY_NAMES)?;
             let kind = NamedKind::BoundUser;
-            let mut found = registry_index::named(&names, kind, username.as_str(), "")?;
-            let found = found.next().transpose()?;
-            Ok(found.and_then(|name| ClientId::parse(&name)))
+            let found = registry_index::named(&names, kind, username.as_str(), "")?;
+            let found =
+                found.filter_map(|name| name.map(|name| ClientId::parse(&name)).transpose());
+            found.take(limit).collect()
         })
     }
 

@@ -1,0 +1,127 @@
+//! What a change of the registry does beyond its objects, for the operator who makes it.
+
+use std::collections::BTreeSet;
+
+use super::Administration;
+use crate::planning::PAGE;
+use domain::{ClientId, Excerpt, GrantFilter, Scope, User};
+use registration::apply::Plan;
+use registration::describe::Registered as _;
+use registration::registrations::certificates_without_listener;
+use store::StoreError;
+
+/// Maximum number of grants that the service reads to say what they lose.
+const MOST_GRANTS: usize = 10_000;
+
+/// Maximum number of integrations that a warning names.
+const MOST_NAMED: usize = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) warnings: Vec<String>,
+    /// Live grants whose next refresh lacks a scope (D-42), at most [`MOST_GRANTS`].
+    pub(super) losing_grants: usize,
+}
+
+impl Administration {
+    /// The effects of `plan` on what is in `stored`.
+    pub(super) async fn effects(
+        &self,
+        plan: &Plan,
+        stored: &Excerpt,
+    ) -> Result<Effects, StoreError> {
+        let mut effects = Effects::default();
+        for after in &plan.change.put_clients {
+            let before = stored.client(&after.client_id).map(|client| &**client);
+            let revokes = plan.change.revoke_clients.contains(&after.client_id);
+            effects.warnings.extend(after.warnings(before, revokes));
+            if self.service.config.mutual_tls.is_none() {
+                let warning = certificates_without_listener(after);
+                effects.warnings.extend(warning);
+            }
+            let lost = before.map(|before| before.scopes.without(&after.scopes));
+            if let Some(lost) = lost.filter(|lost| !lost.is_empty() && after.enabled && !revokes) {
+                self.add_loss(&after.client_id, &lost, &mut effects).await?;
+            }
+        }
+        for after in &plan.change.put_users {
+            if let Some(before) = stored.user(&after.username) {
+                effects
+                    .warnings
+                    .extend(self.ambiguous(before, after).await?);
+            }
+        }
+        Ok(effects)
+    }
+
+    async fn add_loss(
+        &self,
+        client_id: &ClientId,
+        lost: &Scope,
+        effects: &mut Effects,
+    ) -> Result<(), StoreError> {
+        let now = self.service.clock.now();
+        let filter = GrantFilter {
+            client_id: Some(client_id.clone()),
+            username: None,
+        };
+        let (mut read, mut losing, mut after) = (0, 0, None);
+        let mut scopes = BTreeSet::new();
+        let is_all = loop {
+            let grants = &self.service.store;
+            let page = grants.grants(filter.clone(), after, PAGE).await?;
+            let live = page.iter().filter(|grant| {
+                grant.revoked_at.is_none() && now < grant.current.refresh_expires_at
+            });
+            for less in live.map(|grant| grant.scope.intersection(lost)) {
+                losing += usize::from(!less.is_empty());
+                scopes.extend(less.tokens().map(str::to_owned));
+            }
+            read += page.len();
+            after = page.last().map(|grant| grant.grant_id);
+            if page.len() < PAGE || read >= MOST_GRANTS {
+                break page.len() < PAGE;
+            }
+        };
+        if losing > 0 {
+            let scopes: Vec<String> = scopes.into_iter().collect();
+            let (least, grants) = match (is_all, losing) {
+                (true, 1) => ("", "grant loses"),
+                (true, _) => ("", "grants lose"),
+                (false, _) => ("at least ", "grants lose"),
+            };
+            effects.warnings.push(format!(
+                "{client_id}: {least}{losing} {grants} {} at the next refresh",
+                scopes.join(", ")
+            ));
+        }
+        effects.losing_grants += losing;
+        Ok(())
+    }
+
+    /// Integrations that must name an account from now on, because their user has more than one (D-6).
+    async fn ambiguous(&self, before: &User, after: &User) -> Result<Option<String>, StoreError> {
+        if before.accounts.len() != 1 || after.accounts.len() < 2 {
+            return Ok(None);
+        }
+        let name = &after.username;
+        let bound = &self.service.store;
+        let bound = bound.clients_bound_to(name.clone(), MOST_NAMED + 1).await?;
+        if bound.is_empty() {
+            return Ok(None);
+        }
+        let named = bound.iter().take(MOST_NAMED).map(ClientId::as_str);
+        let named: Vec<&str> = named.collect();
+        let others = if bound.len() > MOST_NAMED {
+            ", ..."
+        } else {
+            ""
+        };
+        Ok(Some(format!(
+            "{name} has {} linked accounts: from now on, the integrations bound to {name} must send user_id and user_site, \
+             and get invalid_request without them: {}{others}",
+            after.accounts.len(),
+            named.join(", ")
+        )))
+    }
+}
