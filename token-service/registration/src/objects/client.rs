@@ -354,7 +354,7 @@ impl Registered for Client {
             NonInteractive => IntegrationType::NonInteractive {
                 secrets: client_secret::read(entry, has_keys),
                 certificates: certificate::read(entry),
-                organization: entry.text("organization", claim_text),
+                organization: organization(entry),
             },
             UserBound => IntegrationType::UserBound {
                 secrets: client_secret::read(entry, has_keys),
@@ -508,6 +508,16 @@ fn scopes(entry: &mut Entry<'_, '_>) -> Scope {
     }
     let tokens: Vec<String> = tokens.into_iter().map(|token| token.value).collect();
     Scope::try_from(tokens.join(" ")).unwrap_or_default()
+}
+
+fn organization(entry: &mut Entry<'_, '_>) -> Option<String> {
+    if !entry.section.has_some("organization") {
+        let message = format!("organization: is absent: {NAMES_ANYBODY}");
+        // The document alone decides, so a start need not read the entry again.
+        let warnings = &entry.reading.warnings;
+        warnings.report(entry.section.place(), message);
+    }
+    entry.text("organization", claim_text)
 }
 
 /// Does not check whether the user exists: the check runs when all users of the document are known.

@@ -365,19 +365,22 @@ fn rfc6749_s10_10_client_secrets_have_32_bytes_at_least() {
 #[test]
 fn what_is_unwise_is_a_warning() {
     let text = "[[clients]]\nclient_id = 'machine'\ntype = 'non_interactive'\n\
-                client_secret = 'long enough, with 32 bytes and some more'\n\
+                client_secret = 'long enough, with 32 bytes and some more'\norganization = 'majestic'\n\
                 [[clients.certificates]]\nalias = 'one'\nfile = 'cert.pem'\n\
                 [[clients]]\nclient_id = 'app'\ntype = 'installed'\n\
                 redirect_uris = ['http://127.0.0.1/cb', 'com.example:/cb']\n";
     assert_eq!(warnings(NOW, text), [""; 0]);
+    let anybody = text.replace("organization = 'majestic'\n", "");
+    let warning = "r.toml:1: organization: is absent: without an organization, assertions of the client may name every user";
+    assert_eq!(warnings(NOW, &anybody), [warning]);
     assert_eq!(
         warnings(Timestamp::from_seconds(0), text),
-        ["r.toml:7: the certificate one is not valid yet"]
+        ["r.toml:8: the certificate one is not valid yet"]
     );
     let after_all = Timestamp::from_seconds(u64::MAX);
     assert_eq!(
         warnings(after_all, text)[0],
-        "r.toml:7: the certificate one has expired; assertions signed with it are refused"
+        "r.toml:8: the certificate one has expired; assertions signed with it are refused"
     );
 }
 
