@@ -46,6 +46,11 @@ fn same_host(configured: &str, sent: &str) -> bool {
     name_of(configured).eq_ignore_ascii_case(name_of(sent))
 }
 
+/// True if requests for the two hosts reach the same instance, although the hosts differ.
+pub fn differ_in_port(one: &str, other: &str) -> bool {
+    one != other && name_of(one) == name_of(other)
+}
+
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

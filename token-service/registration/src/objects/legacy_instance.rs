@@ -4,7 +4,7 @@ use crate::describe::reading::{Completeness, Entry, Reading, Registration, requi
 use crate::describe::{Description, Field, Flag, Registered, Rule, Shape};
 use document::Section;
 use domain::clock::Timestamp;
-use domain::legacy_instance::is_host;
+use domain::legacy_instance::{differ_in_port, is_host};
 use domain::remembered::ObjectKind;
 use domain::{Excerpt, LegacyInstance, RegistryChange};
 
@@ -106,5 +106,24 @@ pub fn read_all(root: &mut Section<'_>) -> Vec<LegacyInstance> {
     // Reading an instance does not depend on the time.
     let mut reading = Reading::new(Completeness::Whole, Timestamp::from_seconds(0));
     let read = reading.list(root, "legacy_instances");
+    let places: Vec<_> = reading
+        .names
+        .get(&ObjectKind::LegacyInstance)
+        .into_iter()
+        .flatten()
+        .collect();
+    for (number, (hostname, place)) in places.iter().enumerate() {
+        let mut before = places.iter().take(number).map(|(other, _)| other.as_str());
+        if let Some(problem) = before.find_map(|other| port_problem(hostname, other)) {
+            root.report(place, problem);
+        }
+    }
     read.into_iter().map(|read| read.object).collect()
+}
+
+/// Why an instance `hostname` cannot be beside an instance `other`: requests find instances by their names without ports.
+pub fn port_problem(hostname: &str, other: &str) -> Option<String> {
+    differ_in_port(hostname, other).then(|| {
+        format!("hostname: {hostname} differs from the instance {other} in the port alone")
+    })
 }

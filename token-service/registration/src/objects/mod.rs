@@ -13,5 +13,5 @@ mod tls_client_certificate;
 mod user;
 
 pub use account::ACCOUNT;
-pub use legacy_instance::read_all as read_legacy_instances;
+pub use legacy_instance::{port_problem, read_all as read_legacy_instances};
 pub use user::TOTP_SECRET_LENGTH;

@@ -22,6 +22,7 @@ use protocol::flow::TokenName;
 use protocol::flows;
 use registration::apply::{Difference, DifferenceKind, Kept, Occasion, Plan};
 use registration::describe::Completeness;
+use registration::objects::port_problem;
 use registration::protection::{AtRest, ProtectionError};
 use registration::registrations::Registrations;
 
@@ -235,6 +236,10 @@ impl Administration {
         misfits.extend(
             instances.filter_map(|one| flows::misfit(TokenName::Hostname(&one.hostname), settings)),
         );
+        for one in &change.put_legacy_instances {
+            let mut others = stored.legacy_instances().iter();
+            misfits.extend(others.find_map(|other| port_problem(&one.hostname, &other.hostname)));
+        }
         let layout = self.service.store.layout();
         misfits.extend(planning::premature(&change.put_clients, layout));
         misfits.extend(planning::mute(&change.put_clients, stored));
