@@ -1,10 +1,11 @@
 //! What a plan of a registry change reads from the store in addition to the [`Excerpt`] of its names. All lists are read
 //! in pages, so that memory is proportional to the plan.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use document::{Place, Problem};
+use domain::client::IntegrationKind;
 use domain::remembered::ObjectKind;
 use domain::{Client, ClientId, Excerpt, FileChange, Layout, ObjectName, User, Username};
 use protocol::flow::TokenName;
@@ -18,40 +19,57 @@ use store::{Store, StoreError};
 pub(crate) const PAGE: usize = 1000;
 
 /// One line for each name of the change that legacy access tokens have no room for (protocol.md §2.5). If there are any, the
-/// change must be refused. `places` contains the place of each client in the document.
+/// change must be refused. `place` finds the place of an object in the document. Without a legacy instance or client, no token
+/// contains a user ID in this form (`has_legacy`).
 pub fn misfits<'a>(
     clients: impl IntoIterator<Item = &'a Client>,
     users: impl IntoIterator<Item = &'a User>,
-    places: &BTreeMap<ClientId, Place>,
+    place: impl Fn(&ObjectName) -> Option<Place>,
+    has_legacy: bool,
     settings: &Settings,
 ) -> Vec<String> {
+    let located = |object: ObjectName, line: String| match place(&object) {
+        Some(place) => Problem::new(&place, line).to_string(),
+        None => line,
+    };
     let of_client = |client: &Client| {
-        let line = format!(
-            "client_id: {}",
-            flows::misfit(TokenName::Client(client), settings)?
-        );
-        Some(match places.get(&client.client_id) {
-            Some(place) => Problem::new(place, line).to_string(),
-            None => line,
-        })
+        let reason = flows::misfit(TokenName::Client(client), settings)?;
+        Some(located(
+            client.object_name(),
+            format!("client_id: {reason}"),
+        ))
     };
     let of_user = |user: &User| {
         let mut accounts = user.accounts.iter();
         let reason = accounts
             .find_map(|account| flows::misfit(TokenName::UserId(&account.user_id), settings))?;
-        Some(format!("user {}: {reason}", user.username))
+        Some(located(
+            user.object_name(),
+            format!("user {}: {reason}", user.username),
+        ))
     };
-    let clients = clients.into_iter().filter_map(of_client);
-    clients
-        .chain(users.into_iter().filter_map(of_user))
-        .collect()
+    let mut lines = Vec::new();
+    let mut has_legacy = has_legacy;
+    for client in clients {
+        has_legacy |= client.integration.kind() == IntegrationKind::Legacy;
+        lines.extend(of_client(client));
+    }
+    if has_legacy {
+        lines.extend(users.into_iter().filter_map(of_user));
+    }
+    lines
 }
 
 /// [`misfits`] of a document.
-pub fn misfits_of(registrations: &Registrations, settings: &Settings) -> Vec<String> {
+pub fn misfits_of(
+    registrations: &Registrations,
+    place: impl Fn(&ObjectName) -> Option<Place>,
+    has_legacy: bool,
+    settings: &Settings,
+) -> Vec<String> {
     let clients = registrations.clients.iter().map(|client| &client.object);
     let users = registrations.users.iter().map(|user| &user.object);
-    misfits(clients, users, &registrations.client_places, settings)
+    misfits(clients, users, place, has_legacy, settings)
 }
 
 /// One line for each client of the change that must authenticate and has nothing to do so any more. If there are any, the

@@ -1,5 +1,6 @@
 //! `token-service check`.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -7,8 +8,8 @@ use super::{ConfigFile, output};
 use crate::config::Config;
 use crate::key_file;
 use crate::planning;
-use domain::Excerpt;
 use domain::clock::Clock as _;
+use domain::{Excerpt, ObjectName};
 use registration::file::load;
 use system::SystemClock;
 
@@ -28,15 +29,23 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
             (None, arguments.registrations())
         }
     };
+    let mut places = HashMap::new();
     let registrations = match path {
         None => None,
-        Some(path) => match load(&path, SystemClock.now()).check(&Excerpt::default()) {
-            Ok(registrations) => Some(registrations),
-            Err(problems) => {
-                output::line(problems)?;
-                return Ok(ExitCode::FAILURE);
+        Some(path) => {
+            let draft = load(&path, SystemClock.now());
+            let found = draft.places();
+            places.extend(
+                found.map(|(kind, name, place)| (ObjectName::new(kind, name), place.clone())),
+            );
+            match draft.check(&Excerpt::default()) {
+                Ok(registrations) => Some(registrations),
+                Err(problems) => {
+                    output::line(problems)?;
+                    return Ok(ExitCode::FAILURE);
+                }
             }
-        },
+        }
     };
     for warning in registrations.iter().flat_map(|read| &read.warnings) {
         output::line(format_args!("warning: {warning}"))?;
@@ -56,7 +65,9 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     for (_, warning) in registrations.unserved(is_known, config.mutual_tls.is_some()) {
         output::line(format_args!("warning: {warning} in the configuration"))?;
     }
-    let misfits = planning::misfits_of(&registrations, &config.protocol);
+    let place = |object: &ObjectName| places.get(object).cloned();
+    let has_legacy = !instances.is_empty();
+    let misfits = planning::misfits_of(&registrations, place, has_legacy, &config.protocol);
     if !misfits.is_empty() {
         output::line(misfits.join("\n"))?;
         return Ok(ExitCode::FAILURE);

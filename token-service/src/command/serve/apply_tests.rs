@@ -385,3 +385,43 @@ async fn a_change_that_widens_or_breaks_something_says_so() {
         "{warning}"
     );
 }
+
+/// Ids of other servers are longer than legacy tokens have room for.
+#[tokio::test]
+async fn the_length_of_user_ids_counts_only_beside_the_legacy_flow() {
+    let site = Site::new(|config| {
+        config.registrations = None;
+        config.legacy_instances.clear();
+    })
+    .await;
+    let service = site.start().await;
+    let user = |name: &str| json!({"username": name, "accounts": [{"user_id": "1".repeat(36), "username": "a", "site": "https://a.example"}]});
+    assert_eq!(create::<User>(&service, user("ada")).await, Ok(()));
+    let document = json!({"users": [user("grace")], "clients": [{"client_id": "old", "type": "legacy",
+        "redirect_uris": ["https://a.example/cb"]}]});
+    let refused = operate(&service, async |admin| {
+        admin.apply(object(document), KEEP).await
+    })
+    .await;
+    assert!(refused.unwrap_err().contains("legacy_user_id_max is 24"));
+    let instance = json!({"auth_server_hostname": "sso.example"});
+    for (hostname, problem) in [
+        ("us1.legacy.example", None),
+        (
+            "us1.legacy.example:8443",
+            Some(
+                "hostname: us1.legacy.example:8443 differs from the instance us1.legacy.example in the port alone",
+            ),
+        ),
+    ] {
+        let put = operate(&service, async |admin| {
+            admin
+                .put_legacy_instance(hostname, object(instance.clone()))
+                .await
+                .map(drop)
+        });
+        assert_eq!(put.await.err().as_deref(), problem);
+    }
+    let refused = create::<User>(&service, user("hedy")).await.unwrap_err();
+    assert!(refused.contains("legacy_user_id_max is 24"), "{refused}");
+}

@@ -12,7 +12,7 @@ use domain::applied_file::Tag;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::remembered::ObjectKind;
-use domain::{AppliedFile, Excerpt, LegacyInstance, ObjectName, Username};
+use domain::{AppliedFile, ClientId, Excerpt, LegacyInstance, ObjectName, Username};
 use protocol::sealing::EncryptionKey;
 use registration::file::RegistrationsFile;
 use registration::registrations::{Draft, Registrations, Sought};
@@ -222,7 +222,18 @@ impl Survey {
             let is_listed = |sought: Sought<'_>| self.names.list(sought, tags);
             match draft.check_part(&stored, is_listed) {
                 Ok(registrations) => {
-                    misfits.extend(planning::misfits_of(&registrations, &config.protocol));
+                    let place = |object: &ObjectName| {
+                        let id = ClientId::parse(&object.name)?;
+                        registrations.client_places.get(&id).cloned()
+                    };
+                    let has_legacy = !config.legacy_instances.is_empty()
+                        || !stored.legacy_instances().is_empty();
+                    misfits.extend(planning::misfits_of(
+                        &registrations,
+                        place,
+                        has_legacy,
+                        &config.protocol,
+                    ));
                     let clients = registrations.clients.iter().map(|client| &client.object);
                     misfits.extend(planning::premature(clients, store.layout()));
                     let instances = &config.legacy_instances;

@@ -230,8 +230,13 @@ impl Administration {
         places: &BTreeMap<ClientId, Place>,
     ) -> Result<(), AdminError> {
         let settings = &self.service.config.protocol;
-        let mut misfits =
-            planning::misfits(&change.put_clients, &change.put_users, places, settings);
+        let place = |object: &ObjectName| match object.kind {
+            ObjectKind::Client => places.get(&ClientId::parse(&object.name)?).cloned(),
+            ObjectKind::User | ObjectKind::LegacyInstance => None,
+        };
+        let has_legacy = !stored.legacy_instances().is_empty();
+        let (clients, users) = (&change.put_clients, &change.put_users);
+        let mut misfits = planning::misfits(clients, users, place, has_legacy, settings);
         let instances = change.put_legacy_instances.iter();
         misfits.extend(
             instances.filter_map(|one| flows::misfit(TokenName::Hostname(&one.hostname), settings)),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -12,11 +12,14 @@ use serde::de::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Import, report};
+use super::{Import, SET_A_PASSWORD, has_password};
 use domain::Scope;
 use domain::redirect_uri::{RedirectUriPattern, RedirectUriUse};
 
 type Object = Map<String, Value>;
+
+/// A byte order mark in UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The clients that every realm has, for Keycloak itself.
 const OWN_CLIENTS: [&str; 6] = [
@@ -95,7 +98,12 @@ const REASONS: [(&str, &str); 16] = [
 pub(super) fn read(path: &Path, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Result<()> {
     let name = path.display();
     let file = File::open(path).with_context(|| name.to_string())?;
-    let mut json = serde_json::Deserializer::from_reader(BufReader::new(file));
+    let mut file = BufReader::new(file);
+    // Editors of Windows begin a file with a byte order mark.
+    if file.fill_buf().is_ok_and(|start| start.starts_with(BOM)) {
+        file.consume(BOM.len());
+    }
+    let mut json = serde_json::Deserializer::from_reader(file);
     let mut failure = None;
     let mut realm = Realm {
         site,
@@ -112,7 +120,7 @@ pub(super) fn read(path: &Path, site: Option<&str>, import: &mut Import<'_>) -> 
     read.and_then(|()| json.end())
         .with_context(|| format!("{name} is not an export of a realm"))?;
     if !settings.is_empty() {
-        report(format_args!(
+        import.report.note(format_args!(
             "settings of the realm are not imported, see docs/configuration.md: {settings}"
         ));
     }
@@ -248,13 +256,21 @@ fn texts<'o>(object: &'o Object, key: &str) -> impl Iterator<Item = &'o str> {
 
 fn client(client: Object, import: &mut Import<'_>) -> anyhow::Result<()> {
     let id = text(&client, "clientId").unwrap_or_default();
-    let say = |what: fmt::Arguments<'_>| report(format_args!("client {id}{what}"));
+    let report = import.report;
+    let say = |what: fmt::Arguments<'_>| report.left_out(format_args!("client {id}{what}"));
     let is_public = flag(&client, "publicClient", false);
     let secret = text(&client, "secret").unwrap_or_default();
     let method = text(&client, "clientAuthenticatorType").unwrap_or("client-secret");
     let masked = !secret.is_empty() && secret.bytes().all(|byte| byte == b'*');
+    if OWN_CLIENTS.contains(&id) {
+        import.clients.counts.read += 1;
+        import.clients.counts.not_imported += 1;
+        report.note(format_args!(
+            "client {id} is not imported: a client of Keycloak itself"
+        ));
+        return Ok(());
+    }
     let reason = match () {
-        () if OWN_CLIENTS.contains(&id) => Some("a client of Keycloak itself"),
         () if text(&client, "protocol").is_some_and(|protocol| protocol != "openid-connect") => {
             Some("it does not use OpenID Connect")
         }
@@ -274,8 +290,9 @@ fn client(client: Object, import: &mut Import<'_>) -> anyhow::Result<()> {
     };
     if let Some(reason) = reason {
         import.clients.counts.read += 1;
-        import.clients.counts.not_imported += 1;
-        say(format_args!(" is not imported: {reason}"));
+        import
+            .clients
+            .refuse(&format!("client {id}"), reason, report);
         return Ok(());
     }
     for (key, why) in [
@@ -369,11 +386,13 @@ fn client(client: Object, import: &mut Import<'_>) -> anyhow::Result<()> {
 
 fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Result<()> {
     let name = text(&user, "username").unwrap_or_default();
-    let say = |what: fmt::Arguments<'_>| report(format_args!("user {name}{what}"));
+    let report = import.report;
+    let say = |what: fmt::Arguments<'_>| report.left_out(format_args!("user {name}{what}"));
     if text(&user, "serviceAccountClientId").is_some() {
         import.users.counts.read += 1;
-        import.users.counts.not_imported += 1;
-        say(format_args!(" is not imported: a service account"));
+        import
+            .users
+            .refuse(&format!("user {name}"), "a service account", report);
         return Ok(());
     }
     let mut entry = Object::new();
@@ -424,7 +443,9 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
             _ => Err("no equivalent"),
         };
         if flag(credential, "temporary", false) {
-            say(format_args!(": the password was temporary; here it stays"));
+            report.note(format_args!(
+                "user {name}: the password was temporary; here it stays"
+            ));
         }
         match taken {
             Ok((key, value)) => {
@@ -434,6 +455,27 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
             }
             Err(why) => say(format_args!(" comes without the credential {kind}: {why}")),
         }
+    }
+    let is_asked = texts(&user, "requiredActions").any(|action| action == "UPDATE_PASSWORD");
+    if is_asked {
+        say(format_args!(
+            " comes without the required action UPDATE_PASSWORD: nothing is asked after a sign-in"
+        ));
+    }
+    // Whoever has no name is not imported.
+    if !name.is_empty() && !has_password(&entry) {
+        let has = |key| user.get(key).is_some_and(has_value);
+        let has_passkey = (credentials.into_iter().flatten()).any(|credential| {
+            let kind = credential.get("type").and_then(Value::as_str);
+            kind.is_some_and(|kind| kind.starts_with("webauthn"))
+        });
+        let why = match () {
+            () if has_passkey => "the passkey is not imported",
+            () if has("federatedIdentities") => "identity providers are not imported",
+            () if has("federationLink") => "the password is at a directory",
+            () => "the export has no password",
+        };
+        say(format_args!(" cannot sign in: {why}; {SET_A_PASSWORD}"));
     }
     leave_out_others("users", &user, USER_MEMBERS, import);
     import.user(entry)

@@ -4,6 +4,7 @@
 mod keycloak;
 mod table;
 
+use std::cell::Cell;
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
@@ -48,7 +49,12 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 Standard error has a line for everything that is not imported, with the reason. A client or user that is registered already
 stays as it is, with a line. With --overwrite it changes, unless a registrations file lists it; a line says each field.
-The exit code is 0 also if objects are not imported: see the counts.";
+The exit code is 3 if a line names a client or user of which something is not imported.";
+
+const SET_A_PASSWORD: &str = "set a password with user update NAME --password-file FILE";
+
+/// Exit code if something of a client or user that the report names is not imported.
+const EXIT_LEFT_OUT: u8 = 3;
 
 #[derive(Debug, Subcommand)]
 pub(in crate::command) enum Command {
@@ -84,16 +90,36 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Keycloak(arguments) => {
             let (own, administration) = arguments.open()?;
-            let mut import = Import::new(&own.file, &administration);
+            let report = Report::default();
+            let mut import = Import::new(&own.file, &administration, &report);
             keycloak::read(&own.file.file, own.site.as_deref(), &mut import)?;
             import.finish()
         }
         Command::Csv(arguments) => {
             let (own, administration) = arguments.open()?;
-            let mut import = Import::new(own, &administration);
+            let report = Report::default();
+            let mut import = Import::new(own, &administration, &report);
             table::read(&own.file, &mut import)?;
             import.finish()
         }
+    }
+}
+
+/// Standard error. Names in its lines may have any length and contain line ends.
+#[derive(Default)]
+struct Report {
+    /// Whether a line named an object of which something is not imported.
+    left_out: Cell<bool>,
+}
+
+impl Report {
+    fn note(&self, line: impl Display) {
+        eprintln!("{}", bounded(&line.to_string()));
+    }
+
+    fn left_out(&self, line: impl Display) {
+        self.left_out.set(true);
+        self.note(line);
     }
 }
 
@@ -135,7 +161,7 @@ impl List {
     }
 
     /// Adds an entry, unless an earlier one has its name. Returns true if the part is full.
-    fn add(&mut self, entry: Map<String, Value>) -> bool {
+    fn add(&mut self, entry: Map<String, Value>, report: &Report) -> bool {
         let name = entry.get(self.name_key).and_then(Value::as_str);
         let username = name.and_then(Username::parse);
         let folded = username.as_ref().map(Username::folded);
@@ -144,13 +170,15 @@ impl List {
         if name.is_none() || self.names.insert(hash) {
             self.part.push(entry);
         } else {
-            self.counts.not_imported += 1;
             let name = self.name(&entry);
-            report(format_args!(
-                "{name} is not imported: the file has this name already"
-            ));
+            self.refuse(&name, "the file has this name already", report);
         }
         self.part.len() >= PART
+    }
+
+    fn refuse(&mut self, name: &str, why: &str, report: &Report) {
+        self.counts.not_imported += 1;
+        report.left_out(format_args!("{name} is not imported: {why}"));
     }
 
     fn name(&self, entry: &Map<String, Value>) -> String {
@@ -161,6 +189,7 @@ impl List {
 
 struct Import<'a> {
     administration: &'a Administration,
+    report: &'a Report,
     path: String,
     dry_run: bool,
     users: List,
@@ -171,7 +200,7 @@ struct Import<'a> {
 }
 
 impl<'a> Import<'a> {
-    fn new(arguments: &Arguments, administration: &'a Administration) -> Self {
+    fn new(arguments: &Arguments, administration: &'a Administration, report: &'a Report) -> Self {
         let flag = |flag: bool| flag.then(|| "true".to_owned());
         let query = query(&[
             ("dry_run", flag(arguments.dry_run)),
@@ -180,6 +209,7 @@ impl<'a> Import<'a> {
         ]);
         Self {
             administration,
+            report,
             path: format!("/registrations{query}"),
             dry_run: arguments.dry_run,
             users: List::new("users", "user", "username"),
@@ -190,21 +220,26 @@ impl<'a> Import<'a> {
     }
 
     fn user(&mut self, entry: Map<String, Value>) -> anyhow::Result<()> {
-        match self.users.add(entry) {
+        match self.users.add(entry, self.report) {
             true => self.send_users(),
             false => Ok(()),
         }
     }
 
     fn client(&mut self, entry: Map<String, Value>) -> anyhow::Result<()> {
-        match self.clients.add(entry) {
+        match self.clients.add(entry, self.report) {
             true => self.send_clients(),
             false => Ok(()),
         }
     }
 
     fn send_users(&mut self) -> anyhow::Result<()> {
-        send(self.administration, &self.path, &mut self.users)?;
+        send(
+            self.administration,
+            &self.path,
+            &mut self.users,
+            self.report,
+        )?;
         if self.shows_progress {
             eprintln!("{} users", self.users.counts.read);
         }
@@ -212,7 +247,12 @@ impl<'a> Import<'a> {
     }
 
     fn send_clients(&mut self) -> anyhow::Result<()> {
-        send(self.administration, &self.path, &mut self.clients)
+        send(
+            self.administration,
+            &self.path,
+            &mut self.clients,
+            self.report,
+        )
     }
 
     /// Counts something for which many lines would be too many.
@@ -224,7 +264,7 @@ impl<'a> Import<'a> {
         self.send_users()?;
         self.send_clients()?;
         for ((what, why), count) in &self.left_out {
-            report(format_args!("{what} ({count}): {why}"));
+            self.report.note(format_args!("{what} ({count}): {why}"));
         }
         let (users, clients) = (&self.users.counts, &self.clients.counts);
         let summary = json!({ "users": users, "clients": clients, "dry_run": self.dry_run });
@@ -247,23 +287,31 @@ impl<'a> Import<'a> {
             }
             lines.join("\n")
         })?;
-        Ok(ExitCode::SUCCESS)
+        Ok(match self.report.left_out.get() {
+            true => ExitCode::from(EXIT_LEFT_OUT),
+            false => ExitCode::SUCCESS,
+        })
     }
 }
 
 /// Applies the part of the list. What the service refuses is reported and left out.
-fn send(administration: &Administration, path: &str, list: &mut List) -> anyhow::Result<()> {
+fn send(
+    administration: &Administration,
+    path: &str,
+    list: &mut List,
+    report: &Report,
+) -> anyhow::Result<()> {
     while !list.part.is_empty() {
         let document = BTreeMap::from([(list.key, &list.part)]);
         match administration.send::<Applied>(Method::PUT, path, &document) {
             Ok(answer) => {
                 let applied = &answer.value;
+                applied.warnings.iter().for_each(|line| report.note(line));
                 let changed = applied.differences.iter();
                 let changed = changed.filter(|text| text.starts_with('~'));
-                let changed = changed.flat_map(|text| text.lines());
-                let kept = applied.kept.iter().map(String::as_str);
-                let warnings = applied.warnings.iter().map(String::as_str);
-                warnings.chain(changed).chain(kept).for_each(report);
+                let lines = changed.flat_map(|text| text.lines());
+                lines.for_each(|line| report.note(line));
+                applied.kept.iter().for_each(|line| report.left_out(line));
                 list.counts.kept += applied.kept.len() as u64;
                 let begin = |sign: char| {
                     let differences = applied.differences.iter();
@@ -273,7 +321,7 @@ fn send(administration: &Administration, path: &str, list: &mut List) -> anyhow:
                 list.counts.changed += begin('~');
                 list.part.clear();
             }
-            Err(error) => mend(list, error.downcast::<Refusal>()?)?,
+            Err(error) => mend(list, error.downcast::<Refusal>()?, report)?,
         }
     }
     Ok(())
@@ -283,7 +331,7 @@ fn send(administration: &Administration, path: &str, list: &mut List) -> anyhow:
 ///
 /// # Errors
 /// The refusal, if it is not about entries of the list.
-fn mend(list: &mut List, refusal: Refusal) -> anyhow::Result<()> {
+fn mend(list: &mut List, refusal: Refusal, report: &Report) -> anyhow::Result<()> {
     let mut refused: BTreeMap<usize, Vec<(&str, &str)>> = BTreeMap::new();
     for line in &refusal.0 {
         if line.contains(ARE_MORE) {
@@ -301,12 +349,14 @@ fn mend(list: &mut List, refusal: Refusal) -> anyhow::Result<()> {
         let entry = entry.with_context(|| refusal.to_string())?;
         let mut is_whole = true;
         let mut lines = Vec::new();
+        let had_password = has_password(entry);
         for (key, why) in problems {
             let is_without = !NEEDED.contains(&key) && entry.remove(key).is_some();
             let was_there = lines.iter().any(|(known, _)| *known == key);
             is_whole &= is_without || was_there && !NEEDED.contains(&key);
             lines.push((key, why));
         }
+        let is_locked_out = had_password && !has_password(entry) && is_whole;
         let name = list.name(list.part.get(number).unwrap_or(&Map::new()));
         let outcome = match is_whole {
             true => "comes without",
@@ -314,7 +364,10 @@ fn mend(list: &mut List, refusal: Refusal) -> anyhow::Result<()> {
         };
         for (key, why) in lines {
             let colon = if key.is_empty() { "" } else { ": " };
-            report(format_args!("{name} {outcome} {key}{colon}{why}"));
+            report.left_out(format_args!("{name} {outcome} {key}{colon}{why}"));
+        }
+        if is_locked_out {
+            report.left_out(format_args!("{name} cannot sign in: {SET_A_PASSWORD}"));
         }
         if !is_whole {
             list.part.remove(number);
@@ -322,6 +375,13 @@ fn mend(list: &mut List, refusal: Refusal) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// True if the entry of a user lets the user sign in, or the user is disabled.
+fn has_password(entry: &Map<String, Value>) -> bool {
+    let is_disabled = entry.get("enabled") == Some(&Value::Bool(false));
+    let keys = ["password", "password_hash"];
+    is_disabled || keys.iter().any(|key| entry.contains_key(*key))
 }
 
 /// Number of the entry, key and message of a line such as `users[3].accounts[0].site: is not a URL`.
@@ -342,9 +402,4 @@ fn of_account<'l>(list: &List, line: &'l str) -> Option<(usize, &'static str, &'
         let why = line.strip_prefix(&list.name(entry))?.strip_prefix(": ")?;
         Some((number, "accounts", why))
     })
-}
-
-/// Writes a line of the report. Names in it may have any length and contain line ends.
-fn report(line: impl Display) {
-    eprintln!("{}", bounded(&line.to_string()));
 }
