@@ -415,6 +415,11 @@ impl<'p> Section<'p> {
         value.is_some_and(|value| value.as_array().is_none_or(|list| !list.is_empty()))
     }
 
+    /// The value at `key`, which was not taken, if it is an integer.
+    pub fn integer(&self, key: &str) -> Option<i64> {
+        self.members.get(key)?.as_i64()
+    }
+
     /// Reports `key`, if it is present, as not allowed here for the reason `why`.
     pub fn refuse(&mut self, key: &'static str, why: &str) {
         if let Some(Located { place, .. }) = self.take(key) {
@@ -440,7 +445,15 @@ impl<'p> Section<'p> {
                 self.report(&place, unlike("setting", known.as_deref()));
                 continue;
             }
-            self.wrong(&place, key, &unlike("key", known));
+            let mut message = unlike("key", known);
+            // TOML takes every key behind the head of a table for a key of the table.
+            if known.is_none() && self.depth == 1 && !place.is_json() && !self.path.ends_with(']') {
+                message.push_str(&format!(
+                    " of [{}]; keys that belong to no table stand above the first table",
+                    self.path
+                ));
+            }
+            self.wrong(&place, key, &message);
         }
     }
 }

@@ -241,7 +241,7 @@ mod files {
                 "folder/a.toml:8: single: expected a list of tables, found a table",
                 "folder/a.toml:9: other: unknown key",
                 "folder/a.toml:11: number: must be a finite number",
-                "folder/a.toml:12: a b: unknown key",
+                "folder/a.toml:12: a b: unknown key of [last]; keys that belong to no table stand above the first table",
             ]
         );
     }

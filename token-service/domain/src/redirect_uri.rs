@@ -36,6 +36,12 @@ pub enum RedirectUriError {
     WildcardOfWebServer,
     #[error("http is for 127.0.0.1 and [::1] only; use https")]
     PlainHttp,
+    /// The name may lead to another machine (RFC 8252 §8.3).
+    #[error(
+        "http is for 127.0.0.1 and [::1] only, because localhost may be another machine (RFC 8252 §8.3); write \
+         127.0.0.1 in place of localhost, also in the application"
+    )]
+    Localhost,
     #[error("a web_server client redirects to https, or to http on 127.0.0.1 or [::1]")]
     PrivateUseScheme,
     /// `scheme://..` contains a host. Private-use schemes have no host (RFC 8252 §7.1).
@@ -151,6 +157,7 @@ impl RedirectUriPattern {
         match url.scheme() {
             "https" => Self::with_authority(text, "https://"),
             "http" if is_loopback(&url) => Self::with_authority(text, "http://"),
+            "http" if url.host_str() == Some("localhost") => Err(RedirectUriError::Localhost),
             "http" => Err(RedirectUriError::PlainHttp),
             scheme if FORBIDDEN_SCHEMES.contains(&scheme) => {
                 Err(RedirectUriError::ForbiddenScheme(scheme.to_owned()))
@@ -283,7 +290,7 @@ mod tests {
             ("https://app.example.com:*/cb", RedirectUriError::Wildcard),
             ("http://localhost:*/cb", RedirectUriError::Wildcard),
             ("http://127.0.0.1:*/a/*", RedirectUriError::Wildcard),
-            ("http://localhost:8000/cb", RedirectUriError::PlainHttp),
+            ("http://localhost:8000/cb", RedirectUriError::Localhost),
             ("http://app.example.com/cb", RedirectUriError::PlainHttp),
             (
                 "http://127.0.0.1.example.com/cb",

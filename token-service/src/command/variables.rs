@@ -6,6 +6,7 @@ use clap::CommandFactory as _;
 
 use super::Arguments;
 use super::telemetry::LOG_VARIABLE;
+use crate::config::Config;
 
 const PREFIX: &str = "TOKEN_SERVICE_";
 
@@ -30,6 +31,10 @@ pub(super) fn warnings(names: impl IntoIterator<Item = OsString>) -> Vec<String>
     let names = names.into_iter().filter_map(|name| name.into_string().ok());
     let all = known.join(", ");
     let unknown = names.filter(is_unknown).map(|name| {
+        // Two underscores separate the prefix from the key, and a table from its keys.
+        if let Some(key) = name.strip_prefix(PREFIX).filter(|key| Config::is_key(key)) {
+            return format!("{name}: unknown variable; write {OF_CONFIGURATION}{key}, with two underscores");
+        }
         format!("{name}: unknown variable; expected {all} or {OF_CONFIGURATION} and a key of the configuration")
     });
     unknown.collect()
@@ -67,9 +72,7 @@ mod tests {
             TOKEN_SERVICE_ADMIN_URL, TOKEN_SERVICE_CONFIG, TOKEN_SERVICE_LOG or TOKEN_SERVICE__ and a key of the \
             configuration";
         assert_eq!(warnings[0], expected);
-        assert!(
-            warnings[1].starts_with("TOKEN_SERVICE_ISSUER: "),
-            "{warnings:?}"
-        );
+        let expected = "TOKEN_SERVICE_ISSUER: unknown variable; write TOKEN_SERVICE__ISSUER, with two underscores";
+        assert_eq!(warnings[1], expected);
     }
 }

@@ -17,6 +17,14 @@ pub(super) fn duration(
     default: Duration,
     range: RangeInclusive<Duration>,
 ) -> Duration {
+    if let Some(number) = section.integer(key) {
+        let message = format!(
+            "expected a duration in quotes, such as \"60s\", \"10m\", \"1h\" or \"7d\"; write \"{number}s\" for {number} seconds"
+        );
+        section.problem(key, &message);
+        section.skip(key);
+        return default;
+    }
     let read = section.parsed(key, |text| {
         let duration = humantime::parse_duration(text)
             .map_err(|_| format!("{text} is not a duration such as 60s, 10m, 1h or 7d"))?;

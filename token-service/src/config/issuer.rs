@@ -6,6 +6,9 @@ use url::Url;
 /// Reads an issuer: a URL without query and fragment (RFC 8414 §2). Clients compare issuers as text, so the URL must be in its
 /// normal form.
 pub(super) fn parse(text: &str) -> Result<String, String> {
+    if !text.contains("://") {
+        return Err(format!("has no scheme: write https://{text}"));
+    }
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     if !matches!(url.scheme(), "https" | "http") || url.host().is_none() {
         return Err("must be an https URL, or an http one for development".to_owned());
@@ -88,6 +91,10 @@ mod tests {
             " https://lobby.example.com",
         ] {
             assert!(parse(text).is_err(), "{text}");
+        }
+        for text in ["lobby.example.com", "localhost:8081"] {
+            let problem = format!("has no scheme: write https://{text}");
+            assert_eq!(parse(text), Err(problem));
         }
     }
 

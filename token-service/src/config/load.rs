@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use document::internal_host::HostPattern;
-use document::{InvalidDocument, Located, Place, Problems, Section, Table};
+use document::{InvalidDocument, Located, Place, Problem, Problems, Section, Table};
 use protocol::flow::TokenName;
 use protocol::flows;
 use protocol::settings::Settings;
@@ -47,6 +47,14 @@ impl Config {
         let table = table(file, environment, &problems);
         let format = Section::root(table, &problems).parsed("log_format", log_format);
         format.map_or_else(|| Self::default().log_format, |format| format.value)
+    }
+
+    /// True if the configuration has the key in capitals, outside of all tables.
+    pub fn is_key(capitals: &str) -> bool {
+        let variable = format!("{VARIABLE_PREFIX}{capitals}");
+        let without = Self::load(None, [(variable.into(), OsString::from("?"))]);
+        let unknown = |problem: &Problem| problem.to_string().contains(": unknown ");
+        !without.is_err_and(|invalid| invalid.problems.iter().any(unknown))
     }
 
     /// The registrations file that `file` or the variables of `environment` name, even if the configuration has problems.

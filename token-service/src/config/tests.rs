@@ -473,3 +473,24 @@ fn instances_that_differ_in_the_port_alone_are_refused() {
     let problem = "config.toml:5: hostname: a.example:8443 differs from the instance a.example in the port alone";
     assert_eq!(load(text, &[]).unwrap_err(), [problem]);
 }
+
+#[test]
+fn common_mistakes_say_what_to_write() {
+    for (text, problem) in [
+        (
+            "[lifetimes]\naccess_token = 3600",
+            "config.toml:2: access_token: expected a duration in quotes, such as \"60s\", \"10m\", \"1h\" or \"7d\"; write \
+             \"3600s\" for 3600 seconds",
+        ),
+        (
+            "[store]\nurl = 'redb:x'\nissuer = 'https://a.example'",
+            "config.toml:3: issuer: unknown key of [store]; keys that belong to no table stand above the first table",
+        ),
+        (
+            "issuer = 'lobby.example.com'",
+            "config.toml:1: issuer: has no scheme: write https://lobby.example.com",
+        ),
+    ] {
+        assert_eq!(load(text, &[]).unwrap_err(), [problem]);
+    }
+}

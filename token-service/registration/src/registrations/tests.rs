@@ -189,7 +189,8 @@ fn every_problem_is_reported_at_once_with_its_line() {
             "r.toml:37: client_secret_sha256: client_secret is there too; keep one of the two",
             "r.toml:38: redirect_uris: com.example:/cb: a web_server client redirects to https, or to http on 127.0.0.1 or [::1]",
             "r.toml:38: redirect_uris: http://a.example/cb: http is for 127.0.0.1 and [::1] only; use https",
-            "r.toml:38: redirect_uris: http://localhost/cb: http is for 127.0.0.1 and [::1] only; use https",
+            "r.toml:38: redirect_uris: http://localhost/cb: http is for 127.0.0.1 and [::1] only, because localhost may be \
+             another machine (RFC 8252 §8.3); write 127.0.0.1 in place of localhost, also in the application",
             "r.toml:38: redirect_uris: https://a.example/#x: a redirect URI has no fragment",
             "r.toml:39: bound_user: not for a client of type web_server",
             r#"r.toml:40: scopes: "a b" is not a scope token (RFC 6749 §3.3)"#,

@@ -52,7 +52,15 @@ impl Connection {
                 )
             }
         };
-        let (presented, problems) = admin_tokens::newest(&token_file)?;
+        // Without a configuration, the command looks for the token and the address of the development defaults.
+        let has_config = self.config.path().is_some();
+        let hint = (!has_config && (self.url.is_none() || self.admin_token_file.is_none()))
+            .then_some(NO_CONFIG);
+        let (presented, problems) =
+            admin_tokens::newest(&token_file).map_err(|error| match hint {
+                Some(hint) => anyhow::anyhow!("{error}; {hint}"),
+                None => error.into(),
+            })?;
         for problem in problems {
             eprintln!("warning: the service refuses {problem}");
         }
@@ -67,6 +75,7 @@ impl Connection {
             .build()
             .into();
         Ok(Administration {
+            hint,
             agent,
             url: url.trim_end_matches('/').to_owned(),
             authorization: Zeroizing::new(format!("Bearer {}", *presented)),
@@ -86,14 +95,19 @@ pub(in crate::command) fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no token service answers at {url}: {error}")]
+#[error("no token service answers at {url}: {error}{}", .hint.map_or(String::new(), |hint| format!("; {hint}")))]
 pub(in crate::command) struct Unreachable {
     url: String,
     error: ureq::Error,
+    hint: Option<&'static str>,
 }
+
+const NO_CONFIG: &str = "without --config FILE (or TOKEN_SERVICE_CONFIG), the development defaults apply: name the service's configuration";
 
 /// An open connection to the service.
 pub(super) struct Administration {
+    /// What to add if the service cannot be reached.
+    hint: Option<&'static str>,
     agent: ureq::Agent,
     url: String,
     authorization: Zeroizing<String>,
@@ -199,6 +213,7 @@ impl Administration {
             .map_err(|error| Unreachable {
                 url: self.url.clone(),
                 error,
+                hint: self.hint,
             })?;
         let status = response.status();
         let mut body = response.into_body();
