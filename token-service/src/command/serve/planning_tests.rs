@@ -457,6 +457,28 @@ async fn a_start_refuses_a_name_without_room_in_a_legacy_token() {
     assert_eq!(users, []);
 }
 
+/// The file is unchanged, but its names have less room.
+#[tokio::test]
+async fn a_start_with_another_audience_checks_the_file_again() {
+    let mut site = Site::new(|_| ()).await;
+    let file = site.at("registrations.toml");
+    site.config.registrations = Some(file.clone());
+    let client = "c".repeat(22);
+    let text = format!(
+        "[[clients]]\nclient_id = \"{client}\"\ntype = \"legacy\"\nredirect_uris = [\"https://a.example/cb\"]\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    for _ in 0..2 {
+        let (_, refusal) = site.register().await;
+        assert_eq!(refusal, None);
+    }
+    site.config.protocol.api_audience.push('x');
+    let (_, refusal) = site.register().await;
+    let refusal = refusal.unwrap();
+    let expected = format!("registrations.toml:2: client_id: {client} has 22 characters");
+    assert!(refusal.contains(&expected), "{refusal}");
+}
+
 /// Another replica disables the client between the two excerpts of a patch.
 #[tokio::test]
 async fn a_patch_keeps_what_happened_between_its_excerpts() {

@@ -131,7 +131,7 @@ impl Start<'_> {
             return Ok(None);
         };
         let file = RegistrationsFile::read(path)?;
-        let tags = Tags(self.encryption_key);
+        let tags = Tags(self.encryption_key, self.config);
         let digest = tags.file(file.text());
         if before.is_some_and(|before| before.is_settled && before.digest == digest) {
             return Ok(None);
@@ -152,7 +152,7 @@ impl Start<'_> {
         before: Option<&AppliedFile>,
     ) -> anyhow::Result<Planned> {
         let protection = AtRest(self.encryption_key);
-        let tags = Tags(self.encryption_key);
+        let tags = Tags(self.encryption_key, self.config);
         let instances = &self.config.legacy_instances;
         let mut names: Vec<ObjectName> = Vec::new();
         if is_last {

@@ -29,18 +29,34 @@ const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
 
 /// Makes tags. Files contain secrets, so readers of the store must not be able to guess at a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tags<'a>(pub(super) &'a EncryptionKey);
+pub(super) struct Tags<'a>(pub(super) &'a EncryptionKey, pub(super) &'a Config);
 
 impl Tags<'_> {
     pub(super) fn file(self, text: &str) -> Digest {
-        Digest::from_bytes(
-            self.0
-                .tag(&[b"registrations of a start", VERSION, text.as_bytes()]),
-        )
+        let room = self.room();
+        let parts = [b"registrations of a start", VERSION, &room, text.as_bytes()];
+        Digest::from_bytes(self.0.tag(&parts))
     }
 
     pub(super) fn entry(self, text: &str) -> Tag {
-        self.tag(&[b"registrations entry", VERSION, text.as_bytes()])
+        self.tag(&[
+            b"registrations entry",
+            VERSION,
+            &self.room(),
+            text.as_bytes(),
+        ])
+    }
+
+    /// What the configuration decides about names in legacy tokens: with other room, every entry is read again.
+    fn room(self) -> Vec<u8> {
+        let settings = &self.1.protocol;
+        let room = (
+            settings.api_audience.len(),
+            settings.legacy_user_id_max,
+            settings.legacy_hostname_max,
+            self.1.legacy_instances.is_empty(),
+        );
+        format!("{room:?}").into_bytes()
     }
 
     pub(super) fn name(self, object: &ObjectName) -> Tag {
