@@ -245,6 +245,37 @@ fn an_import_takes_nobody_over() {
     assert_eq!(pair.json("user show boss")["email"], "boss@b.example");
 }
 
+#[test]
+fn tables_of_spreadsheets_are_read_or_refused_with_the_cause() {
+    let pair = OwnPair::start(&[]);
+    let path = pair.state().join("users.csv");
+    let import = |table: &str| {
+        std::fs::write(&path, table).unwrap();
+        pair.operate(&["import", "csv", path.to_str().unwrap(), "--dry-run"], "")
+    };
+    let marked = import("\u{feff}username,enabled\r\nkim,TRUE\r\nlee,False\r\n").done();
+    assert!(marked.starts_with("Users: 2 read, 2 new"), "{marked}");
+    let head = "username,account_user_id,account_username,account_site";
+    let rounded = import(&format!(
+        "{head}\nkim,1.87905E+09,kim,https://us1.example.com\nlee,,,\n"
+    ));
+    let counts = "Users: 2 read, 1 new, 0 changed, 0 kept, 1 not imported";
+    assert!(rounded.output.starts_with(counts), "{rounded:?}");
+    let rounded = rounded.failed(3);
+    let line = "user kim is not imported: account_user_id: 1.87905E+09 is a number that a spreadsheet rounded";
+    assert!(rounded.contains(line), "{rounded}");
+    for (table, cause) in [
+        ("username;email\nkim;\n", "columns are separated by ';'"),
+        (
+            "username,email,email\nkim,,\n",
+            "the column email appears twice",
+        ),
+    ] {
+        let refused = import(table).failed(1);
+        assert!(refused.contains(cause), "{refused}");
+    }
+}
+
 /// Whoever could sign in there and cannot sign in here is named.
 #[test]
 fn the_report_names_who_can_no_longer_sign_in() {

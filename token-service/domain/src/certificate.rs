@@ -155,6 +155,8 @@ impl Certificate {
         if !legal {
             return Err(CertificateError::Alias);
         }
+        // Editors of Windows begin a file with a byte order mark.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let der = if bytes.first() == Some(&DER_SEQUENCE) {
             bytes.to_vec()
         } else {
@@ -332,6 +334,7 @@ mod tests {
     fn exactly_one_certificate_and_nothing_secret() {
         let text_around = format!("subject=CN = x\n{CERTIFICATE}trailing text\n");
         assert!(read(&text_around).is_ok());
+        assert!(read(&format!("\u{feff}{CERTIFICATE}")).is_ok());
         let damaged = CERTIFICATE.replacen("MII", "MIJ", 1);
         for (pem, error) in [
             (String::new(), CertificateError::NotPem),

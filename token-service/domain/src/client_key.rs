@@ -144,6 +144,8 @@ impl VerifyingKey {
     /// # Errors
     /// A [`KeyError`]. A private key is refused, because it must stay with the integrator.
     pub fn read(text: &str) -> Result<Self, KeyError> {
+        // Editors of Windows begin a file with a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let key = if text.trim_start().starts_with('{') {
             Self::of_jwk(text)?
         } else {
@@ -387,7 +389,13 @@ mod tests {
         let key = VerifyingKey::read(ED25519_PEM).unwrap();
         assert_eq!(key.algorithm(), Algorithm::EdDsa);
         let jwk = String::from(key.clone());
-        assert_eq!(VerifyingKey::read(&jwk), Ok(key));
+        for text in [
+            &jwk,
+            &format!("\u{feff}{jwk}"),
+            &format!("\u{feff}{ED25519_PEM}"),
+        ] {
+            assert_eq!(VerifyingKey::read(text).as_ref(), Ok(&key));
+        }
     }
 
     #[test]

@@ -88,7 +88,9 @@ fn check_content_type(content_type: Option<&[u8]>) -> Result<(), TokenError> {
         .is_some_and(|media| media.eq_ignore_ascii_case("application/x-www-form-urlencoded"));
     let utf8 = parts.all(|parameter| match parameter.split_once('=') {
         Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
-            value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+            let value = value.trim().trim_matches('"');
+            // Some libraries leave out the hyphen.
+            value.eq_ignore_ascii_case("utf-8") || value.eq_ignore_ascii_case("utf8")
         }
         _ => true,
     });
@@ -118,6 +120,7 @@ mod tests {
             "application/x-www-form-urlencoded",
             "application/x-www-form-urlencoded;charset=UTF-8",
             "Application/X-WWW-Form-Urlencoded ; charset=\"utf-8\"",
+            "application/x-www-form-urlencoded; charset=utf8",
         ] {
             assert_eq!(check_content_type(Some(good.as_bytes())), Ok(()), "{good}");
         }

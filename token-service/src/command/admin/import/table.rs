@@ -22,6 +22,15 @@ const COLUMNS: [&str; 10] = [
     "account_site",
 ];
 
+/// Columns whose numbers must not be rounded.
+const NAMES: [&str; 3] = ["username", "account_user_id", "account_username"];
+
+/// True for a number with an exponent, such as `1.87905E+09`.
+fn is_rounded(cell: &str) -> bool {
+    let number = cell.replace(',', ".");
+    number.contains(['E', 'e']) && number.contains('+') && number.parse::<f64>().is_ok()
+}
+
 /// Reads the table at `path`. An empty cell is an absent value.
 ///
 /// # Errors
@@ -33,11 +42,23 @@ pub(super) fn read(path: &Path, import: &mut Import<'_>) -> anyhow::Result<()> {
         .trim(csv::Trim::Headers)
         .from_reader(Quotes::of(file));
     let columns = table.headers().with_context(|| name.to_string())?.clone();
-    for column in &columns {
+    for (number, column) in columns.iter().enumerate() {
+        let separator = column
+            .chars()
+            .find(|character| matches!(character, ';' | '\t'));
+        if let Some(separator) = separator {
+            anyhow::bail!(
+                "{name}: columns are separated by {separator:?}: save the table with commas, as CSV (RFC 4180)"
+            );
+        }
         anyhow::ensure!(
             COLUMNS.contains(&column),
             "{name}: the column {column:?} is unknown; the columns are {}",
             COLUMNS.join(", ")
+        );
+        anyhow::ensure!(
+            columns.iter().take(number).all(|other| other != column),
+            "{name}: the column {column} appears twice"
         );
     }
     anyhow::ensure!(
@@ -47,6 +68,21 @@ pub(super) fn read(path: &Path, import: &mut Import<'_>) -> anyhow::Result<()> {
     for row in table.records() {
         let row = row.with_context(|| name.to_string())?;
         let (mut user, mut account) = (Map::new(), Map::new());
+        let rounded = (columns.iter().zip(&row))
+            .find(|(column, cell)| NAMES.contains(column) && is_rounded(cell));
+        if let Some((column, cell)) = rounded {
+            let line = row.position().map_or(0, csv::Position::line);
+            let why = format!(
+                "{column}: {cell} is a number that a spreadsheet rounded; format the column as text (line {line})"
+            );
+            let of = columns.iter().position(|column| column == "username");
+            let of = of.and_then(|column| row.get(column)).unwrap_or_default();
+            import.users.counts.read += 1;
+            import
+                .users
+                .refuse(&format!("user {of}"), &why, import.report);
+            continue;
+        }
         for (column, cell) in columns
             .iter()
             .zip(&row)
@@ -54,8 +90,12 @@ pub(super) fn read(path: &Path, import: &mut Import<'_>) -> anyhow::Result<()> {
         {
             match (column.strip_prefix("account_"), column, cell) {
                 (Some(key), ..) => account.insert(key.to_owned(), cell.into()),
-                (None, "enabled", "true" | "false") => {
-                    user.insert(column.to_owned(), (cell == "true").into())
+                // Spreadsheets write these words in capitals.
+                (None, "enabled", _) if cell.eq_ignore_ascii_case("true") => {
+                    user.insert(column.to_owned(), true.into())
+                }
+                (None, "enabled", _) if cell.eq_ignore_ascii_case("false") => {
+                    user.insert(column.to_owned(), false.into())
                 }
                 (None, ..) => user.insert(column.to_owned(), cell.into()),
             };
