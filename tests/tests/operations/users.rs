@@ -30,7 +30,7 @@ fn a_user_lives_from_registration_to_removal() {
     assert_eq!(authorize(&before).status, 200, "the session has ended");
     let browser = sign_in("two-apples");
 
-    pair.done("user unlink isaac@example.com 4711 https://us1.example.com");
+    pair.done("user unlink isaac@example.com --account 4711,newton,https://us1.example.com");
     pair.done("user link isaac@example.com --account 77,isaac,https://eu1.example.com");
     let linked = pair.json("user show isaac@example.com");
     assert_eq!(linked["accounts"][0]["user_id"], "77");
@@ -63,6 +63,17 @@ fn grants_are_listed_shown_and_revoked() {
     assert!(shown["revoked_at"].is_string());
     let none = pair.json("grant list --client installed-demo");
     assert_eq!(none["items"].as_array().unwrap().len(), 0);
+    let unknown = pair.failed("grant list --user nosuch");
+    assert!(unknown.contains("there is no user nosuch"), "{unknown}");
+    for (command, code) in [
+        ("grant list --limit 0", 2),
+        ("audit --limit 0", 2),
+        ("audit --since 2026-11-27 --action grant_revoked", 0),
+        ("user unlink ada@example.com", 2),
+        ("user unlink ada@example.com 1", 2),
+    ] {
+        assert_eq!(pair.run(command).code, code, "{command}");
+    }
     pair.run("grant revoke").failed(2);
     let nobody = pair.done("grant revoke --user grace@example.com");
     let expected = "0 grants revoked, and every access token ";

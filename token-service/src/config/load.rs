@@ -119,6 +119,8 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         listen::check_insecure_http(&root, &issuer, &listeners, file.is_none());
     }
 
+    let store = store::read(root.section("store"), file);
+    let (store, store_url_file) = store.unwrap_or((defaults.store, None));
     let bound = |number: Located<_>| u8::try_from(number.value).unwrap_or(u8::MAX);
     let config = Config {
         protocol: Settings {
@@ -160,7 +162,8 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             &defaults.encryption_key_file,
             file,
         ),
-        store: store::read(root.section("store"), file).unwrap_or(defaults.store),
+        store,
+        store_url_file,
         legacy_instances: read_legacy_instances(&mut root),
         site_labels: site_labels::read(root.section("site_labels")),
         limits: limits::read(root.section("limits"), defaults.limits),

@@ -63,6 +63,8 @@ pub struct Config {
     /// File with the keys that seal signing keys and TOTP secrets. The first start creates the file with mode 0600.
     pub encryption_key_file: PathBuf,
     pub store: StoreUrl,
+    /// The file that contains the URL of the store, with its password.
+    pub store_url_file: Option<PathBuf>,
     /// Instances of the legacy flow that the service registers at each start.
     pub legacy_instances: Vec<LegacyInstance>,
     /// Names of the sites of linked accounts, which pages show in place of the sites.
@@ -99,6 +101,16 @@ impl Config {
                     "{key} {path} may be read by everybody in its group (mode {mode:o}): chmod 600 {path}"
                 ));
             }
+        }
+        if !in_container
+            && let Some(path) = &self.store_url_file
+            && let Some(mode) = exposed_mode(path).or_else(|| group_readable_mode(path))
+        {
+            let path = path.display();
+            warnings.push(format!(
+                "store.url_file {path} may be read or changed by others than its owner (mode {mode:o}), and holds the \
+                 password of the database: chmod 600 {path}"
+            ));
         }
         if let StoreUrl::Postgres(settings) = &self.store
             && settings.url.is_plain_to_another_machine()
@@ -150,6 +162,7 @@ impl Default for Config {
             admin_token_file: PathBuf::from("data/admin-token"),
             encryption_key_file: PathBuf::from("data/encryption-key"),
             store: StoreUrl::Redb(PathBuf::from(store::DEFAULT_FILE)),
+            store_url_file: None,
             legacy_instances: Vec::new(),
             site_labels: BTreeMap::new(),
             limits: Limits::DEFAULT,

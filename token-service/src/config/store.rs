@@ -29,8 +29,12 @@ impl fmt::Display for StoreUrl {
 /// The default store, beside the configuration file or in the current folder.
 pub(super) const DEFAULT_FILE: &str = "data/token-service.redb";
 
-/// Reads the table; `file` is the configuration file. `None` if a problem was reported.
-pub(super) fn read(mut section: Section<'_>, file: Option<&Path>) -> Option<StoreUrl> {
+/// Reads the table; `file` is the configuration file. Also returns the file that contains the URL. `None` if a problem was
+/// reported.
+pub(super) fn read(
+    mut section: Section<'_>,
+    file: Option<&Path>,
+) -> Option<(StoreUrl, Option<PathBuf>)> {
     let mut url = section.text("url");
     let mut url_file = section.text("url_file");
     // A variable replaces both keys of the file.
@@ -43,6 +47,8 @@ pub(super) fn read(mut section: Section<'_>, file: Option<&Path>) -> Option<Stor
         (false, true) => url = None,
         _ => {}
     }
+    let secret = url_file.as_ref();
+    let secret = secret.map(|file| absolute(file.place.resolve(&file.value)));
     let ca_file = section.path("ca_file").map(absolute);
     let store = match (url, url_file) {
         (Some(url), Some(_)) => Err((url.place, "url: give either url or url_file".to_owned())),
@@ -70,7 +76,7 @@ pub(super) fn read(mut section: Section<'_>, file: Option<&Path>) -> Option<Stor
         None
     });
     section.finish();
-    store
+    store.map(|store| (store, secret))
 }
 
 impl StoreUrl {

@@ -327,6 +327,7 @@ fn every_key_of_the_example_is_also_a_variable() {
         admin_token_file: current.join("a"),
         encryption_key_file: current.join("e"),
         store: StoreUrl::Redb(current.join("s")),
+        store_url_file: None,
         site_labels: [("https://us1.example.com".into(), "Austin".into())].into(),
         limits: Limits {
             revocations_per_second: NonZeroU32::new(2).unwrap(),
@@ -492,5 +493,26 @@ fn common_mistakes_say_what_to_write() {
         ),
     ] {
         assert_eq!(load(text, &[]).unwrap_err(), [problem]);
+    }
+}
+
+#[test]
+fn a_file_with_the_url_of_the_store_that_others_may_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, url) = (folder.path().join("config.toml"), folder.path().join("url"));
+    std::fs::write(&path, "[store]\nurl_file = 'url'").unwrap();
+    std::fs::write(&url, "postgres://service:secret@127.0.0.1/tokens").unwrap();
+    let config = load_from(Some(&path), &[]).unwrap();
+    for (mode, outside, inside) in [(0o600, 0, 0), (0o640, 1, 0), (0o644, 1, 0)] {
+        std::fs::set_permissions(&url, std::fs::Permissions::from_mode(mode)).unwrap();
+        let warnings = config.warnings(false);
+        assert_eq!(warnings.len(), outside, "{warnings:?}");
+        assert!(
+            warnings
+                .iter()
+                .all(|warning| warning.starts_with("store.url_file "))
+        );
+        assert_eq!(config.warnings(true).len(), inside);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::Connected;
-use super::connection::{Answer, query, segment};
+use super::connection::{Answer, at_least_one, query, segment};
 use crate::audit_log::AuditView;
 use crate::http::admin::pages::Page;
 use domain::clock::Clock as _;
@@ -34,7 +34,7 @@ pub(in crate::command) struct Arguments {
     #[arg(long)]
     action: Option<String>,
     /// Maximum number of entries: the newest, or with --after the oldest. Default: 50; with --since all.
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one)]
     limit: Option<usize>,
     /// Only entries older than the one with this number.
     #[arg(long, value_name = "NUMBER", conflicts_with = "after")]
@@ -42,7 +42,7 @@ pub(in crate::command) struct Arguments {
     /// Only entries newer than the one with this number.
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
-    /// Only entries since this time: RFC 3339, or a duration before now, such as 90m or 2days.
+    /// Only entries since this time: RFC 3339, a day (from 0:00 UTC), or a duration before now, such as 90m or 2days.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<String>,
     /// Print the last entries, then new ones as they arrive.
@@ -140,11 +140,15 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
 
 /// A time for the service, from an RFC 3339 time or a duration before now.
 fn moment(text: &str) -> Result<String, String> {
-    if let Ok(moment) = humantime::parse_rfc3339_weak(text) {
+    // A day begins at midnight UTC.
+    let midnight = format!("{text}T00:00:00Z");
+    let moment = humantime::parse_rfc3339_weak(text);
+    if let Ok(moment) = moment.or_else(|_| humantime::parse_rfc3339_weak(&midnight)) {
         return Ok(humantime::format_rfc3339_seconds(moment).to_string());
     }
-    let ago = humantime::parse_duration(text)
-        .map_err(|_| "expected 2026-01-31T12:00:00Z, or how long ago, such as 90m".to_owned())?;
+    let ago = humantime::parse_duration(text).map_err(|_| {
+        "expected 2026-01-31, 2026-01-31T12:00:00Z, or how long ago, such as 90m".to_owned()
+    })?;
     let now = UNIX_EPOCH + Duration::from_secs(SystemClock.now().seconds());
     let moment = now.checked_sub(ago);
     let moment = moment.filter(|moment| *moment >= UNIX_EPOCH);

@@ -295,8 +295,14 @@ pub(in crate::command) struct Paging {
     #[arg(long, value_name = "ENTRY", allow_hyphen_values = true)]
     after: Option<String>,
     /// Maximum number of entries, 1 to 500. Default: 50.
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one)]
     limit: Option<usize>,
+}
+
+/// Reads a limit.
+pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
+    let limit = text.parse().ok().filter(|limit| *limit > 0);
+    limit.ok_or_else(|| "expected a whole number, 1 or more".to_owned())
 }
 
 impl Paging {

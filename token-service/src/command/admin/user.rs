@@ -1,5 +1,6 @@
 //! `token-service user`.
 
+use serde_json::Value;
 use ureq::http::Method;
 
 use super::Connected;
@@ -50,9 +51,13 @@ pub(in crate::command) struct Unlink {
     #[command(flatten)]
     user: Named<User>,
     /// User ID of the linked account.
-    user_id: String,
+    #[arg(required_unless_present = "account", requires = "site")]
+    user_id: Option<String>,
     /// URL of its instance.
-    site: String,
+    site: Option<String>,
+    /// The linked account as for link, in place of User ID and site. Its username is not compared.
+    #[arg(long, value_name = "USER_ID,USERNAME,SITE", value_parser = form::account, conflicts_with = "user_id")]
+    account: Option<Object>,
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
@@ -75,9 +80,14 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         }
         Command::Unlink(arguments) => {
             let (own, administration) = arguments.open()?;
+            let part = |key: &str, given: &Option<String>| {
+                let account = own.account.as_ref().and_then(|account| account.get(key));
+                let part = account.and_then(Value::as_str).map(str::to_owned);
+                part.or_else(|| given.clone())
+            };
             let query = query(&[
-                ("user_id", Some(own.user_id.clone())),
-                ("site", Some(own.site.clone())),
+                ("user_id", part("user_id", &own.user_id)),
+                ("site", part("site", &own.site)),
             ]);
             let path = format!("{}/accounts{query}", own.user.path());
             administration

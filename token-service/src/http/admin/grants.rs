@@ -111,7 +111,7 @@ struct GrantQuery {
 
 /// Lists grants, oldest first. A revoked grant stays in the list until its last token expires.
 #[utoipa::path(get, path = "/admin/grants", tag = "grants", params(GrantQuery),
-    responses((status = 200, body = Page<GrantView>), (status = 400, body = ErrorBody)))]
+    responses((status = 200, body = Page<GrantView>), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn list(reader: Reader, http: HttpRequest) -> Answer {
     let query = body::query::<GrantQuery>(http.query_string())?;
     let malformed = |what: &str| AdminError::Malformed(format!("{what} is not one"));
@@ -119,20 +119,18 @@ async fn list(reader: Reader, http: HttpRequest) -> Answer {
         .username
         .map(|text| Username::parse(&text).ok_or_else(|| malformed("username")))
         .transpose()?;
-    let username = match username {
+    let user = match &username {
         // Grants have the registered spelling.
-        Some(username) => {
-            let user = reader.service.store.user(username.clone()).await?;
-            Some(user.map_or(username, |user| user.username))
-        }
+        Some(username) => reader.service.store.user(username.clone()).await?,
         None => None,
     };
+    let client_id = query
+        .client_id
+        .map(|text| ClientId::parse(&text).ok_or_else(|| malformed("client_id")))
+        .transpose()?;
     let filter = GrantFilter {
-        client_id: query
-            .client_id
-            .map(|text| ClientId::parse(&text).ok_or_else(|| malformed("client_id")))
-            .transpose()?,
-        username,
+        client_id: client_id.clone(),
+        username: user.map(|user| user.username).or_else(|| username.clone()),
     };
     let after = query
         .after
@@ -146,6 +144,13 @@ async fn list(reader: Reader, http: HttpRequest) -> Answer {
         .store
         .grants(filter, after, limit + 1)
         .await?;
+    if grants.is_empty() && after.is_none() {
+        // Grants outlive what they name, so only a name without grants may be unknown.
+        let client_id = client_id.as_ref().map(|id| id.as_str());
+        reader.named::<Client>(client_id).await?;
+        let username = username.as_ref().map(|name| name.as_str());
+        reader.named::<User>(username).await?;
+    }
     let views = grants.iter().map(GrantView::from).collect();
     answer::ok(Page::of(views, limit, |grant: &GrantView| {
         grant.grant_id.clone()
