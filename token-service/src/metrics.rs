@@ -189,7 +189,7 @@ impl Metrics {
             passwords_waiting: new(
                 of,
                 "passwords_waiting",
-                "Password checks that wait for a free core",
+                "Password checks that wait for a free core or for memory",
             ),
             key_age: new_seconds(
                 of,

@@ -3,8 +3,8 @@
 //! The store contains one spelling of each algorithm, in the form of a PHC string: `$algorithm$parameters$salt$hash`
 //! ([`normal`]).
 //!
-//! Checks with different schemes take different times, which would reveal who is registered. Therefore every check does
-//! the work of all registered schemes ([`schemes`]), and no scheme may exceed the bounds in this module.
+//! Checks with different schemes take different times, which would reveal who is registered. Therefore the check of an
+//! unknown name has the scheme of some users ([`scheme_at`]), and no scheme may exceed the bounds in this module.
 
 mod spelling;
 #[cfg(test)]
@@ -24,6 +24,10 @@ use spelling::BASE64;
 /// Maximum memory of a password hash, in KiB: 128 MiB.
 const MAX_MEMORY: u64 = 128 * 1024;
 
+/// The allocator of glibc keeps freed memory for later, in pieces that soon fit nothing, unless an allocation has more than
+/// 32 MiB. So allocations have at least so many KiB; what a hash does not touch takes no memory.
+const LEAST_ALLOCATION: usize = 33 * 1024;
+
 /// Maximum passes of argon2.
 const MAX_PASSES: u32 = 16;
 
@@ -40,8 +44,8 @@ const MAX_ITERATIONS: u32 = 2_000_000;
 const BCRYPT_WORK: u64 = 64;
 const SCRYPT_WORK: u64 = 4;
 
-/// Maximum number of schemes whose work every check does: the most expensive registered schemes.
-const MOST_SCHEMES: usize = 8;
+/// Maximum number of schemes that unknown names share: those that most users have.
+const MOST_SCHEMES: usize = 1000;
 
 /// The lengths of a salt, in bytes.
 const SALT_LENGTH: std::ops::RangeInclusive<usize> = 1..=64;
@@ -129,8 +133,18 @@ impl PasswordHash {
                 length, iterations, ..
             } => u64::from(iterations.get()) * (*length as u64) / 128,
             Algorithm::Scrypt(parameters) => {
-                SCRYPT_WORK * memory(parameters) * u64::from(parameters.p())
+                SCRYPT_WORK * self.memory() * u64::from(parameters.p())
             }
+        }
+    }
+
+    /// The memory of a check, in KiB.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        match &self.algorithm {
+            Algorithm::Argon2 { parameters, .. } => u64::from(parameters.m_cost()),
+            Algorithm::Scrypt(parameters) => (u64::from(parameters.r()) << parameters.log_n()) / 8,
+            Algorithm::Bcrypt { .. } | Algorithm::Pbkdf2 { .. } => 0,
         }
     }
 
@@ -139,7 +153,7 @@ impl PasswordHash {
     fn check_bounds(&self) -> Result<(), &'static str> {
         match &self.algorithm {
             Algorithm::Argon2 { parameters, .. }
-                if u64::from(parameters.m_cost()) > MAX_MEMORY
+                if self.memory() > MAX_MEMORY
                     || parameters.t_cost() > MAX_PASSES
                     || self.work() > MAX_WORK =>
             {
@@ -153,9 +167,7 @@ impl PasswordHash {
             Algorithm::Pbkdf2 { iterations, .. } if iterations.get() > MAX_ITERATIONS => {
                 Err("costs too much: PBKDF2 has at most 2000000 iterations")
             }
-            Algorithm::Scrypt(parameters)
-                if memory(parameters) > MAX_MEMORY || self.work() > MAX_WORK =>
-            {
+            Algorithm::Scrypt(_) if self.memory() > MAX_MEMORY || self.work() > MAX_WORK => {
                 Err("costs too much: N times r times p of scrypt is at most 1048576")
             }
             _ => Ok(()),
@@ -192,6 +204,14 @@ impl PasswordHash {
         derived.is_some_and(|derived| derived.ct_eq(&self.hash).into())
     }
 
+    /// A hash of `password` with `salt`, of the same scheme and length.
+    #[must_use]
+    pub fn of(self, password: &str, salt: Vec<u8>) -> Option<Self> {
+        let unhashed = Self { salt, ..self };
+        let hash = unhashed.derive(password.as_bytes())?;
+        Some(Self { hash, ..unhashed })
+    }
+
     fn derive(&self, password: &[u8]) -> Option<Vec<u8>> {
         let mut derived = vec![0; self.hash.len()];
         match &self.algorithm {
@@ -202,8 +222,11 @@ impl PasswordHash {
                 ..
             } => {
                 let argon2 = argon2::Argon2::new(*kind, *version, parameters.clone());
+                let blocks = parameters.block_count();
+                let mut memory = Vec::with_capacity(blocks.max(LEAST_ALLOCATION));
+                memory.resize(blocks, argon2::Block::default());
                 argon2
-                    .hash_password_into(password, &self.salt, &mut derived)
+                    .hash_password_into_with_memory(password, &self.salt, &mut derived, memory)
                     .ok()?;
             }
             Algorithm::Bcrypt { cost, is_sha256 } => {
@@ -262,11 +285,6 @@ impl fmt::Display for PasswordHash {
     }
 }
 
-/// Memory of scrypt, in KiB.
-fn memory(parameters: &scrypt::Params) -> u64 {
-    (u64::from(parameters.r()) << parameters.log_n()) / 8
-}
-
 /// The stored spelling of a hash in any known spelling.
 ///
 /// # Errors
@@ -293,29 +311,33 @@ pub fn scheme_within_bounds(hash: &str) -> Option<(u64, &str)> {
     Some((parsed.work(), scheme(hash)?))
 }
 
-/// The distinct schemes of `hashes` within the bounds, the most expensive first.
-pub fn schemes<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut found: Vec<(u64, &str)> = Vec::new();
-    let mut last = "";
-    for hash in hashes {
-        let Some(scheme) = scheme(hash) else { continue };
-        // Nearly all hashes have the same scheme.
-        if scheme == last || found.iter().any(|(_, known)| *known == scheme) {
-            continue;
-        }
-        if let Some(one) = scheme_within_bounds(hash) {
-            found.push(one);
-            last = scheme;
-        }
-    }
-    let found = found.into_iter();
-    most_expensive(found.map(|(work, scheme)| (work, scheme.to_owned())))
+/// A scheme, and the number of users whose stored hash has this scheme.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UsedScheme {
+    pub scheme: String,
+    pub users: u64,
 }
 
-/// The most expensive of these distinct schemes, the most expensive first. Each scheme comes with its work.
-pub fn most_expensive(schemes: impl Iterator<Item = (u64, String)>) -> Vec<String> {
-    let mut schemes: Vec<(u64, String)> = schemes.collect();
-    schemes.sort_by(|one, other| other.cmp(one));
-    let most = schemes.into_iter().take(MOST_SCHEMES);
-    most.map(|(_, scheme)| scheme).collect()
+/// The schemes that most users have, in the order of their texts.
+#[must_use]
+pub fn most_used(mut schemes: Vec<UsedScheme>) -> Vec<UsedScheme> {
+    schemes.sort_by(|one, other| other.users.cmp(&one.users).then_with(|| one.cmp(other)));
+    schemes.truncate(MOST_SCHEMES);
+    // Users who change their scheme then change that of few unknown names.
+    schemes.sort();
+    schemes
+}
+
+/// The scheme at `point`: of all points, each scheme has the same share as it has of the users. `None` without schemes.
+#[must_use]
+pub fn scheme_at(schemes: &[UsedScheme], point: u64) -> Option<&str> {
+    let users: u128 = schemes.iter().map(|used| u128::from(used.users)).sum();
+    let mut before = (u128::from(point) * users) >> 64;
+    for used in schemes {
+        match before.checked_sub(u128::from(used.users)) {
+            Some(rest) => before = rest,
+            None => return Some(&used.scheme),
+        }
+    }
+    None
 }

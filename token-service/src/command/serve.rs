@@ -12,7 +12,9 @@ use crate::http::Application;
 use crate::key_file;
 use crate::service::Service;
 use domain::clock::Clock;
+use domain::password_hash::UsedScheme;
 use process::PassedSockets;
+use protocol::sign_in::password;
 use register::register;
 use store::Store;
 use store::postgres::PostgresStore;
@@ -105,6 +107,11 @@ async fn prepare_on(
     let random = Arc::new(OsRandom);
     let service = Service::new(config, store, clock, random, encryption_key, admin_tokens);
     let service = service.await?;
+    let summary = service.moment().summary;
+    if let Some((unfit, reason)) = password::unfit(&summary.password_schemes) {
+        let UsedScheme { scheme, users } = unfit;
+        anyhow::bail!("the password hash {scheme} (users: {users}) {reason}");
+    }
     service.recorded(&registered.events);
     for (action, count) in registered.more {
         service.recorded_unlisted(action, count);

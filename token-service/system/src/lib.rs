@@ -1,4 +1,9 @@
-//! The clock, the random bytes and the names of host and user of the operating system: the only crate that reads the wall clock.
+//! The clock, the random bytes, the memory limit and the names of host and user of the operating system: the only crate
+//! that reads the wall clock.
+
+mod memory;
+
+pub use memory::memory_limit;
 
 use domain::clock::{Clock, Timestamp};
 use domain::random::{Random, RandomError};

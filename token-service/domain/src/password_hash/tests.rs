@@ -174,20 +174,45 @@ fn bounds_and_mistakes_are_named() {
     }
 }
 
-fn hash(memory: u32, passes: u32) -> String {
-    let salt_and_hash = "yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
-    format!("$argon2id$v=19$m={memory},t={passes},p=1${salt_and_hash}")
+#[test]
+fn each_scheme_has_the_share_of_the_points_that_it_has_of_the_users() {
+    let used = |scheme: &str, users| UsedScheme {
+        scheme: scheme.to_owned(),
+        users,
+    };
+    let schemes = most_used(vec![used("b", 1), used("c", 6), used("a", 3)]);
+    assert_eq!(schemes, [used("a", 3), used("b", 1), used("c", 6)]);
+    let mut shares = std::collections::BTreeMap::<&str, u64>::new();
+    for point in 0..1000 {
+        let point = u64::MAX / 1000 * point;
+        *shares
+            .entry(scheme_at(&schemes, point).unwrap())
+            .or_default() += 1;
+    }
+    for (scheme, share) in [("a", 300), ("b", 100), ("c", 600)] {
+        assert!(shares[scheme].abs_diff(share) <= 1, "{shares:?}");
+    }
+    assert_eq!(scheme_at(&schemes, u64::MAX), Some("c"));
+    assert_eq!(scheme_at(&[], 7), None);
+    let many = (0..2000).map(|users| used(&users.to_string(), users));
+    let most = most_used(many.collect());
+    assert_eq!(most.len(), 1000);
+    assert!(most.iter().all(|used| used.users >= 1000));
 }
 
 #[test]
-fn schemes_are_the_most_expensive_ones_within_the_bounds() {
-    let mut hashes = vec!["plain".to_owned(), hash(1024 * 1024, 1), hash(64 * 1024, 9)];
-    hashes.extend((1..=10).flat_map(|passes| [hash(8192, passes), hash(8192, passes)]));
-    let expected = (3..=10).rev();
-    let expected: Vec<String> = expected
-        .map(|passes| scheme(&hash(8192, passes)).unwrap().to_owned())
-        .collect();
-    assert_eq!(schemes(hashes.iter().map(String::as_str)), expected);
+fn the_memory_of_a_check_is_known() {
+    let of = |text: &str| PasswordHash::read(text).map(|hash| hash.memory());
+    let tail = "$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf";
+    for (scheme, kib) in [
+        ("$argon2id$v=19$m=65536,t=4,p=1", 64 * 1024),
+        ("$scrypt$ln=14,r=8,p=1", 16 * 1024),
+        ("$scrypt$ln=14,r=8,p=4", 16 * 1024),
+        ("$bcrypt$r=10", 0),
+        ("$pbkdf2-sha512$i=210000", 0),
+    ] {
+        assert_eq!(of(&format!("{scheme}{tail}")), Ok(kib), "{scheme}");
+    }
 }
 
 /// Known passwords of other texts: bcrypt ignores what follows 72 bytes, and repeats a short password.

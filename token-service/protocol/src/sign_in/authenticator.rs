@@ -208,7 +208,7 @@ async fn check(
     let checked = check_password(
         context,
         username.as_str(),
-        stored,
+        stored.as_deref(),
         password,
         place.address,
         device.as_ref(),

@@ -10,7 +10,6 @@ mod throttle;
 pub mod totp;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -25,7 +24,7 @@ use domain::{
 use store::StoreError;
 
 use device::{DeviceCookie, Devices, KnownDevice};
-use password::{Asker, Checked};
+use password::{Asker, Checked, Task};
 pub use recovery::recovery_codes_left;
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
 use session::Proven;
@@ -130,7 +129,7 @@ pub async fn with_password(
     let checked = check_password(
         context,
         username,
-        stored.clone(),
+        stored.as_deref(),
         password,
         place.address,
         device.as_ref(),
@@ -199,7 +198,7 @@ pub async fn with_password(
 async fn check_password<'a>(
     context: &'a Context<'a>,
     username: &str,
-    stored: Option<String>,
+    stored: Option<&str>,
     password: Zeroizing<String>,
     address: Option<IpAddr>,
     device: Option<&KnownDevice>,
@@ -210,15 +209,16 @@ async fn check_password<'a>(
         None => Asker::Stranger(&network),
     };
     let account = Account::of(username);
-    let request = password::Request::begin(account.as_str(), asker)?;
+    let schemes = &context.summary.password_schemes;
+    let task = Task::of(stored, &account, schemes, context.encryption_key)?;
+    let request = password::Request::begin(&account, asker, task, password)?;
     let guess = Guess::Password(&account);
     let attempt = match Attempt::admit(context, guess, address, device).await? {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(Err(wait)),
     };
-    let schemes = Arc::clone(&context.summary.password_schemes);
     let checked = match request.queue() {
-        Ok(turn) => turn.check(stored, password, schemes).await,
+        Ok(turn) => turn.check().await,
         Err(busy) => Err(busy),
     };
     match checked {

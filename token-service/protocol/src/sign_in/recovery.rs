@@ -4,6 +4,7 @@
 //! digests.
 
 use data_encoding::BASE32_NOPAD;
+use unicode_normalization::UnicodeNormalization as _;
 
 use crate::Context;
 use crate::sealing::EncryptionKey;
@@ -45,7 +46,7 @@ pub(super) fn digest(key: &EncryptionKey, username: &Username, text: &str) -> Op
 
 fn decode(text: &str) -> Option<Vec<u8>> {
     let letters: String = text
-        .chars()
+        .nfkc()
         .filter(|character| !character.is_whitespace() && *character != '-')
         .map(|character| character.to_ascii_uppercase())
         .collect();

@@ -1,6 +1,7 @@
 //! Time-based one-time codes (RFC 6238): SHA-1, 6 digits, steps of 30 seconds, one step of drift either way.
 
 use totp_rs::{Algorithm, Builder};
+use unicode_normalization::UnicodeNormalization as _;
 use zeroize::Zeroizing;
 
 use crate::sealing::{EncryptionKey, SealingError};
@@ -27,13 +28,13 @@ pub fn open_secret(
 }
 
 /// The time step of `code`; `None` if `code` is not valid at `now`. Spaces in `code` are ignored, because apps show
-/// codes in two groups.
+/// codes in two groups. Asian keyboards may send full-width digits.
 ///
 /// # Errors
 /// [`Unusable`] if `secret` is too short.
 pub fn step_of(secret: &[u8], code: &str, now: Timestamp) -> Result<Option<u64>, Unusable> {
     let totp = parameters(secret).build().map_err(|_| Unusable)?;
-    let code: String = code.split_whitespace().collect();
+    let code: String = code.nfkc().filter(|c| !c.is_whitespace()).collect();
     Ok(totp.check(&code, now.seconds()))
 }
 
@@ -84,7 +85,12 @@ mod tests {
         ] {
             assert_eq!(step(code, now), Some(now / 30));
         }
-        assert_eq!(step(" 287 082 ", 59), Some(1));
+        for typed in [
+            " 287 082 ",
+            "\u{ff12}\u{ff18}\u{ff17}\u{3000}\u{ff10}\u{ff18}\u{ff12}",
+        ] {
+            assert_eq!(step(typed, 59), Some(1), "{typed}");
+        }
     }
 
     #[test]

@@ -12,7 +12,8 @@ use crate::protection::Hidden;
 use document::Located;
 use domain::clock::Timestamp;
 use domain::remembered::ObjectKind;
-use domain::{Excerpt, RegistryChange, SecretTimes, User, Username, password_hash};
+use domain::{Excerpt, RegistryChange, SecretTimes, User, Username};
+use protocol::sign_in::password;
 
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
@@ -256,7 +257,7 @@ fn password(entry: &mut Entry<'_, '_>) -> Option<Hidden> {
         check_secret_length(text)?;
         Ok::<_, String>(Zeroizing::new(text.to_owned()))
     });
-    let hash = entry.section.parsed("password_hash", password_hash::normal);
+    let hash = entry.section.parsed("password_hash", password::registered);
     if let (Some(_), Some(hash)) = (&plaintext, &hash) {
         let message = "password_hash: password is there too; keep one of the two";
         entry.section.report(&hash.place, message);

@@ -182,7 +182,7 @@ impl From<SignInError> for PageFailure {
             SignInError::Store(error) => error.into(),
             SignInError::Password(PasswordError::Busy) => Self::Unavailable(error.to_string()),
             SignInError::Random(_)
-            | SignInError::Password(PasswordError::Failed)
+            | SignInError::Password(PasswordError::Failed | PasswordError::TooLarge { .. })
             | SignInError::SecretSealed(..)
             | SignInError::SecretUnusable(_)
             | SignInError::SetUp(_) => Self::Internal(error.to_string()),

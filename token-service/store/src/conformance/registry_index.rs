@@ -1,7 +1,10 @@
 //! Look-ups over all registrations, compared with what all registrations say.
 
+use std::collections::BTreeMap;
+
 use super::*;
-use domain::{Certificate, CertificateExpiry, Excerpt, RegistrySummary, password_hash};
+use domain::password_hash::{self, UsedScheme};
+use domain::{Certificate, CertificateExpiry, Excerpt, RegistrySummary};
 
 pub(crate) fn bound(id: &str, to: &str) -> Client {
     user_bound(id, &[], to).with_scopes("projects")
@@ -336,13 +339,21 @@ fn expiries(client: &Client) -> Vec<CertificateExpiry> {
 async fn summary_of(store: &dyn Store, clients: &[Client], users: &[User]) -> RegistrySummary {
     let enabled = clients.iter().filter(|client| client.enabled);
     let scopes: BTreeSet<&str> = enabled.flat_map(|client| client.scopes.tokens()).collect();
+    let mut schemes: BTreeMap<&str, u64> = BTreeMap::new();
     let hashes = users
         .iter()
         .filter_map(|user| user.password_hash.as_deref());
+    for (_, scheme) in hashes.filter_map(password_hash::scheme_within_bounds) {
+        *schemes.entry(scheme).or_default() += 1;
+    }
+    let schemes = schemes.into_iter().map(|(scheme, users)| UsedScheme {
+        scheme: scheme.to_owned(),
+        users,
+    });
     RegistrySummary {
         version: store.registry_version().await.unwrap(),
         scopes: scopes.into_iter().map(str::to_owned).collect(),
-        password_schemes: password_hash::schemes(hashes).into(),
+        password_schemes: schemes.collect(),
         legacy_instances: store.legacy_instances().await.unwrap(),
     }
 }

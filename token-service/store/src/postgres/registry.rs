@@ -16,7 +16,7 @@ use super::{changing, credentials, names, registry_index, remembered};
 use crate::row::decode_json;
 use crate::{RegistrationStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
-use domain::password_hash;
+use domain::password_hash::{self, UsedScheme};
 use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
@@ -106,14 +106,16 @@ impl RegistrationStore for PostgresStore {
     async fn registry_summary(&self) -> Result<RegistrySummary, StoreError> {
         self.snapshot(async move |client| {
             let scopes = registry_index::counted(client, CountedKind::Scope).await?;
-            let mut scopes: Vec<String> = scopes.into_iter().map(|(_, scope)| scope).collect();
+            let mut scopes: Vec<String> = scopes.into_iter().map(|(scope, _)| scope).collect();
             // The database may sort in the order of a language.
             scopes.sort();
             let schemes = registry_index::counted(client, CountedKind::PasswordScheme).await?;
+            let schemes = schemes.into_iter();
+            let schemes = schemes.map(|(scheme, users)| UsedScheme { scheme, users });
             Ok(RegistrySummary {
                 version: counter(client, "registry_position").await?,
                 scopes,
-                password_schemes: password_hash::most_expensive(schemes.into_iter()).into(),
+                password_schemes: password_hash::most_used(schemes.collect()).into(),
                 legacy_instances: legacy_instances(client).await?,
             })
         })

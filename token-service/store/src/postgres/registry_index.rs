@@ -171,14 +171,14 @@ pub(super) fn keys<'a>(counts: impl Iterator<Item = &'a Counted>) -> Keys<'a> {
     keys
 }
 
-/// Numbers and values of these kinds, in any order.
+/// Values of this kind in any order, and how many objects have each.
 pub(super) async fn counted(
     client: &Connection<'_>,
     kind: CountedKind,
-) -> Result<Vec<(u64, String)>, Fault> {
-    let sql = "SELECT number, value FROM registry_counts WHERE kind = $1";
+) -> Result<Vec<(String, u64)>, Fault> {
+    let sql = "SELECT value, count FROM registry_counts WHERE kind = $1";
     let rows = client.query(sql, &[&(kind as i16)]).await?;
-    let read = |row: &Row| Ok((unsigned(row.try_get(0)?), row.try_get(1)?));
+    let read = |row: &Row| Ok((row.try_get(0)?, unsigned(row.try_get(1)?)));
     rows.iter().map(read).collect()
 }
 

@@ -17,7 +17,7 @@ use super::tables::{
 use super::{audit, changing, credentials, names, registry_index, remembered};
 use crate::{RegistrationStore, StoreError};
 use domain::clock::Timestamp;
-use domain::password_hash;
+use domain::password_hash::{self, UsedScheme};
 use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
@@ -89,13 +89,16 @@ impl RegistrationStore for RedbStore {
         self.read(|transaction| {
             let counts = transaction.open_table(REGISTRY_COUNTS)?;
             let all = |kind| registry_index::counted(&counts, kind);
-            let scopes = all(CountedKind::Scope)?.map(|row| Ok(row?.1));
-            let schemes: Vec<(u64, String)> =
-                all(CountedKind::PasswordScheme)?.collect::<Result<_, Fault>>()?;
+            let scopes = all(CountedKind::Scope)?.map(|row| Ok(row?.0));
+            let schemes = all(CountedKind::PasswordScheme)?.map(|row| {
+                let (scheme, users) = row?;
+                Ok(UsedScheme { scheme, users })
+            });
+            let schemes = schemes.collect::<Result<_, Fault>>()?;
             Ok(RegistrySummary {
                 version: position(transaction)?,
                 scopes: scopes.collect::<Result<_, Fault>>()?,
-                password_schemes: password_hash::most_expensive(schemes.into_iter()).into(),
+                password_schemes: password_hash::most_used(schemes).into(),
                 legacy_instances: all_json(transaction, LEGACY_INSTANCES)?,
             })
         })

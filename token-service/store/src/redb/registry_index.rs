@@ -119,17 +119,17 @@ pub(super) const fn counted_key(counted: &Counted) -> (u8, u64, &str) {
     (counted.kind as u8, counted.number, counted.value.as_str())
 }
 
-/// Numbers and values of this kind, in ascending order.
+/// Values of this kind in ascending order of their numbers, and how many objects have each.
 pub(super) fn counted(
     counts: &impl ReadableTable<(u8, u64, &'static str), u64>,
     kind: CountedKind,
-) -> Result<impl DoubleEndedIterator<Item = Result<(u64, String), Fault>>, Fault> {
+) -> Result<impl Iterator<Item = Result<(String, u64), Fault>>, Fault> {
     let kind = kind as u8;
     let rows = counts.range::<(u8, u64, &str)>((kind, 0, "")..(kind + 1, 0, ""))?;
     Ok(rows.map(|entry| {
-        let (key, _) = entry?;
-        let (_, number, value) = key.value();
-        Ok((number, value.to_owned()))
+        let (key, count) = entry?;
+        let (_, _, value) = key.value();
+        Ok((value.to_owned(), count.value()))
     }))
 }
 
