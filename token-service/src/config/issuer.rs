@@ -3,9 +3,20 @@
 use document::{Located, Section};
 use url::Url;
 
-/// Reads an issuer: a URL without query and fragment (RFC 8414 §2). Clients compare issuers as text, so the URL must be in its
-/// normal form.
+/// Reads an issuer: a base URL without path (D-49).
 pub(super) fn parse(text: &str) -> Result<String, String> {
+    let issuer = base_url(text)?;
+    if Url::parse(&issuer).is_ok_and(|url| url.path() != "/") {
+        return Err(
+            "must have no path: the paths of pages and cookies begin at the root of the host. Give the service a host name of its own (D-49)"
+                .to_owned(),
+        );
+    }
+    Ok(issuer)
+}
+
+/// Reads a URL without query and fragment (RFC 8414 §2). Clients compare URLs as text, so the URL must be in its normal form.
+pub(super) fn base_url(text: &str) -> Result<String, String> {
     if !text.contains("://") {
         return Err(format!("has no scheme: write https://{text}"));
     }
@@ -61,7 +72,7 @@ pub(super) fn check_audiences(
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{base_url, parse};
     use crate::config::tests::load;
 
     /// RFC 8414 §2; clients compare the issuer as text.
@@ -70,7 +81,6 @@ mod tests {
         for text in [
             "https://lobby.example.com",
             "https://lobby.example.com:8443",
-            "https://example.com/tenant/a",
             "http://127.0.0.1:8081",
             "http://[::1]:8081",
         ] {
@@ -79,6 +89,7 @@ mod tests {
         for text in [
             "https://lobby.example.com/",
             "https://lobby.example.com/a/",
+            "https://example.com/tenant/a",
             "https://lobby.example.com?x",
             "https://lobby.example.com#x",
             "https://user@lobby.example.com",
@@ -96,6 +107,18 @@ mod tests {
             let problem = format!("has no scheme: write https://{text}");
             assert_eq!(parse(text), Err(problem));
         }
+    }
+
+    /// D-49: the pages of such an issuer would post passwords to the root of the host.
+    #[test]
+    fn an_issuer_has_no_path() {
+        let problem = parse("https://example.com/tenant").unwrap_err();
+        assert!(problem.starts_with("must have no path: "), "{problem}");
+        assert!(base_url("https://example.com/tenant").is_ok());
+        assert_eq!(
+            load("issuer = 'https://example.com/tenant'\n", &[]).unwrap_err(),
+            [format!("config.toml:1: issuer: {problem}")]
+        );
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(super) fn read(
 
 /// RFC 8705 §5. Clients compare the URL in DPoP proofs as text too, so the form is that of an issuer.
 fn base_url(text: &str, issuer: &str) -> Result<String, String> {
-    let url = issuer::parse(text)?;
+    let url = issuer::base_url(text)?;
     let is_https = Url::parse(&url).is_ok_and(|url| url.scheme() == "https");
     if !is_https {
         return Err("must be an https URL: clients authenticate in TLS".to_owned());

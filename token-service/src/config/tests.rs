@@ -217,7 +217,7 @@ fn every_key_of_the_example_is_also_a_variable() {
             "TOKEN_SERVICE__SERVICE_DOCUMENTATION",
             "https://docs.example.com/",
         ),
-        ("TOKEN_SERVICE__ISSUER", "https://lobby.example.com/ea"),
+        ("TOKEN_SERVICE__ISSUER", "https://lobby-ea.example.com"),
         ("TOKEN_SERVICE__API_AUDIENCE", "https://api.example.com"),
         (
             "TOKEN_SERVICE__IDENTITY_AUDIENCE",
@@ -282,7 +282,7 @@ fn every_key_of_the_example_is_also_a_variable() {
     let expected = Config {
         protocol: Settings {
             name: "Building Site Login".into(),
-            issuer: "https://lobby.example.com/ea".into(),
+            issuer: "https://lobby-ea.example.com".into(),
             api_audience: "https://api.example.com".into(),
             identity_audience: "https://identity.example.com".into(),
             legacy_user_id_max: 10,

@@ -30,15 +30,11 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
                 .default_service(error::other_methods("GET, HEAD, OPTIONS")),
         )
         .service(
-            web::resource([
-                paths::METADATA.to_owned(),
-                paths::OPENID_CONFIGURATION.to_owned(),
-                format!("{}/{{issuer_path:.*}}", paths::METADATA),
-            ])
-            .wrap(cors::registered_apps())
-            .wrap(from_fn(cors::look_up_origin))
-            .route(web::get().to(metadata))
-            .default_service(error::other_methods("GET, HEAD, OPTIONS")),
+            web::resource([paths::METADATA, paths::OPENID_CONFIGURATION])
+                .wrap(cors::registered_apps())
+                .wrap(from_fn(cors::look_up_origin))
+                .route(web::get().to(metadata))
+                .default_service(error::other_methods("GET, HEAD, OPTIONS")),
         );
 }
 
@@ -140,12 +136,6 @@ impl Aliases {
 
 async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let issuer = service.config.protocol.issuer.as_str();
-    // RFC 8414 §3.1: the issuer's path follows the well-known part; any other path belongs to another issuer.
-    if let Some(path) = request.path().strip_prefix(paths::METADATA)
-        && path != issuer_path(issuer)
-    {
-        return error::not_found().await;
-    }
     let at = |path: &str| format!("{issuer}{path}");
     let summary = service.directory().summary();
     // Before, the next request of a flow may reach a replica that knows neither pushed requests nor proofs.
@@ -195,11 +185,4 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
             HttpResponse::InternalServerError().finish()
         }
     }
-}
-
-fn issuer_path(issuer: &str) -> &str {
-    let authority = issuer.split_once("://").map_or(issuer, |(_, rest)| rest);
-    authority
-        .find('/')
-        .map_or("", |start| authority.split_at(start).1)
 }

@@ -25,7 +25,7 @@ pub const REVOKE: &str = "/auth/revoke";
 pub const INTROSPECT: &str = "/auth/introspect";
 /// `GET`: the public signing keys.
 pub const JWKS: &str = "/auth/jwks";
-/// `GET`: authorization server metadata (RFC 8414 §3). If the issuer has a path, the path follows.
+/// `GET`: authorization server metadata (RFC 8414 §3).
 pub const METADATA: &str = "/.well-known/oauth-authorization-server";
 /// `GET`: the same metadata at the path of OpenID Connect Discovery (D-30). The service issues no ID tokens.
 pub const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
