@@ -213,18 +213,28 @@ fn the_page_at_the_redirect_uri_shows_commands_that_work() {
     let iss = form_body(&[("iss", &at(ports.lobby))]);
     for (query, title) in [
         (
-            format!("code=%27%3Btouch+%2Ftmp%2Fx%3B%27&{iss}"),
+            format!("code=%27%3Btouch+%2Ftmp%2Fx%3B%27&state=abc&{iss}"),
+            "Demo application",
+        ),
+        (
+            "code=abc&state=abc&iss=https%3A%2F%2Fevil.example".to_owned(),
+            "This answer is refused",
+        ),
+        (format!("code=abc&{iss}"), "This answer is refused"),
+        (format!("code=abc&state=x&{iss}"), "This answer is refused"),
+        (
+            format!("error=access_denied&error_description=touch&state=abc&{iss}"),
             "No code",
         ),
         (
-            "code=abc&iss=https%3A%2F%2Fevil.example".to_owned(),
-            "This answer is refused",
+            format!("error=touch&error_description=x&state=abc&{iss}"),
+            "Demo application",
         ),
         (
             "error=%3Cscript%3E&error_description=x".to_owned(),
-            "No code",
+            "Demo application",
         ),
-        (String::new(), "No code"),
+        (String::new(), "Demo application"),
     ] {
         let page = get(&format!("{callback}?{query}"), &[]).body;
         assert!(page.contains(&format!("<h1>{title}</h1>")), "{page}");

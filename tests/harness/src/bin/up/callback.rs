@@ -1,4 +1,5 @@
-//! The page at the redirect URI of the demo's clients. It stands in for the integrator's application.
+//! The pages of the demo application, which has the redirect URI of the demo's clients. It stands in for the integrator's
+//! application.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
@@ -17,9 +18,24 @@ use serde::Deserialize;
 struct Answer {
     code: Option<String>,
     error: Option<String>,
-    error_description: Option<String>,
+    state: Option<String>,
     iss: Option<String>,
 }
+
+/// `state` of the addresses that `make up` prints.
+const STATE: &str = "abc";
+
+/// The errors that the authorization servers send. The page shows nothing else that a link may contain.
+const ERRORS: [&str; 8] = [
+    "access_denied",
+    "account_selection_required",
+    "interaction_required",
+    "invalid_request",
+    "invalid_request_uri",
+    "invalid_scope",
+    "login_required",
+    "unsupported_response_type",
+];
 
 /// What the page says.
 enum Content {
@@ -31,11 +47,10 @@ enum Content {
     },
     /// The answer names another issuer than the authorization servers of this demo (RFC 9207 §2.4).
     AnotherIssuer,
-    Error {
-        error: String,
-        description: String,
-    },
-    /// No authorization response, or a code that this service cannot have issued.
+    /// Somebody else began the flow (RFC 6749 §10.12).
+    AnotherState,
+    Error(&'static str),
+    /// No authorization response, or one that this service cannot have sent.
     Nothing,
 }
 
@@ -64,9 +79,13 @@ struct Places {
 
 impl Places {
     fn content(&self, answer: Answer) -> Content {
+        // The legacy flow has no `iss`, and the demo sends no `state` there.
+        if answer.iss.is_some() && answer.state.as_deref() != Some(STATE) {
+            return Content::AnotherState;
+        }
         if let Some(error) = answer.error {
-            let description = answer.error_description.unwrap_or_default();
-            return Content::Error { error, description };
+            let known = ERRORS.into_iter().find(|known| *known == error);
+            return known.map_or(Content::Nothing, Content::Error);
         }
         // The page shows the code in a shell command: no other characters than those of issued codes.
         let is_issued = |code: &String| {
@@ -140,13 +159,21 @@ pub(crate) fn serve(pair: &Pair) -> Result<()> {
     let app = move || {
         App::new()
             .app_data(places.clone())
+            .route("/", web::get().to(page))
             .route("/callback", web::get().to(page))
+            .route("/copy.js", web::get().to(copy_script))
     };
     thread::spawn(move || {
         let server = HttpServer::new(app).workers(1).disable_signals();
         rt::System::new().block_on(server.listen(listener)?.run())
     });
     Ok(())
+}
+
+async fn copy_script() -> HttpResponse {
+    HttpResponse::Ok()
+        .content_type("text/javascript")
+        .body(include_str!("../../../templates/copy.js"))
 }
 
 async fn page(answer: web::Query<Answer>, places: web::Data<Places>) -> HttpResponse {
@@ -159,7 +186,7 @@ async fn page(answer: web::Query<Answer>, places: web::Data<Places>) -> HttpResp
             .insert_header((REFERRER_POLICY, "no-referrer"))
             .insert_header((
                 CONTENT_SECURITY_POLICY,
-                "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+                "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'",
             ))
             .body(page),
         Err(error) => HttpResponse::InternalServerError().body(error.to_string()),

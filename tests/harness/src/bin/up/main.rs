@@ -144,7 +144,7 @@ ends at the demo application, which shows the code and the commands that use it:
 
 Installed Application (PKCE), likewise:
 
-  {lobby}/auth/authorize?response_type=code&client_id=installed-demo&redirect_uri={redirect_uri}&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256
+  {lobby}/auth/authorize?response_type=code&client_id=installed-demo&redirect_uri={redirect_uri}&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256&state=abc
 
 Legacy flow (docs/tour.md has all of it): is OAuth2 enabled on an instance?
 
