@@ -285,6 +285,36 @@ fn rfc6749_s3_1_2_4_an_unsafe_request_is_never_redirected() {
         let kind = reply.header("content-type").unwrap();
         assert!(kind.starts_with("text/html"), "{kind}");
         assert!(reply.body.contains(word), "{word}: {}", reply.body);
+        let received = format!("Received: <code>{}</code>", wrong.1);
+        assert_eq!(reply.body.contains(&received), parameters.contains(&wrong));
+    }
+    let evil = ("redirect_uri", "https://evil.example/<script>");
+    let reply = ask(&[("client_id", WEB.id), evil]);
+    assert!(
+        reply.body.contains("https://evil.example/&#60;script&#62;"),
+        "{}",
+        reply.body
+    );
+}
+
+/// A web server on this device is no app: the page names its address.
+#[test]
+fn a_page_names_the_address_to_which_the_person_is_sent() {
+    let host = "127.0.0.1:8090";
+    let on_device = Client {
+        redirect_uri: "http://127.0.0.1:8090/callback",
+        ..WEB
+    };
+    for (request, named) in [
+        (on_device.request(&[]), host),
+        (installed_request(), "an app on this device"),
+    ] {
+        let page = ask(&request);
+        assert!(
+            page.body.contains(&format!("<strong>{named}</strong>")),
+            "{}",
+            page.body
+        );
     }
 }
 

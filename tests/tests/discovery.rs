@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Reply, agent, get, lobby, pair, send};
+use crate::support::{Browser, Reply, agent, get, lobby, pair, send};
 
 /// Reads a path of the lobby.
 fn read(path: &str) -> Reply {
@@ -221,6 +221,22 @@ fn who_asks_in_the_wrong_way_is_told_the_right_one() {
             "{path}: {description}"
         );
     }
+    let browser = Browser::new(&lobby());
+    let page = |path| browser.look("GET", path, ("accept", "text/html,*/*;q=0.8"));
+    for (path, word) in [
+        ("/auth/profile", "There is nothing at this address."),
+        ("/auth/authorise", "There is nothing at this address."),
+        ("/auth/token/", "Perhaps you mean POST /auth/token."),
+    ] {
+        let reply = page(path);
+        assert_eq!(reply.status, 404, "{path}");
+        assert!(
+            reply.body.contains("<h1>") && reply.body.contains(word),
+            "{}",
+            reply.body
+        );
+    }
+    page("/profile").assert_error(404, "not_found");
     for path in ["/", "/auth"] {
         let reply = read(path);
         let answered = (reply.status, reply.header("location"));

@@ -85,6 +85,30 @@ fn rfc9126_s4_the_request_is_the_one_that_was_pushed() {
     assert_eq!(crate::token::claims(&access)["scope"], "projects");
 }
 
+/// Nobody opened the address: a browser prefetches it, or a program looks whether it is there.
+#[test]
+fn a_look_at_the_address_issues_no_code_and_uses_up_no_request() {
+    let (lobby, browser) = (lobby(), Browser::new(&lobby()));
+    let page = visit(&browser, &WEB, &pushed(&WEB, &lobby, &[]), &[]);
+    ada(&browser, &page, &WEB);
+    let request_uri = pushed(&WEB, &lobby, &[]);
+    let own = form_body(&[("client_id", WEB.id), ("request_uri", &request_uri)]);
+    let address = format!("/auth/authorize?{own}");
+    for (method, header, status) in [
+        ("HEAD", ("accept", "*/*"), 200),
+        ("GET", ("sec-purpose", "prefetch;prerender"), 503),
+        ("GET", ("purpose", "prefetch"), 503),
+        ("HEAD", ("sec-purpose", "prefetch"), 503),
+    ] {
+        let looked = browser.look(method, &address, header);
+        let answered = (looked.status, looked.header("location"));
+        assert_eq!(answered, (status, None), "{method} {header:?}");
+        assert_eq!(looked.header("cache-control"), Some("no-store"));
+    }
+    let answer = answer(&browser.open(&address), WEB.redirect_uri);
+    assert!(!value(&answer, "code").is_empty());
+}
+
 /// RFC 9449 §10.1: a proof with the push names the key, as `dpop_jkt` does.
 #[test]
 fn rfc9449_s10_1_a_proof_binds_the_code_to_its_key() {

@@ -237,6 +237,7 @@ fn a_person_sets_up_an_authenticator_app() {
     other.expect_text("Recovery codes left: 8.");
     other.visit(&format!("{}/auth/", lobby()));
     other.press("Sign out");
+    other.expect_heading("You are not signed in");
     other.visit(&app.authorize());
     sign_in(&other, "evelyn@example.com", password);
     // The app's next code, possibly one step early, because the service allows a drift of one step.

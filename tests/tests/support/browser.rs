@@ -88,6 +88,14 @@ impl Browser {
         send(&self.agent, request.body(()).unwrap())
     }
 
+    /// Sends a request with the cookies and `header`, without opening the page.
+    pub(crate) fn look(&self, method: &str, address: &str, header: (&str, &str)) -> Reply {
+        let url = Url::parse(&self.lobby).unwrap().join(address).unwrap();
+        let request = Request::builder().method(method).uri(url.as_str());
+        let request = self.with_headers(request.header(header.0, header.1));
+        send(&self.agent, request.body(()).unwrap())
+    }
+
     /// Opens an address of the authorization endpoint.
     pub(crate) fn authorize(&self, parameters: &[(&str, &str)]) -> Reply {
         self.open(&format!("/auth/authorize?{}", form_body(parameters)))

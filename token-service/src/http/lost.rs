@@ -2,9 +2,11 @@
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderValue};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::{error, paths};
+use super::{error, pages, paths};
+use crate::service::Service;
 use protocol::flows::FLOWS;
 
 /// Endings of paths that integrators try, in lower case, with the method and path that they probably mean.
@@ -32,12 +34,27 @@ pub(super) async fn not_found(request: HttpRequest) -> HttpResponse {
         response.headers_mut().insert(header::LOCATION, home);
         return response;
     }
-    match meant(path) {
-        Some((method, meant)) => error::no_such_path(&format!(
-            "There is nothing at this path; perhaps you mean {method} {meant}"
+    let meant = meant(path).map(|(method, meant)| format!("{method} {meant}"));
+    let service = request.app_data::<Data<Service>>();
+    match (service, meant) {
+        (Some(service), meant) if path.starts_with(paths::HOME) && opens_pages(&request) => {
+            pages::nothing_here(&request, service, meant).await
+        }
+        (_, Some(meant)) => error::no_such_path(&format!(
+            "There is nothing at this path; perhaps you mean {meant}"
         )),
-        None => error::not_found().await,
+        (_, None) => error::not_found().await,
     }
+}
+
+/// True for a browser in which a person opens an address.
+fn opens_pages(request: &HttpRequest) -> bool {
+    let mut accepted = request.headers().get_all(header::ACCEPT);
+    accepted.any(|value| {
+        value
+            .to_str()
+            .is_ok_and(|value| value.contains("text/html"))
+    })
 }
 
 fn meant(path: &str) -> Option<(&'static str, &'static str)> {

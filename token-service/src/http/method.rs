@@ -1,10 +1,14 @@
-//! Names of methods for metrics and responses.
+//! Methods of requests.
 
 use actix_web::http::Method;
 
 pub(super) const OTHER: &str = "OTHER";
 
-/// The method's name. Clients may invent methods, so metrics and responses do not repeat unknown methods.
+/// Mark of a HEAD request, which handlers see as GET.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IsHead;
+
+/// The method's name for metrics and responses. Clients may invent methods, so metrics and responses do not repeat unknown methods.
 pub(super) fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -47,6 +47,7 @@ pub(super) async fn observe(
     let trace = span_for_traces(&request, name, &id, &service);
     if request.method() == Method::HEAD {
         request.head_mut().method = Method::GET;
+        request.extensions_mut().insert(method::IsHead);
     }
     let response = next
         .call(request)

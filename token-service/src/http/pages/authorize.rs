@@ -1,7 +1,7 @@
 //! The start of a request for a code: `GET /auth/authorize` (protocol.md §4.1) and the start pages of other flows.
 
-use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 
 use super::confirm;
 use super::failure::PageFailure;
@@ -10,6 +10,7 @@ use super::response;
 use super::select_account;
 use super::show::show;
 use super::templates::{ConfirmPage, NoAccountPage, SecondFactorPage, SignInPage};
+use crate::http::method::IsHead;
 use protocol::oauth::authorize::{RedirectError, Step};
 
 /// Shows the next step, or redirects to the client's redirect URI.
@@ -39,8 +40,29 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
             username: signed_in.user().username.as_str(),
             return_to: journey.error_address(&RedirectError::NoLinkedAccount),
         }),
+        Step::Issue(..) if let Some(status) = only_looks(&journey.browser.http) => {
+            let mut response = HttpResponse::build(status);
+            Ok(response.insert_header(NO_STORE).finish())
+        }
         Step::Issue(signed_in, account) => Ok(found(&journey.issue(&signed_in, &account).await?)),
         Step::Refuse(error) => Ok(found(&journey.error_address(&error))),
+    }
+}
+
+const NO_STORE: (header::HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
+
+/// The status of the answer if nobody has opened the address: a code would be lost, and a pushed request used up. A browser that
+/// prefetches drops an answer with an error, and asks again when the person follows the link.
+fn only_looks(http: &HttpRequest) -> Option<StatusCode> {
+    let prefetches = ["sec-purpose", "purpose"].into_iter().any(|name| {
+        let purpose = http.headers().get(name);
+        purpose.is_some_and(|value| value.as_bytes().starts_with(b"prefetch"))
+    });
+    let is_head = http.extensions().contains::<IsHead>();
+    match (prefetches, is_head) {
+        (true, _) => Some(StatusCode::SERVICE_UNAVAILABLE),
+        (false, true) => Some(StatusCode::OK),
+        (false, false) => None,
     }
 }
 

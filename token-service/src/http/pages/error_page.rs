@@ -2,6 +2,7 @@
 
 use actix_web::http::{ConnectionType, StatusCode, header};
 use actix_web::{HttpMessage as _, HttpResponse};
+use protocol::oauth::authorize::UnsafeRequest;
 use protocol::oauth::message::printable;
 use protocol::oauth::parameters::Parameters;
 
@@ -27,10 +28,14 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
     let journey = Journey::carried(Browser::of(http, &browser.service), &carried)
         .await
         .ok();
-    let named = || {
+    let named = |parameter: &str| {
         let (_, query) = carried.split_once('?')?;
         let (parameters, _) = Parameters::parse_unrepeated(query.as_bytes()).ok()?;
-        Some(printable(parameters.get("client_id")?))
+        Some(printable(parameters.get(parameter)?))
+    };
+    let received = match failure {
+        PageFailure::Request(UnsafeRequest::RedirectUriUnregistered) => named("redirect_uri"),
+        _ => None,
     };
     let texts = browser.texts();
     let page = ErrorPage {
@@ -39,11 +44,12 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
         problem: failure.problem(texts),
         advice: failure.advice(texts),
         details: failure.details(),
+        received,
         request_id: http.extensions().get::<RequestId>().map(|id| id.0.clone()),
         time: browser.context().now.rfc3339(),
         client: match &journey {
             Some(journey) => Some(journey.client().name.clone()),
-            None => named(),
+            None => named("client_id"),
         },
         back: journey.map(|journey| journey.cancel()),
     };

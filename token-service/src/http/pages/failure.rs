@@ -29,6 +29,8 @@ pub(super) enum PageFailure {
     SignInEnded(String),
     /// This host does not serve the flow; the text names the right host.
     WrongHost(String),
+    /// There is no page at this path. Contains the endpoint that was probably meant.
+    NothingHere(Option<String>),
     /// The browser sent no CSRF token in a cookie.
     NoCookies,
     Forgery,
@@ -55,7 +57,7 @@ impl PageFailure {
             }
             Self::ErrorAtClient(status, _) => *status,
             Self::SignInEnded(_) => StatusCode::SEE_OTHER,
-            Self::WrongHost(_) => StatusCode::NOT_FOUND,
+            Self::WrongHost(_) | Self::NothingHere(_) => StatusCode::NOT_FOUND,
             Self::NoCookies | Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -71,7 +73,7 @@ impl PageFailure {
             Self::Request(reason) => texts.unsafe_request(reason),
             Self::ErrorAtClient(..) => texts.sent_back,
             Self::SignInEnded(_) => texts.sign_in_ended,
-            Self::WrongHost(_) => texts.nothing_here,
+            Self::WrongHost(_) | Self::NothingHere(_) => texts.nothing_here,
             Self::NoCookies => texts.no_cookies,
             Self::Forgery => texts.form_foreign,
             Self::ContentType | Self::Interrupted | Self::Form(_) => texts.form_unreadable,
@@ -98,6 +100,7 @@ impl PageFailure {
         Some(match self {
             Self::Request(reason) => reason.remedy().into(),
             Self::ContentType => "Forms are application/x-www-form-urlencoded, in UTF-8.".into(),
+            Self::NothingHere(meant) => format!("Perhaps you mean {}.", meant.as_ref()?).into(),
             Self::TooLarge => "Forms have up to 64 KiB.".into(),
             Self::Form(ParameterError::Repeated(name)) => {
                 format!("{}.", oauth::message::repeated(name)).into()

@@ -33,7 +33,7 @@ use actix_web::body::BoxBody;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::header;
 use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{Error, Resource, Route};
+use actix_web::{Error, HttpRequest, HttpResponse, Resource, Route};
 
 use super::paths;
 use crate::service::Service;
@@ -85,6 +85,16 @@ fn other_methods(allow: &'static str) -> Route {
             .insert(header::ALLOW, header::HeaderValue::from_static(allow));
         response
     })
+}
+
+/// The page at a path of pages without a page. `meant`: the endpoint that was probably meant.
+pub(super) async fn nothing_here(
+    http: &HttpRequest,
+    service: &Data<Service>,
+    meant: Option<String>,
+) -> HttpResponse {
+    let failure = PageFailure::NothingHere(meant);
+    error_page::page(&failure, &Browser::of(http, service)).await
 }
 
 /// Replaces a failed response by the error page. This happens here because the request, and so the browser's language,

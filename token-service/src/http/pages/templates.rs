@@ -14,7 +14,7 @@ use super::browser::Browser;
 use super::browser_token::BrowserToken;
 use super::journey::Journey;
 use super::texts::{self, Texts};
-use domain::{LinkedAccount, RedirectUri, UnfinishedSignIns};
+use domain::{Client, IntegrationType, LinkedAccount, RedirectUri, UnfinishedSignIns};
 
 /// The query of the home page that asks for another user while the second factor is missing.
 pub(super) const OTHER_USER: &str = "prompt=login";
@@ -46,7 +46,7 @@ impl<'a> StepView<'a> {
             texts,
             service: journey.browser.service_name(),
             client: &journey.client().name,
-            destination: Some(in_words(journey.redirect_uri(), texts)),
+            destination: Some(in_words(journey.redirect_uri(), journey.client(), texts)),
             request: journey.continuation(),
             csrf: token.text(),
             is_first: token.is_new(),
@@ -89,17 +89,18 @@ impl<'a> StepView<'a> {
     }
 }
 
-/// A redirect URI in words: the host of a web address, otherwise the place of the app.
-fn in_words(redirect_uri: &RedirectUri, texts: &Texts) -> String {
+/// A redirect URI in words: the host of a web address, otherwise the place of the app. A web server on this device is no app.
+fn in_words(redirect_uri: &RedirectUri, client: &Client, texts: &Texts) -> String {
+    let is_app = matches!(client.integration, IntegrationType::Installed { .. });
     let Ok(url) = Url::parse(redirect_uri.as_str()) else {
         return redirect_uri.to_string();
     };
     match (url.scheme(), url.host_str()) {
-        ("https", Some(host)) => match url.port() {
+        ("http", Some(_)) if is_app => texts.app_on_this_device.to_owned(),
+        ("https" | "http", Some(host)) => match url.port() {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         },
-        ("http", Some(_)) => texts.app_on_this_device.to_owned(),
         (scheme, _) => texts::plain(texts.app_that_opens, &[("scheme", scheme)]),
     }
 }
@@ -409,6 +410,8 @@ pub(super) struct ErrorPage<'a> {
     pub problem: &'static str,
     pub advice: &'static str,
     pub details: Option<Cow<'static, str>>,
+    /// The redirect URI as sent, if it is not registered.
+    pub received: Option<String>,
     /// Id by which operators find the request in the log.
     pub request_id: Option<String>,
     /// RFC 3339.
