@@ -428,6 +428,10 @@ fn rfc9449_s8_a_nonce_may_be_required() {
     assert_bound(&reply, &key);
     assert_bound(&ask(reply.header("dpop-nonce")), &key);
     assert_bearer(&USER_BOUND.token(&lobby, &CREDENTIALS));
+    let pushed = key.proof("POST", &format!("{lobby}/auth/par"), None);
+    let pushed = [key.sign(&pushed.unwrap()).unwrap()];
+    let refused = WEB.post_with(&lobby, "/auth/par", &WEB.request(&[]), &pushed);
+    assert_refused(&refused, "use_dpop_nonce");
     // A step of the client, not an incident (RFC 9449 §8).
     let audit = pair.json("audit --action token_request_refused");
     assert_eq!(audit["items"], json!([]));
