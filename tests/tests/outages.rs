@@ -196,7 +196,7 @@ fn a_damaged_journal_is_refused_and_a_backup_restored() {
     };
     for (journal_now, message) in [
         (&whole[..8192], "is not its journal"),
-        (&flipped, "is damaged"),
+        (&flipped, "is missing or damaged"),
     ] {
         std::fs::write(&journal, journal_now).unwrap();
         refused(message);

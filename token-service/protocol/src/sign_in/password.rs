@@ -245,7 +245,7 @@ pub enum PasswordError {
     #[error("hashing a password failed, or a stored hash is unreadable")]
     Failed,
     #[error(
-        "needs {needed} MiB of memory: a hash may take a quarter of the memory limit, here {most} MiB (D-53). Raise the limit of the service, or have the password set anew"
+        "needs {needed} MiB of memory: a hash may take a quarter of the memory limit, here {most} MiB (D-53). Raise the limit of the service, or set a new password"
     )]
     TooLarge { needed: u32, most: u32 },
 }
