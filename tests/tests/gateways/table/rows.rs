@@ -179,6 +179,11 @@ pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
         Judged,
         &[
             ("a fragment", "/public/x#/api/projects", ""),
+            (
+                "an absolute form without a host",
+                "http:///public/api/projects",
+                "",
+            ),
             ("one in the query", "/public/x?#/../api/projects", ""),
         ],
     );
