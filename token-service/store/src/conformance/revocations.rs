@@ -10,7 +10,8 @@ fn swept_at(at: Timestamp) -> Timestamp {
 
 pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subject) {
     let mut revoked = Vec::new();
-    for second in 0..10 {
+    // The first entry outlives those behind it.
+    for second in [15].into_iter().chain(0..10) {
         let grant = grant_of(&*subject.store(), code()).await;
         revoke(&*subject.store(), &grant, at(second)).await;
         revoked.push(Revoked::Grant(grant.grant_id));
@@ -33,9 +34,10 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
         .sweep(swept_at(at(8)), swept_at(at(8)), 100)
         .await
         .unwrap();
+    revoked.drain(1..9);
     assert_eq!(
         feed(&*store).await,
-        revoked[8..],
+        revoked,
         "until no gateway accepts the tokens"
     );
     store
@@ -50,7 +52,7 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
     revoke(&*store, &grant, at(30)).await;
     let page = entries_since(&*store, since, 3).await;
     let sequences: Vec<_> = page.iter().map(|entry| entry.sequence).collect();
-    assert_eq!(sequences, [11]);
+    assert_eq!(sequences, [12]);
 }
 
 pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_user(

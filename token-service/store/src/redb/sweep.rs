@@ -30,6 +30,7 @@ const LOOKED_AT_PER_REMOVED: usize = 4;
 /// The rows after which the next batch continues.
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
+    revocation: Option<u64>,
     grant: Option<[u8; 16]>,
     assertion_id: Option<[u8; 32]>,
 }
@@ -43,7 +44,7 @@ pub(super) fn sweep(
     access_token_lifetime: Duration,
 ) -> Result<Swept, Fault> {
     let mut removed = expired_rows(tables, now, limit)?;
-    removed += revocations(tables, now, limit - removed)?;
+    removed += revocations(tables, &mut cursor.revocation, now, limit - removed)?;
     removed += audit::sweep(tables, now, limit - removed)?;
     let ids = &mut cursor.assertion_id;
     removed += expired_assertion_ids(tables, ids, now, limit - removed)?;
@@ -78,19 +79,29 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
     Ok(expired.len())
 }
 
-/// Entries are sorted by time and have similar lifetimes, so the expired entries come first. An entry for a single
-/// token may expire before earlier entries, and is removed after them.
-fn revocations(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
+/// Entries are sorted by the time of the revocation. One that lives long must not keep those behind it.
+fn revocations(
+    tables: &mut Tables<'_>,
+    cursor: &mut Option<u64>,
+    now: Timestamp,
+    limit: usize,
+) -> Result<usize, Fault> {
     let mut expired: Vec<Revocation> = Vec::new();
-    for entry in tables.revocations.open()?.range::<u64>(..)?.take(limit) {
-        let Some(entry) = readable::<Revocation>("revocation", decode(entry?.1.value()))? else {
-            continue;
-        };
-        if entry.expires_at + READERS_CLOCK_SKEW >= now {
+    let mut left = limit.saturating_mul(LOOKED_AT_PER_REMOVED);
+    let first = cursor.map_or(0, |last| last.saturating_add(1));
+    let mut rows = tables.revocations.open()?.range(first..)?;
+    while left > 0 && expired.len() < limit {
+        let Some(row) = rows.next() else {
+            *cursor = None;
             break;
-        }
-        expired.push(entry);
+        };
+        let (position, row) = row?;
+        *cursor = Some(position.value());
+        left -= 1;
+        let entry = readable::<Revocation>("revocation", decode(row.value()))?;
+        expired.extend(entry.filter(|entry| entry.expires_at + READERS_CLOCK_SKEW < now));
     }
+    drop(rows);
     for entry in &expired {
         forget(tables, entry)?;
     }
