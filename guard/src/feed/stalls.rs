@@ -6,8 +6,9 @@ use crate::fetch::growing_pause;
 /// The longest pause, in seconds.
 const MAX_PAUSE: u64 = 30;
 
-/// Pages that add nothing and are followed at once all the same: 500,000 entries of other issuers or of ended tokens.
-const FREE_PAGES: usize = 100;
+/// Pages that add nothing and are followed at once all the same: 10,000,000 entries of other issuers or of ended tokens, before
+/// an entry that counts.
+const FREE_PAGES: usize = 2000;
 
 /// Of as many held entries, one page more may add nothing, because a feed that is read again has them all. Full pages have
 /// far more entries ([`claims::revocation::MAX_PAGE_ENTRIES`]).
