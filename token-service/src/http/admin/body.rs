@@ -79,11 +79,16 @@ fn read<T: Form>(body: Object) -> Result<T, InvalidDocument> {
     problems.none_or(form)
 }
 
-/// Reads the query as a `T`. An empty parameter counts as omitted (D-31).
+/// Reads the query as a `T`. An empty parameter counts as omitted (D-31), but an empty flag is wrong: `?dry_run` must not
+/// change anything.
 pub(super) fn query<T: for<'de> Deserialize<'de>>(query: &str) -> Result<T, AdminError> {
+    let is_flag = |name: &str| {
+        let reads = |value| web::Query::<T>::from_query(&format!("{name}={value}")).is_ok();
+        reads("true") && !reads("other")
+    };
     let given = || {
         let all = url::form_urlencoded::parse(query.as_bytes());
-        all.filter(|(_, value)| !value.is_empty())
+        all.filter(|(name, value)| !value.is_empty() || is_flag(name))
     };
     // No name contains the character, and PostgreSQL fails if it gets one.
     if let Some((name, _)) = given().find(|(_, value)| value.contains('\0')) {
@@ -115,11 +120,11 @@ fn wrong_parameter<T: for<'de> Deserialize<'de>>(query: &str) -> String {
             true => "true or false",
             false => "a whole number",
         };
-        return format!(
-            "{}: expected {expected}, found {}",
-            bounded(&name),
-            bounded(&value)
-        );
+        let found = match value.is_empty() {
+            true => "nothing".into(),
+            false => bounded(&value),
+        };
+        return format!("{}: expected {expected}, found {found}", bounded(&name));
     }
     "the query cannot be read".to_owned()
 }
@@ -145,13 +150,18 @@ mod tests {
             ),
             ("limit=-1", "limit: expected a whole number, found -1"),
             ("prune=yes", "prune: expected true or false, found yes"),
+            ("prune=", "prune: expected true or false, found nothing"),
+            (
+                "limit=1&prune",
+                "prune: expected true or false, found nothing",
+            ),
             ("limit=1&limit=2", "limit: occurs twice"),
             ("after=a%00b", "after: contains a NUL character"),
         ] {
             let error = query::<Some>(text).unwrap_err();
             assert_eq!(error.to_string(), expected, "{text}");
         }
-        let empty = query::<Some>("after=&limit=&prune=").unwrap();
+        let empty = query::<Some>("after=&limit=").unwrap();
         assert!(empty.after.is_none() && empty.limit.is_none() && !empty.prune);
     }
 

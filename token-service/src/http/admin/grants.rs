@@ -15,6 +15,7 @@ use super::body;
 use super::pages::{Page, entries};
 use super::schema::AccountView;
 use crate::audit_log::Entry;
+use crate::visible::bounded;
 use domain::clock::Timestamp;
 use domain::grant::MAX_CODE_LIFETIME;
 use domain::{
@@ -176,6 +177,14 @@ pub struct OwnerQuery {
     responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn revoke_all(administrator: Administrator, http: HttpRequest) -> Answer {
     let owner = body::query::<OwnerQuery>(http.query_string())?;
+    // A name that is empty by mistake must not revoke the grants of everybody.
+    let mut named = url::form_urlencoded::parse(http.query_string().as_bytes());
+    if let Some((name, _)) = named.find(|(_, value)| value.is_empty()) {
+        return Err(AdminError::Malformed(format!(
+            "{}: is empty",
+            bounded(&name)
+        )));
+    }
     answer::ok(administrator.revoke_grants(&owner).await?)
 }
 
