@@ -157,7 +157,9 @@ async fn an_import_adds_and_changes_only_what_it_may_overwrite() {
         json!({"client_id": client_id, "type": "web_server", "client_secret": secret,
             "redirect_uris": ["https://a.example/cb"]})
     };
-    let boss = person("boss", "password of the boss", "boss@a.example");
+    let mut boss = person("boss", "password of the boss", "boss@a.example");
+    // Suspended, and stays suspended.
+    boss["enabled"] = json!(false);
     assert_eq!(create::<User>(&service, boss).await, Ok(()));
     assert_eq!(
         create::<Client>(&service, web("shop", secret())).await,

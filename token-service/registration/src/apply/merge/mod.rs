@@ -7,9 +7,11 @@ mod past;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use serde_json::Value;
+
 use super::difference::{FieldChange, is_secret, text};
 use super::{Plan, protect};
-use crate::describe::values::Values;
+use crate::describe::values::{Values, read_stored, stored};
 use crate::describe::{Registered, Registration, Rule};
 use crate::protection::{Hidden, Protection, ProtectionError};
 use crate::registrations::Registrations;
@@ -185,6 +187,10 @@ impl<'a> Merge<'a> {
             return Ok(());
         }
         let after = protect(file, before, self.protection)?;
+        let after = match before {
+            Some(before) => suspended_like(before, after),
+            None => after,
+        };
         let Some(before) = before.filter(|_| is_managed || !overwrites) else {
             self.plan.put(after, before);
             return Ok(());
@@ -240,6 +246,21 @@ impl<'a> Merge<'a> {
         }
         Ok(())
     }
+}
+
+/// `after`, disabled if `before` is: whom an operator has suspended, a table of another server does not bring back (D-27).
+fn suspended_like<T: Registered>(before: &T, after: T) -> T {
+    let found = Values::of(before);
+    let suspended = found.iter().filter(|one| {
+        let mut items = one.items.iter();
+        one.field.rule == Rule::Enabled && items.any(|item| item.stored == Value::Bool(false))
+    });
+    let mut merged = stored(&after);
+    for one in suspended {
+        one.field
+            .set(&mut merged, &one.items.iter().collect::<Vec<_>>());
+    }
+    read_stored(merged).unwrap_or(after)
 }
 
 /// The content of the file for an object, to be remembered: fields, and tags of secrets.
