@@ -96,9 +96,9 @@ fn a_look_at_the_address_issues_no_code_and_uses_up_no_request() {
     let address = format!("/auth/authorize?{own}");
     for (method, header, status) in [
         ("HEAD", ("accept", "*/*"), 200),
-        ("GET", ("sec-purpose", "prefetch;prerender"), 503),
-        ("GET", ("purpose", "prefetch"), 503),
-        ("HEAD", ("sec-purpose", "prefetch"), 503),
+        ("GET", ("sec-purpose", "prefetch;prerender"), 403),
+        ("GET", ("purpose", "Prefetch"), 403),
+        ("HEAD", ("sec-purpose", "prefetch"), 403),
     ] {
         let looked = browser.look(method, &address, header);
         let answered = (looked.status, looked.header("location"));

@@ -1,6 +1,7 @@
 //! The start of a request for a code: `GET /auth/authorize` (protocol.md §4.1) and the start pages of other flows.
 
-use actix_web::http::{StatusCode, header};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 
 use super::confirm;
@@ -54,13 +55,14 @@ const NO_STORE: (header::HeaderName, &str) = (header::CACHE_CONTROL, "no-store")
 /// The status of the answer if nobody has opened the address: a code would be lost, and a pushed request used up. A browser that
 /// prefetches drops an answer with an error, and asks again when the person follows the link.
 fn only_looks(http: &HttpRequest) -> Option<StatusCode> {
-    let prefetches = ["sec-purpose", "purpose"].into_iter().any(|name| {
-        let purpose = http.headers().get(name);
-        purpose.is_some_and(|value| value.as_bytes().starts_with(b"prefetch"))
+    let prefetches = ["sec-purpose", "purpose", "x-moz"].into_iter().any(|name| {
+        let purpose = http.headers().get(name).map(HeaderValue::as_bytes);
+        let purpose = purpose.and_then(|value| value.get(..8));
+        purpose.is_some_and(|value| value.eq_ignore_ascii_case(b"prefetch"))
     });
     let is_head = http.extensions().contains::<IsHead>();
     match (prefetches, is_head) {
-        (true, _) => Some(StatusCode::SERVICE_UNAVAILABLE),
+        (true, _) => Some(StatusCode::FORBIDDEN),
         (false, true) => Some(StatusCode::OK),
         (false, false) => None,
     }

@@ -31,7 +31,8 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
     let named = |parameter: &str| {
         let (_, query) = carried.split_once('?')?;
         let (parameters, _) = Parameters::parse_unrepeated(query.as_bytes()).ok()?;
-        Some(printable(parameters.get(parameter)?))
+        // Not as sentences: a link could say anything on this page.
+        Some(printable(parameters.get(parameter)?).replace(' ', "%20"))
     };
     let received = match failure {
         PageFailure::Request(UnsafeRequest::RedirectUriUnregistered) => named("redirect_uri"),
