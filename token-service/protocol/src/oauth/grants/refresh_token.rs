@@ -13,7 +13,7 @@ use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::possession::Possession;
 use crate::oauth::token_response::TokenResponse;
-use domain::{Client, GrantId, IntegrationType, RefreshRotation, TokenId};
+use domain::{Client, GrantId, IntegrationType, RefreshRotation, RotationRefusal, TokenId};
 
 /// Exchanges a refresh token for a new pair of tokens.
 ///
@@ -48,12 +48,15 @@ pub async fn refresh(
         grace: context.settings.lifetimes.refresh_reuse_grace,
     };
     // Before the proof is used up, and again with the rotation.
-    if rotation.proven.jkt.is_some()
-        && let Some(grant) = context.store.grant(grant_id).await?
-        && grant.client_id == client.client_id
-    {
-        let bound = grant.is_bound_to(rotation.proven);
-        bound.map_err(TokenError::Refresh)?;
+    if rotation.proven.jkt.is_some() {
+        let grant = context.store.grant(grant_id).await?;
+        let checked = match grant {
+            None => Err(RotationRefusal::Unknown),
+            Some(grant) if grant.client_id != client.client_id => Err(RotationRefusal::OtherClient),
+            Some(grant) if grant.revoked_at.is_some() => Err(RotationRefusal::Revoked),
+            Some(grant) => grant.is_bound_to(rotation.proven),
+        };
+        checked.map_err(TokenError::Refresh)?;
     }
     let binding = possession.claim(context).await?;
     let issued = rotate(context, rotation, context.settings.lifetimes.access_token).await?;
