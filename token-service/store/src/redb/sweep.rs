@@ -11,7 +11,7 @@
 use std::ops::Bound;
 use std::time::Duration;
 
-use redb::ReadableTable;
+use redb::ReadableTable as _;
 
 use super::fault::{Fault, readable};
 use super::revocations::forget;
@@ -86,22 +86,20 @@ fn revocations(
     now: Timestamp,
     limit: usize,
 ) -> Result<usize, Fault> {
-    let mut expired: Vec<Revocation> = Vec::new();
-    let mut left = limit.saturating_mul(LOOKED_AT_PER_REMOVED);
-    let first = cursor.map_or(0, |last| last.saturating_add(1));
-    let mut rows = tables.revocations.open()?.range(first..)?;
-    while left > 0 && expired.len() < limit {
-        let Some(row) = rows.next() else {
-            *cursor = None;
-            break;
-        };
-        let (position, row) = row?;
-        *cursor = Some(position.value());
-        left -= 1;
-        let entry = readable::<Revocation>("revocation", decode(row.value()))?;
-        expired.extend(entry.filter(|entry| entry.expires_at + READERS_CLOCK_SKEW < now));
-    }
-    drop(rows);
+    let expired: Vec<Revocation> = {
+        let table = tables.revocations.open()?;
+        let rows = table.range::<u64>((behind(*cursor), Bound::Unbounded))?;
+        next_part(
+            rows,
+            cursor,
+            limit,
+            |position| position,
+            |_, row| {
+                let entry = readable::<Revocation>("revocation", decode(row))?;
+                Ok(entry.filter(|entry| entry.expires_at + READERS_CLOCK_SKEW < now))
+            },
+        )?
+    };
     for entry in &expired {
         forget(tables, entry)?;
     }
@@ -115,9 +113,14 @@ fn expired_assertion_ids(
     limit: usize,
 ) -> Result<usize, Fault> {
     let ids = tables.assertion_ids.open()?;
-    let expired = next_part(&**ids, cursor, limit, |id, expires_at| {
-        Ok((expires_at < now.seconds()).then_some(*id))
-    })?;
+    let rows = ids.range::<&[u8; 32]>((behind(cursor.as_ref()), Bound::Unbounded))?;
+    let expired = next_part(
+        rows,
+        cursor,
+        limit,
+        |id| *id,
+        |id, expires_at| Ok((expires_at < now.seconds()).then_some(*id)),
+    )?;
     for id in &expired {
         ids.remove(id)?;
     }
@@ -131,39 +134,51 @@ fn expired_grants(
     limit: usize,
     access_token_lifetime: Duration,
 ) -> Result<usize, Fault> {
-    let expired = next_part(&**tables.grants.open()?, cursor, limit, |_, row| {
-        let grant = readable::<Grant>("grant", decode(row))?;
-        Ok(grant.filter(|grant| grant.is_over(now, access_token_lifetime)))
-    })?;
+    let expired = {
+        let table = tables.grants.open()?;
+        let rows = table.range::<&[u8; 16]>((behind(cursor.as_ref()), Bound::Unbounded))?;
+        next_part(
+            rows,
+            cursor,
+            limit,
+            |id| *id,
+            |_, row| {
+                let grant = readable::<Grant>("grant", decode(row))?;
+                Ok(grant.filter(|grant| grant.is_over(now, access_token_lifetime)))
+            },
+        )?
+    };
     for grant in &expired {
         grants::remove(tables, grant)?;
     }
     Ok(expired.len())
 }
 
-/// What `expired` returns for the rows after `cursor`, until it has returned `limit` values. Advances `cursor`.
-fn next_part<const N: usize, V: redb::Value + 'static, T>(
-    table: &impl ReadableTable<&'static [u8; N], V>,
-    cursor: &mut Option<[u8; N]>,
+/// Where the rows begin that the next batch reads.
+fn behind<C>(cursor: Option<C>) -> Bound<C> {
+    cursor.map_or(Bound::Unbounded, Bound::Excluded)
+}
+
+/// What `expired` returns for `rows`, which are those behind `cursor`, until it has returned `limit` values. Advances
+/// `cursor`, which `place` makes of a key.
+fn next_part<K: redb::Key + 'static, V: redb::Value + 'static, C, T>(
+    mut rows: redb::Range<'_, K, V>,
+    cursor: &mut Option<C>,
     limit: usize,
-    expired: impl Fn(&[u8; N], V::SelfType<'_>) -> Result<Option<T>, Fault>,
+    place: impl Fn(K::SelfType<'_>) -> C,
+    expired: impl Fn(&C, V::SelfType<'_>) -> Result<Option<T>, Fault>,
 ) -> Result<Vec<T>, Fault> {
     let mut found = Vec::new();
-    let first = cursor.unwrap_or([0; N]);
-    let lower = match cursor {
-        Some(_) => Bound::Excluded(&first),
-        None => Bound::Included(&first),
-    };
     let mut left = limit.saturating_mul(LOOKED_AT_PER_REMOVED);
-    let mut rows = table.range::<&[u8; N]>((lower, Bound::Unbounded))?;
     while left > 0 && found.len() < limit {
         let Some(row) = rows.next() else {
             *cursor = None;
             break;
         };
         let (key, value) = row?;
-        found.extend(expired(key.value(), value.value())?);
-        *cursor = Some(*key.value());
+        let key = place(key.value());
+        found.extend(expired(&key, value.value())?);
+        *cursor = Some(key);
         left -= 1;
     }
     Ok(found)
