@@ -128,11 +128,8 @@ impl Grant {
         client: Option<&Client>,
         user: Option<&User>,
     ) -> RotationDecision {
-        if self.client_id != rotation.client_id {
-            return RotationDecision::Refuse(RotationRefusal::OtherClient);
-        }
-        if self.revoked_at.is_some() {
-            return RotationDecision::Refuse(RotationRefusal::Revoked);
+        if let Err(refusal) = self.lives_for(&rotation.client_id) {
+            return RotationDecision::Refuse(refusal);
         }
         let now = rotation.now;
         let rests_on_user = user.is_some_and(|user| self.rests_on(user));
@@ -203,6 +200,20 @@ impl RefreshStep {
 }
 
 impl Grant {
+    /// Checks that the grant is one of the client's, and not revoked.
+    ///
+    /// # Errors
+    /// [`RotationRefusal::OtherClient`] or [`RotationRefusal::Revoked`].
+    pub fn lives_for(&self, client_id: &ClientId) -> Result<(), RotationRefusal> {
+        if self.client_id != *client_id {
+            return Err(RotationRefusal::OtherClient);
+        }
+        match self.revoked_at {
+            Some(_) => Err(RotationRefusal::Revoked),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that the client proved to possess what its refresh tokens are bound to.
     ///
     /// # Errors

@@ -50,12 +50,9 @@ pub async fn refresh(
     // Before the proof is used up, and again with the rotation.
     if rotation.proven.jkt.is_some() {
         let grant = context.store.grant(grant_id).await?;
-        let checked = match grant {
-            None => Err(RotationRefusal::Unknown),
-            Some(grant) if grant.client_id != client.client_id => Err(RotationRefusal::OtherClient),
-            Some(grant) if grant.revoked_at.is_some() => Err(RotationRefusal::Revoked),
-            Some(grant) => grant.is_bound_to(rotation.proven),
-        };
+        let grant = grant.ok_or(TokenError::Refresh(RotationRefusal::Unknown))?;
+        let checked = grant.lives_for(&client.client_id);
+        let checked = checked.and_then(|()| grant.is_bound_to(rotation.proven));
         checked.map_err(TokenError::Refresh)?;
     }
     let binding = possession.claim(context).await?;
