@@ -251,15 +251,16 @@ impl<'a> Merge<'a> {
 /// `after`, disabled if `before` is: whom an operator has suspended, a table of another server does not bring back (D-27).
 fn suspended_like<T: Registered>(before: &T, after: T) -> T {
     let found = Values::of(before);
-    let suspended = found.iter().filter(|one| {
-        let mut items = one.items.iter();
-        one.field.rule == Rule::Enabled && items.any(|item| item.stored == Value::Bool(false))
-    });
+    let Some(suspended) = found.iter().find_map(|one| {
+        let item = one.items.first()?;
+        let is_suspended = one.field.rule == Rule::Enabled && item.stored == Value::Bool(false);
+        is_suspended.then_some((one.field, item))
+    }) else {
+        return after;
+    };
+    let (field, item) = suspended;
     let mut merged = stored(&after);
-    for one in suspended {
-        one.field
-            .set(&mut merged, &one.items.iter().collect::<Vec<_>>());
-    }
+    field.set(&mut merged, &[item]);
     read_stored(merged).unwrap_or(after)
 }
 
