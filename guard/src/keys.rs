@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::jwk::member;
 use serde_json::{Map, Value};
 
 use crate::algorithm::Algorithm;
@@ -165,11 +166,6 @@ impl Key {
             material,
         }))
     }
-}
-
-/// A member of a JWK. `null` counts as absent, because some libraries write unset members as `null`.
-fn member<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
-    members.get(name).filter(|value| !value.is_null())
 }
 
 fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a str> {

@@ -18,7 +18,8 @@ pub mod wire;
 
 pub use harness::{
     Artifacts, Chromedriver, Form, Log, PATIENCE, Pair, Ports, Postgres, Process, Series, Setup,
-    Tour, browsing, envoy, free_port, pace, setting, state_in, status_of, store_causes,
+    Tour, browsing, demo_registrations, envoy, free_port, pace, setting, state_in, status_of,
+    store_causes,
 };
 pub use issuer::{Issuer, SigningKey};
 pub use upstream::{Arrived, Upstream};

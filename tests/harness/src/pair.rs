@@ -64,6 +64,16 @@ impl Setup {
     }
 }
 
+/// The demo's registrations, with absolute paths: for a copy in another folder.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn demo_registrations(repository: &Path) -> std::io::Result<String> {
+    let demo = repository.join("demo");
+    let text = std::fs::read_to_string(demo.join("registrations.toml"))?;
+    Ok(text.replace("file = \"", &format!("file = \"{}/", demo.display())))
+}
+
 /// Environment variables of a token service whose state is in `folder`, with a redb file as its store.
 #[must_use]
 pub fn state_in(folder: &Path) -> Vec<(String, String)> {

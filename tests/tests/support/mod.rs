@@ -337,9 +337,7 @@ fn write_registrations(repository: &Path, state: &Path) {
             "7U5GdpXMEz2FR+Lq+Tg3cQ$n/+9+j6wgFsplagDpHKbszCRPH7/NCcc37kk1Pkmm50",
         ),
     ];
-    let demo = repository.join("demo");
-    let text = std::fs::read_to_string(demo.join("registrations.toml")).unwrap();
-    let mut text = text.replace("file = \"", &format!("file = \"{}/", demo.display()));
+    let mut text = tests::demo_registrations(repository).unwrap();
     for (name, hash) in HASHES {
         text = text.replace(
             &format!("password = \"demo-password-of-{name}\""),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::{Refusal, query};
+use super::connection::{Refusal, flag, query};
 use crate::command::output;
 use crate::http::admin::registrations::Applied;
 use crate::visible::visible_lines;
@@ -60,7 +60,6 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
         Ok(file) => file,
         Err(problems) => return Ok(refused(every_problem(&own.file, problems))),
     };
-    let flag = |flag: bool| flag.then(|| "true".to_owned());
     let query = query(&[
         ("dry_run", flag(own.dry_run)),
         ("prune", flag(own.prune)),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::{Paging, query, segment};
+use super::connection::{Paging, flag, query, segment};
 use super::form::{Change, Named, New};
 use super::objects::{self, registered};
 use super::values::card;
@@ -141,10 +141,6 @@ fn rotate_secret(arguments: &Connected<RotateSecret>) -> anyhow::Result<()> {
     administration
         .act(Method::POST, &path)?
         .print(registered::<Client>)
-}
-
-fn flag(flag: bool) -> Option<String> {
-    flag.then(|| "true".to_owned())
 }
 
 /// Asks for a change that takes scopes from grants, unless a flag says yes.

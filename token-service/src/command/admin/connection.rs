@@ -272,6 +272,11 @@ pub(super) fn segment(name: &str) -> String {
     utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
 
+/// The value of a parameter that is there only if the flag is.
+pub(super) fn flag(flag: bool) -> Option<String> {
+    flag.then(|| "true".to_owned())
+}
+
 /// Encodes parameters as a query with `?`; empty if there are no parameters.
 pub(super) fn query(parameters: &[(&str, Option<String>)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());

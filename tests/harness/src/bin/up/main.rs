@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context as _, Result};
-use harness::{Artifacts, Pair, Ports, Setup, state_in};
+use harness::{Artifacts, Pair, Ports, Setup, demo_registrations, state_in};
 
 /// Interval between two checks that the pair runs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -88,12 +88,9 @@ fn run() -> Result<()> {
 /// Writes the demo's registrations with redirect URIs at another port: the URI of a web server application is compared as
 /// text (D-12).
 fn registrations_for(callback: u16, repository: &Path) -> Result<PathBuf> {
-    let demo = repository.join("demo");
-    let text = fs::read_to_string(demo.join("registrations.toml"))?;
-    let text = text
-        .replace("127.0.0.1:8090", &format!("127.0.0.1:{callback}"))
-        .replace("file = \"", &format!("file = \"{}/", demo.display()));
-    let folder = demo.join("data");
+    let text = demo_registrations(repository)?;
+    let text = text.replace("127.0.0.1:8090", &format!("127.0.0.1:{callback}"));
+    let folder = repository.join("demo/data");
     fs::create_dir_all(&folder)?;
     let file = folder.join(format!("registrations-{callback}.toml"));
     fs::write(&file, text)?;

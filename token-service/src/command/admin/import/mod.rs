@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::{Administration, Refusal, query};
+use super::connection::{Administration, Refusal, flag, query};
 use crate::http::admin::registrations::Applied;
 use crate::visible::bounded;
 use domain::Username;
@@ -201,7 +201,6 @@ struct Import<'a> {
 
 impl<'a> Import<'a> {
     fn new(arguments: &Arguments, administration: &'a Administration, report: &'a Report) -> Self {
-        let flag = |flag: bool| flag.then(|| "true".to_owned());
         let query = query(&[
             ("dry_run", flag(arguments.dry_run)),
             ("overwrite", flag(arguments.overwrite)),
