@@ -68,7 +68,7 @@ if [ "${1:-}" = failover ]; then
     command -v patroni >/dev/null && command -v ip >/dev/null || package patroni iproute2
 fi
 if [ "${1:-}" = tests ]; then
-    command -v chromedriver >/dev/null && command -v chromium >/dev/null \
-        || package chromium chromium-driver fonts-dejavu-core
+    command -v chromedriver >/dev/null && command -v chromium-headless-shell >/dev/null \
+        || package chromium chromium-driver chromium-headless-shell fonts-dejavu-core
     command -v systemd-analyze >/dev/null || package systemd
 fi

@@ -10,6 +10,9 @@ use url::form_urlencoded;
 /// Content type of [`form_body`].
 pub const FORM: &str = "application/x-www-form-urlencoded";
 
+/// Size of a connection's buffers, in bytes.
+const BUFFER: usize = 16 * 1024;
+
 /// A client that follows no redirection and gives up after `patience`.
 #[must_use]
 pub fn agent(patience: Duration) -> Agent {
@@ -23,6 +26,9 @@ pub fn config(patience: Duration) -> ConfigBuilder<AgentScope> {
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(None)
+        // Each connection fills its buffers with zeros, byte by byte in a debug build.
+        .input_buffer_size(BUFFER)
+        .output_buffer_size(BUFFER)
         .timeout_global(Some(patience))
 }
 
