@@ -2,7 +2,7 @@
 
 local GUARD = "http://127.0.0.1:9090/forward-auth"
 
--- Headers that token-guard may set: those of `forward` in its configuration. haproxy.cfg removes what clients send.
+-- Headers that token-guard may set: `forward` of its configuration lists them. haproxy.cfg removes what clients send.
 local IDENTITY = { "x-user-id", "x-client-id", "x-scope" }
 
 -- Headers that token-guard reads. haproxy.cfg sets the last one.
