@@ -1,13 +1,17 @@
 //! What a plan of a registry change reads from the store in addition to the [`Excerpt`] of its names. All lists are read
 //! in pages, so that memory is proportional to the plan.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use document::{Place, Problem};
-use domain::client::IntegrationKind;
+use domain::client::{IntegrationKind, IntegrationType};
+use domain::registry_index::{Named, NamedKind, account_value, single_sign_on_value};
 use domain::remembered::ObjectKind;
-use domain::{Client, ClientId, Excerpt, FileChange, Layout, ObjectName, User, Username};
+use domain::{
+    Client, ClientId, Excerpt, FileChange, Layout, LinkedAccount, ObjectName, RegistryChange, User,
+    Username,
+};
 use protocol::flow::TokenName;
 use protocol::flows;
 use protocol::settings::Settings;
@@ -109,6 +113,89 @@ pub fn premature<'a>(
             )
         })
     })
+}
+
+/// One line for each object of an import that takes something from a registered person (D-52): a client that could act for the
+/// person without a sign-in, a user with an account or a single-sign-on address of the person. If there are any, the change must
+/// be refused. Without any, the store makes the change only if there are still none.
+pub async fn takeovers(
+    change: &mut RegistryChange,
+    stored: &Excerpt,
+    store: &dyn Store,
+) -> Result<Vec<String>, StoreError> {
+    let clients = change.put_clients.iter().filter_map(|client| {
+        let (id, whom) = (&client.client_id, acts_for(client, stored)?);
+        Some(format!(
+            "client {id}: could act for {whom} without a sign-in: register the client with a command"
+        ))
+    });
+    let mut lines: Vec<String> = clients.collect();
+    let mut new = Vec::new();
+    for user in &change.put_users {
+        let before = stored.user(&user.username).map(|user| &**user);
+        let mut add = |kind, value, what| {
+            let name = user.username.to_string();
+            new.push((Named { kind, value, name }, what));
+        };
+        for account in &user.accounts {
+            let is_new = !before.is_some_and(|before| before.accounts.contains(account));
+            if let Some(value) = account_value(account).filter(|_| is_new) {
+                let LinkedAccount { user_id, site, .. } = account;
+                add(
+                    NamedKind::Account,
+                    value,
+                    format!("the account {user_id} at {site}"),
+                );
+            }
+        }
+        let email = single_sign_on_value(user);
+        if let Some(email) = email.filter(|email| {
+            let before = before.and_then(single_sign_on_value);
+            before.as_ref() != Some(email)
+        }) {
+            let what = format!("the single-sign-on address {email}");
+            add(NamedKind::SingleSignOn, email, what);
+        }
+    }
+    let mut holders: BTreeMap<(NamedKind, String), Vec<String>> = BTreeMap::new();
+    for kind in [NamedKind::Account, NamedKind::SingleSignOn] {
+        let values = new.iter().filter(|(one, _)| one.kind == kind);
+        let values = values.map(|(one, _)| one.value.clone()).collect();
+        for (value, username) in store.users_with(kind, values).await? {
+            let names = holders.entry((kind, value)).or_default();
+            names.push(username.to_string());
+        }
+    }
+    for (Named { kind, value, name }, what) in &new {
+        let names = holders.entry((*kind, value.clone())).or_default();
+        match names.iter().find(|other| *other != name) {
+            Some(other) => lines.push(format!("user {name}: {other} has {what}")),
+            // Nobody else of the document gets it either.
+            None => names.push(name.clone()),
+        }
+    }
+    change.untaken = new.into_iter().map(|(named, _)| named).collect();
+    Ok(lines)
+}
+
+/// The registered users for whom the client can get tokens without a sign-in, and could not before.
+fn acts_for(client: &Client, stored: &Excerpt) -> Option<String> {
+    let before = stored.client(&client.client_id);
+    let before = before.map(|before| &before.integration);
+    match &client.integration {
+        IntegrationType::UserBound { bound_user, .. } => {
+            let is_known = matches!(before, Some(IntegrationType::UserBound { bound_user: known, .. }) if known == bound_user);
+            let user = stored.user(bound_user).filter(|_| !is_known)?;
+            Some(user.username.to_string())
+        }
+        IntegrationType::NonInteractive { organization, .. } => {
+            let is_known = matches!(before, Some(IntegrationType::NonInteractive { organization: known, .. }) if known == organization);
+            (!is_known).then(|| "registered users".to_owned())
+        }
+        IntegrationType::WebServer { .. }
+        | IntegrationType::Installed { .. }
+        | IntegrationType::Legacy { .. } => None,
+    }
 }
 
 /// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them. Users to whom

@@ -219,22 +219,30 @@ fn an_import_takes_nobody_over() {
     );
     pair.done(&format!("import csv {}", write("staff.csv", &staff)));
     let before = pair.json("user show boss");
-    let others = "username,email,password\nboss,boss@b.example,password of another\nada@example.com,,password of another\n";
-    let others = write("others.csv", others);
+    let others = format!(
+        "{head}\nboss,boss@b.example,,password of another,,,\nada@example.com,,,password of another,,,\n\
+         mallory,,,password of mallory,42,mallory,https://us1.example.com\n"
+    );
+    let others = write("others.csv", &others);
     for more in [" --dry-run", ""] {
         let done = pair.run(&format!("import csv {others}{more}"));
         assert_eq!(done.code, 3, "{done:?}");
         let lines = [
             "! user boss: stays, because it is registered; other email, organization, password, accounts",
             "! user ada@example.com: stays, because a registrations file lists it; other",
+            "user mallory comes without accounts: boss has the account 42 at https://us1.example.com",
         ];
         for line in lines {
             assert!(done.errors.contains(line), "{}", done.errors);
         }
-        let counts = "Users: 2 read, 0 new, 0 changed, 2 kept, 0 not imported";
+        let counts = "Users: 3 read, 1 new, 0 changed, 2 kept, 0 not imported";
         assert!(done.output.starts_with(counts), "{}", done.output);
         assert_eq!(pair.json("user show boss"), before);
     }
+    assert_eq!(
+        pair.json("user show mallory")["accounts"],
+        serde_json::json!([])
+    );
     let done = pair.run(&format!("import csv {others} --overwrite"));
     for line in [
         "~ user boss: email, organization, password",

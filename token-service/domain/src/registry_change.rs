@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use crate::registry_index::Named;
 use crate::remembered::ObjectKind;
 use crate::{
     AuditEvent, Client, ClientId, FileChange, LegacyInstance, ObjectName, Remembered, User,
@@ -33,6 +34,8 @@ pub struct RegistryChange {
     /// The position in the sequence of changes at which the change was planned. The change is applied only if nothing
     /// that it [rests on](Premises) has changed since. `None`: always applied.
     pub planned_on: Option<u64>,
+    /// Values of users in `put_users` that no other user may have, or the change is overtaken (D-52).
+    pub untaken: Vec<Named>,
     /// What happens to the memory of the file that a start applied last.
     pub applied_file: FileChange,
     /// Entries that the same transaction appends to the audit log.

@@ -7,13 +7,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use url::Url;
+
 use crate::certificate::Certificate;
 use crate::client::{Client, ClientId, IntegrationType};
 use crate::clock::Timestamp;
 use crate::password_hash;
 use crate::redirect_uri::without_port;
 use crate::registry_summary::CertificateExpiry;
-use crate::user::User;
+use crate::user::{LinkedAccount, User};
 
 /// Maximum length of an indexed value, in bytes. PostgreSQL refuses a key of more than some 2,700 bytes. Only a scope
 /// can be longer, and a summary does not list such a scope.
@@ -56,6 +58,8 @@ pub enum NamedKind {
     /// The [folded](crate::Username::folded) name of a user, enabled or not, whose username has another spelling. The
     /// name is the username.
     Username = 4,
+    /// A [linked account](account_value) of a user, enabled or not. The name is the username.
+    Account = 5,
 }
 
 /// A value, and the name of an object that has it.
@@ -70,6 +74,21 @@ pub struct Named {
 /// user can have this address.
 pub fn email_value(email: &str) -> Option<String> {
     let value = email.to_lowercase();
+    is_indexable(&value).then_some(value)
+}
+
+/// The value of [`NamedKind::SingleSignOn`] for a user who is found by e-mail address.
+pub fn single_sign_on_value(user: &User) -> Option<String> {
+    let email = user.email.as_deref();
+    let found_by = email.filter(|_| user.enabled && user.single_sign_on);
+    found_by.and_then(email_value)
+}
+
+/// The value of [`NamedKind::Account`]. Spellings of the URL that name the same instance have one value.
+pub fn account_value(account: &LinkedAccount) -> Option<String> {
+    let site = Url::parse(&account.site);
+    let site = site.as_ref().map_or(&*account.site, Url::as_str);
+    let value = format!("{} {}", site.trim_end_matches('/'), account.user_id);
     is_indexable(&value).then_some(value)
 }
 
@@ -217,9 +236,10 @@ impl IndexDifference {
         if let Cow::Owned(folded) = user.username.folded() {
             self.name(NamedKind::Username, folded, user.username.to_string(), by);
         }
-        let email = user.email.as_deref();
-        let found_by = email.filter(|_| user.enabled && user.single_sign_on);
-        if let Some(email) = found_by.and_then(email_value) {
+        for value in user.accounts.iter().filter_map(account_value) {
+            self.name(NamedKind::Account, value, user.username.to_string(), by);
+        }
+        if let Some(email) = single_sign_on_value(user) {
             self.name(
                 NamedKind::SingleSignOn,
                 email,

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use crate::{AssertionId, BackupError, Begin, Claim, Counts, SessionBegin, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
+use domain::registry_index::{NamedKind, email_value};
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
@@ -78,7 +79,19 @@ pub trait RegistrationStore: Send + Sync {
 
     /// The enabled single-sign-on users with this e-mail address, at most two of them, because the address of several
     /// users identifies nobody. Ignores case (protocol.md §4.5).
-    async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError>;
+    async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError> {
+        let values = email_value(&email).into_iter().collect();
+        let found = self.users_with(NamedKind::SingleSignOn, values).await?;
+        Ok(found.into_iter().map(|(_, username)| username).collect())
+    }
+
+    /// The users who have one of these values of the [index](domain::registry_index), each with the value: at most two for
+    /// each value.
+    async fn users_with(
+        &self,
+        kind: NamedKind,
+        values: Vec<String>,
+    ) -> Result<Vec<(String, Username)>, StoreError>;
 
     /// At most `limit` of the clients that are bound to this user, enabled or not, sorted by name.
     async fn clients_bound_to(

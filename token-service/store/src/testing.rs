@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::*;
 use domain::clock::{Clock as _, Timestamp};
 use domain::digest::Digest;
+use domain::registry_index::NamedKind;
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
@@ -144,7 +145,7 @@ watched! {
         excerpt(names: Vec<ObjectName>) -> Result<Excerpt, StoreError>;
         registry_summary() -> Result<RegistrySummary, StoreError>;
         allows_origin(origin: String) -> Result<bool, StoreError>;
-        single_sign_on_users(email: String) -> Result<Vec<Username>, StoreError>;
+        users_with(kind: NamedKind, values: Vec<String>) -> Result<Vec<(String, Username)>, StoreError>;
         clients_bound_to(username: Username, limit: usize) -> Result<Vec<ClientId>, StoreError>;
         certificates_by_expiry(limit: usize) -> Result<Vec<CertificateExpiry>, StoreError>;
         remembered_objects(at_start: bool, after: Option<ObjectName>, limit: usize) -> Result<Vec<ObjectName>, StoreError>;

@@ -14,6 +14,8 @@ use domain::testing::client_id;
 use domain::{Client, User, Username};
 use store::{RegistrationStore as _, RevocationStore as _};
 
+const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
+
 async fn site() -> Site {
     Site::new(|config| {
         config.registrations = None;
@@ -220,6 +222,71 @@ async fn an_import_adds_and_changes_only_what_it_may_overwrite() {
         admin.apply(object(document.clone()), query).await
     });
     assert!(both.await.unwrap_err().starts_with("prune: "));
+}
+
+/// D-52: a new object gets neither the account nor the address of a registered person, nor does it act for one.
+#[tokio::test]
+async fn an_import_gives_nobody_what_others_have() {
+    let site = site().await;
+    let service = site.start().await;
+    let account =
+        |user_id: &str, site: &str| json!({"user_id": user_id, "username": "hat", "site": site});
+    let person = |name: &str, account: Value| json!({"username": name, "email": format!("{name}@a.example"), "accounts": [account]});
+    let one = "https://us1.example.com";
+    let mut boss = person("boss", account("42", one));
+    boss["single_sign_on"] = json!(true);
+    assert_eq!(create::<User>(&service, boss.clone()).await, Ok(()));
+    let mut twin = person("twin", account("7", one));
+    twin["email"] = json!("Boss@a.example");
+    twin["single_sign_on"] = json!(true);
+    let robot = |client_id: &str, user: &str| json!({"client_id": client_id, "type": "user_bound", "client_secret": secret(), "bound_user": user});
+    let batch = json!({"client_id": "batch", "type": "non_interactive", "client_secret": secret(),
+        "certificates": [{"alias": "batch", "pem": CERTIFICATE}], "organization": "majestic"});
+    let import = |document: Value, dry_run| {
+        operate(&service, async move |admin| {
+            let query = ApplyQuery {
+                dry_run,
+                import: true,
+                ..KEEP
+            };
+            admin.apply(object(document), query).await
+        })
+    };
+    let document = json!({
+        "users": [
+            boss,
+            person("first", account("43", one)),
+            person("mallory", account("42", "https://US1.example.com:443/")),
+            person("second", account("43", one)),
+            twin,
+        ],
+        "clients": [robot("robot", "BOSS"), robot("good", "first"), batch],
+    });
+    let lines = [
+        "client robot: could act for boss without a sign-in: register the client with a command",
+        "client batch: could act for registered users without a sign-in: register the client with a command",
+        "user mallory: boss has the account 42 at https://US1.example.com:443/",
+        "user second: first has the account 43 at https://us1.example.com",
+        "user twin: boss has the single-sign-on address boss@a.example",
+    ];
+    for dry_run in [true, false] {
+        let refused = import(document.clone(), dry_run).await.unwrap_err();
+        assert_eq!(refused.lines().collect::<Vec<_>>(), lines);
+    }
+    let left = json!({
+        "users": [boss, person("first", account("43", one)), person("mallory", account("42", "https://us2.example.com"))],
+        "clients": [robot("good", "first")],
+    });
+    for changes in [3, 0] {
+        let applied = import(left.clone(), false).await.unwrap();
+        assert_eq!(applied.differences.len(), changes);
+        assert_eq!(applied.kept, [""; 0]);
+    }
+    // A command and a registrations file say what an operator means.
+    assert_eq!(
+        create::<Client>(&service, robot("robot", "boss")).await,
+        Ok(())
+    );
 }
 
 /// Everything of an imported object that a takeover would change.

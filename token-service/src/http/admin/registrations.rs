@@ -52,7 +52,8 @@ pub struct ApplyQuery {
     #[serde(default)]
     pub overwrite: bool,
     /// Add the objects of another server. Registered objects stay, each with a text in `kept`. With `overwrite`, those change
-    /// that no registrations file lists. Not with `prune`.
+    /// that no registrations file lists. Refused: a client that could act for a registered user without a sign-in, and a user
+    /// with an account or a single-sign-on address of another. Not with `prune`.
     #[serde(default)]
     pub import: bool,
 }
@@ -133,6 +134,13 @@ impl Administration {
                 planning::prune(&mut plan, &listed, &stored, &*self.service.store).await?;
             }
             self.refuse_misfits(&plan.change, &stored, &places)?;
+            if query.import {
+                let store = &*self.service.store;
+                let takeovers = planning::takeovers(&mut plan.change, &stored, store).await?;
+                if !takeovers.is_empty() {
+                    return Err(AdminError::DoesNotFit(takeovers));
+                }
+            }
             let effects = self.effects(&plan, &stored).await?;
             // The document's warnings have their place in addition.
             let is_news = |warning: &&String| {

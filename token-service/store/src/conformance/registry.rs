@@ -2,6 +2,9 @@
 
 use super::*;
 
+use domain::registry_index::{Named, NamedKind, account_value};
+use domain::testing::account;
+
 pub(crate) fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
     RegistryChange {
         put_clients: clients,
@@ -99,6 +102,44 @@ pub(crate) async fn a_plan_is_overtaken_by_what_it_rests_on_alone(subject: &mut 
     let stale = store.change_registry(planned(named("stale")), at(0));
     assert_eq!(stale.await.unwrap(), RegistryOutcome::Overtaken);
     assert_eq!(store.registry_version().await.unwrap(), version + 51);
+}
+
+/// Two imports in parallel, of which each wants the account for its own user (D-52).
+pub(crate) async fn a_value_that_others_may_not_have_goes_to_one(subject: &mut impl Subject) {
+    let wants = |name: &str| RegistryChange {
+        untaken: vec![Named {
+            kind: NamedKind::Account,
+            value: account_value(&account("42")).unwrap(),
+            name: name.to_owned(),
+        }],
+        ..put(
+            vec![],
+            vec![User {
+                accounts: vec![account("42")],
+                ..user(name)
+            }],
+        )
+    };
+    let (one, other) = (subject.store(), subject.store());
+    let outcomes = futures_util::join!(
+        one.change_registry(wants("ada"), at(0)),
+        other.change_registry(wants("grace"), at(0))
+    );
+    let outcomes = [outcomes.0.unwrap(), outcomes.1.unwrap()];
+    drop((one, other));
+    assert!(outcomes.contains(&RegistryOutcome::Changed), "{outcomes:?}");
+    assert!(
+        outcomes.contains(&RegistryOutcome::Overtaken),
+        "{outcomes:?}"
+    );
+    subject.restart().await;
+    let store = subject.store();
+    let users = registrations(&*store).await.1;
+    assert_eq!(users.len(), 1);
+    // The owner keeps it.
+    let again = wants(users[0].username.as_str());
+    let again = store.change_registry(again, at(0)).await.unwrap();
+    assert_eq!(again, RegistryOutcome::Changed);
 }
 
 pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &mut impl Subject) {

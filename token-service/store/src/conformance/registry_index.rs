@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use domain::password_hash::{self, UsedScheme};
+use domain::registry_index::{NamedKind, account_value};
 use domain::{Certificate, CertificateExpiry, Excerpt, RegistrySummary};
 
 pub(crate) fn bound(id: &str, to: &str) -> Client {
@@ -146,6 +147,7 @@ impl Dice {
             revoke_clients: self.several(1, |dice| client_id(dice.one_of(&NAMES))),
             applied_file: FileChange::Keep,
             planned_on: None,
+            untaken: Vec::new(),
             audit: Arc::default(),
         }
     }
@@ -273,6 +275,23 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
         let found = store.single_sign_on_users(asked).await.unwrap();
         assert_eq!(found.len(), expected.len().min(2), "{email}");
         assert!(found.iter().all(|name| expected.contains(&name)), "{email}");
+    }
+    let mut accounts: BTreeMap<String, BTreeSet<Username>> = BTreeMap::new();
+    for user in &users {
+        for value in user.accounts.iter().filter_map(account_value) {
+            let with = accounts.entry(value).or_default();
+            with.insert(user.username.clone());
+        }
+    }
+    let asked = accounts.keys().cloned().chain(["nobody".to_owned()]);
+    let found = store.users_with(NamedKind::Account, asked.collect()).await;
+    let mut with: BTreeMap<String, BTreeSet<Username>> = BTreeMap::new();
+    for (value, username) in found.unwrap() {
+        assert!(accounts[&value].contains(&username), "{value}");
+        with.entry(value).or_default().insert(username);
+    }
+    for (value, of) in &accounts {
+        assert_eq!(with[value].len(), of.len().min(2), "{value}");
     }
     for name in NAMES {
         let is_bound = |client: &&Client| client.bound_user() == Some(&username(name));

@@ -34,7 +34,9 @@ pub(super) async fn change(
             return Ok(RegistryOutcome::Overtaken);
         }
     }
-    if !remembered::change_file(client, &change.applied_file).await? {
+    if registry_index::is_taken(client, &change.untaken).await?
+        || !remembered::change_file(client, &change.applied_file).await?
+    {
         return Ok(RegistryOutcome::Overtaken);
     }
     note_changes(client, last, change.touches()).await?;

@@ -17,7 +17,7 @@ use crate::row::decode_json;
 use crate::{RegistrationStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
 use domain::password_hash::{self, UsedScheme};
-use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
+use domain::registry_index::{CountedKind, NamedKind, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
     AppliedFile, CertificateExpiry, Client, ClientId, Excerpt, LegacyInstance, ObjectName,
@@ -137,16 +137,25 @@ impl RegistrationStore for PostgresStore {
         .await
     }
 
-    async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError> {
-        let Some(email) = email_value(&email) else {
-            return Ok(Vec::new());
-        };
+    async fn users_with(
+        &self,
+        kind: NamedKind,
+        values: Vec<String>,
+    ) -> Result<Vec<(String, Username)>, StoreError> {
         self.statement(async move |client| {
-            let names = registry_index::named(client, NamedKind::SingleSignOn, &email, 2).await?;
-            Ok(names
-                .iter()
-                .filter_map(|name| Username::parse(name))
-                .collect())
+            let sql = "SELECT value, min(name), max(name) FROM registry_names
+                WHERE kind = $1 AND value = ANY($2) GROUP BY value";
+            let mut found = Vec::new();
+            for row in client.query(sql, &[&(kind as i16), &values]).await? {
+                let (first, last): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
+                let last = Some(last).filter(|last| *last != first);
+                for name in std::iter::once(first).chain(last) {
+                    let username = Username::parse(name);
+                    let value: String = row.try_get(0)?;
+                    found.extend(username.map(|username| (value, username)));
+                }
+            }
+            Ok(found)
         })
         .await
     }

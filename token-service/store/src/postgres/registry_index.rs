@@ -8,7 +8,7 @@ use super::operation::Connection;
 use super::value::{number, unsigned};
 use crate::row::{self, encode_json};
 use domain::ended_by::Before;
-use domain::registry_index::{Counted, CountedKind, NamedKind};
+use domain::registry_index::{Counted, CountedKind, Named, NamedKind};
 use domain::{Client, ClientId, IndexDifference, User, Username};
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
@@ -99,7 +99,10 @@ pub(super) async fn remove_user(
     Ok(removed)
 }
 
-fn before<T: DeserializeOwned>(what: &'static str, row: Option<&Row>) -> Result<Before<T>, Fault> {
+pub(super) fn before<T: DeserializeOwned>(
+    what: &'static str,
+    row: Option<&Row>,
+) -> Result<Before<T>, Fault> {
     let body = row.map(|row| row.try_get(0)).transpose()?;
     Ok(row::before(what, body))
 }
@@ -131,9 +134,7 @@ pub(super) async fn write(
         ),
     ] {
         for part in names.chunks(ROWS) {
-            let kinds: Vec<i16> = part.iter().map(|(named, _)| named.kind as i16).collect();
-            let values: Vec<&str> = part.iter().map(|(named, _)| &*named.value).collect();
-            let names: Vec<&str> = part.iter().map(|(named, _)| &*named.name).collect();
+            let (kinds, values, names) = columns(part.iter().map(|(named, _)| *named));
             client.execute(sql, &[&kinds, &values, &names]).await?;
         }
     }
@@ -180,6 +181,33 @@ pub(super) async fn counted(
     let rows = client.query(sql, &[&(kind as i16)]).await?;
     let read = |row: &Row| Ok((row.try_get(0)?, unsigned(row.try_get(1)?)));
     rows.iter().map(read).collect()
+}
+
+type Columns<'a> = (Vec<i16>, Vec<&'a str>, Vec<&'a str>);
+
+fn columns<'a>(names: impl Iterator<Item = &'a Named>) -> Columns<'a> {
+    let mut columns = Columns::default();
+    for Named { kind, value, name } in names {
+        columns.0.push(*kind as i16);
+        columns.1.push(value);
+        columns.2.push(name);
+    }
+    columns
+}
+
+/// True if one of the values has another name too.
+pub(super) async fn is_taken(client: &Connection<'_>, values: &[Named]) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM registry_names AS other
+        JOIN unnest($1::SMALLINT[], $2::TEXT[], $3::TEXT[]) AS own (kind, value, name)
+        ON other.kind = own.kind AND other.value = own.value AND other.name <> own.name LIMIT 1";
+    for part in values.chunks(ROWS) {
+        let (kinds, values, names) = columns(part.iter());
+        let found = client.query_opt(sql, &[&kinds, &values, &names]).await?;
+        if found.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// At most `limit` names of objects that have the value.

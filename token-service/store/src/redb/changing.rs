@@ -34,7 +34,9 @@ pub(super) fn change(
             return Ok(RegistryOutcome::Overtaken);
         }
     }
-    if !remembered::change_file(tables, &change.applied_file)? {
+    if registry_index::is_taken(tables, &change.untaken)?
+        || !remembered::change_file(tables, &change.applied_file)?
+    {
         return Ok(RegistryOutcome::Overtaken);
     }
     note_changes(tables, change.touches())?;

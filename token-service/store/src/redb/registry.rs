@@ -18,7 +18,7 @@ use super::{audit, changing, credentials, names, registry_index, remembered};
 use crate::{RegistrationStore, StoreError};
 use domain::clock::Timestamp;
 use domain::password_hash::{self, UsedScheme};
-use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
+use domain::registry_index::{CountedKind, NamedKind, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
     AppliedFile, CertificateExpiry, Client, ClientId, Excerpt, LegacyInstance, ObjectName,
@@ -116,17 +116,23 @@ impl RegistrationStore for RedbStore {
         })
     }
 
-    async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError> {
-        let Some(email) = email_value(&email) else {
-            return Ok(Vec::new());
-        };
-        self.read(|transaction| {
+    async fn users_with(
+        &self,
+        kind: NamedKind,
+        values: Vec<String>,
+    ) -> Result<Vec<(String, Username)>, StoreError> {
+        self.read_much(move |transaction| {
             let names = transaction.open_table(REGISTRY_NAMES)?;
-            let found = registry_index::named(&names, NamedKind::SingleSignOn, &email, "")?;
-            let found =
-                found.filter_map(|name| name.map(|name| Username::parse(&name)).transpose());
-            found.take(2).collect()
+            let mut found = Vec::new();
+            for value in values {
+                for name in registry_index::named(&names, kind, &value, "")?.take(2) {
+                    let username = Username::parse(&name?);
+                    found.extend(username.map(|username| (value.clone(), username)));
+                }
+            }
+            Ok(found)
         })
+        .await
     }
 
     async fn clients_bound_to(

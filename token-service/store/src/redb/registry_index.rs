@@ -10,7 +10,7 @@ use super::recorded::Recorded;
 use super::tables::{Tables, encode_json};
 use crate::row::before;
 use domain::ended_by::Before;
-use domain::registry_index::{Counted, CountedKind, NamedKind};
+use domain::registry_index::{Counted, CountedKind, Named, NamedKind};
 use domain::{Client, ClientId, IndexDifference, User, Username};
 
 pub(super) fn client_before(
@@ -119,7 +119,7 @@ pub(super) const fn counted_key(counted: &Counted) -> (u8, u64, &str) {
     (counted.kind as u8, counted.number, counted.value.as_str())
 }
 
-/// Values of this kind in ascending order of their numbers, and how many objects have each.
+/// Values of this kind in ascending order, and how many objects have each.
 pub(super) fn counted(
     counts: &impl ReadableTable<(u8, u64, &'static str), u64>,
     kind: CountedKind,
@@ -149,6 +149,24 @@ pub(super) fn named<'t>(
         Ok::<_, Fault>(((found, of) == (kind, value)).then(|| name.to_owned()))
     });
     Ok(names.map_while(Result::transpose))
+}
+
+/// True if one of the values has another name too.
+pub(super) fn is_taken(tables: &mut Tables<'_>, values: &[Named]) -> Result<bool, Fault> {
+    if values.is_empty() {
+        return Ok(false);
+    }
+    // Earlier operations of the transaction count.
+    write(tables)?;
+    let names = tables.registry_names.open()?;
+    for Named { kind, value, name } in values {
+        for other in named(&**names, *kind, value, "")?.take(2) {
+            if other? != *name {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Values and names of this kind, in ascending order.
