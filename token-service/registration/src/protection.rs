@@ -1,5 +1,8 @@
 //! Secrets of users: their form in a file and their stored form.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
@@ -13,8 +16,8 @@ use protocol::sign_in::totp;
 /// Protection of stored user secrets. Applying a file again must not create new stored forms, because that would sign
 /// the users out. Therefore callers first compare the stored secret with the registered secret.
 pub trait Protection {
-    /// Hashes a password to an argon2id PHC string.
-    fn hash(&self, password: &str) -> Result<String, ProtectionError>;
+    /// Hashes a password of `owner` to an argon2id PHC string.
+    fn hash(&self, owner: &Username, password: &str) -> Result<String, ProtectionError>;
 
     /// True if `hash` is a hash of `password`.
     ///
@@ -51,10 +54,13 @@ pub enum ProtectionError {
     Password(#[from] PasswordError),
     #[error("the TOTP secret of {0}: {1}")]
     TotpSecret(Username, SealingError),
+    /// [`Passwords::compute`] what the plan needs, and plan again.
+    #[error("passwords are not hashed yet")]
+    Unhashed,
 }
 
 impl Protection for AtRest<'_> {
-    fn hash(&self, password: &str) -> Result<String, ProtectionError> {
+    fn hash(&self, _: &Username, password: &str) -> Result<String, ProtectionError> {
         Ok(password::hash(password)?)
     }
 
@@ -85,6 +91,128 @@ impl Protection for AtRest<'_> {
     ) -> Result<Zeroizing<Vec<u8>>, ProtectionError> {
         totp::open_secret(self.0, username, sealed)
             .map_err(|error| ProtectionError::TotpSecret(username.clone(), error))
+    }
+}
+
+/// Hashes and comparisons of passwords that were computed before a plan needs them, because a hash takes long and waits for
+/// memory. The type has no `Debug`, because it contains secrets.
+#[derive(Default)]
+pub struct Passwords(Mutex<Computed>);
+
+#[derive(Default)]
+struct Computed {
+    hashes: HashMap<[u8; 32], String>,
+    matches: HashMap<[u8; 32], bool>,
+    wanted: Vec<Wanted>,
+}
+
+/// What a plan needs and nobody has computed.
+struct Wanted {
+    key: [u8; 32],
+    password: Zeroizing<String>,
+    /// The hash to compare the password with; `None` if the plan needs a hash.
+    hash: Option<String>,
+}
+
+impl Passwords {
+    /// Plans without hashing a password.
+    ///
+    /// # Errors
+    /// [`ProtectionError::Unhashed`] if passwords must be hashed first.
+    pub fn plan<T>(
+        &self,
+        key: &EncryptionKey,
+        plan: impl FnOnce(&dyn Protection) -> Result<T, ProtectionError>,
+    ) -> Result<T, ProtectionError> {
+        let planned = plan(&Ahead(AtRest(key), self))?;
+        match self.computed().wanted.is_empty() {
+            true => Ok(planned),
+            false => Err(ProtectionError::Unhashed),
+        }
+    }
+
+    /// Computes what the last plan needed. Takes tens of milliseconds for each password.
+    ///
+    /// # Errors
+    /// A [`PasswordError`].
+    pub fn compute(&self) -> Result<(), ProtectionError> {
+        let wanted = std::mem::take(&mut self.computed().wanted);
+        for Wanted {
+            key,
+            password,
+            hash,
+        } in wanted
+        {
+            match hash {
+                Some(hash) => {
+                    let matches = password::verify(&password, &hash)?;
+                    self.computed().matches.insert(key, matches);
+                }
+                None => {
+                    let hash = password::hash(&password)?;
+                    self.computed().hashes.insert(key, hash);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn computed(&self) -> MutexGuard<'_, Computed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers with what is computed. Otherwise the answers have no meaning, and the plan is made again.
+struct Ahead<'a>(AtRest<'a>, &'a Passwords);
+
+impl Protection for Ahead<'_> {
+    fn hash(&self, owner: &Username, password: &str) -> Result<String, ProtectionError> {
+        let parts = [b"hash", owner.as_str().as_bytes(), password.as_bytes()];
+        let key = self.0.0.tag(&parts);
+        let computed = &mut *self.1.computed();
+        let known = computed.hashes.get(&key).cloned();
+        Ok(known.unwrap_or_else(|| {
+            computed.want(key, password, None);
+            String::new()
+        }))
+    }
+
+    fn is_hash_of(&self, hash: &str, password: &str) -> Result<bool, ProtectionError> {
+        let parts = [b"match", hash.as_bytes(), password.as_bytes()];
+        let key = self.0.0.tag(&parts);
+        let computed = &mut *self.1.computed();
+        let known = computed.matches.get(&key).copied();
+        Ok(known.unwrap_or_else(|| {
+            computed.want(key, password, Some(hash.to_owned()));
+            true
+        }))
+    }
+
+    fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, ProtectionError> {
+        self.0.seal(username, totp_secret)
+    }
+
+    fn tag(&self, field: &str, username: &Username, secret: &[u8]) -> String {
+        self.0.tag(field, username, secret)
+    }
+
+    fn unseal(
+        &self,
+        username: &Username,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, ProtectionError> {
+        self.0.unseal(username, sealed)
+    }
+}
+
+impl Computed {
+    fn want(&mut self, key: [u8; 32], password: &str, hash: Option<String>) {
+        let password = Zeroizing::new(password.to_owned());
+        self.wanted.push(Wanted {
+            key,
+            password,
+            hash,
+        });
     }
 }
 
@@ -157,7 +285,7 @@ impl Hidden {
         protection: &dyn Protection,
     ) -> Result<(), ProtectionError> {
         let hash = match self {
-            Self::Password(password) => protection.hash(password)?,
+            Self::Password(password) => protection.hash(&user.username, password)?,
             Self::PasswordHash(hash) => hash.clone(),
             Self::TotpSecret(secret) => {
                 user.totp_secret_sealed = Some(protection.seal(&user.username, secret)?);

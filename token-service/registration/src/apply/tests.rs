@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 struct Marking;
 
 impl Protection for Marking {
-    fn hash(&self, password: &str) -> Result<String, ProtectionError> {
+    fn hash(&self, _: &Username, password: &str) -> Result<String, ProtectionError> {
         Ok(format!("hash of {password}"))
     }
 

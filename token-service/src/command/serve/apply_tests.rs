@@ -3,7 +3,7 @@
 use actix_web::http::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::planning_tests::{KEEP, PRUNE, Site, create, object, operate, secret};
+use super::planning_tests::{KEEP, PRUNE, Site, create, object, operate, secret, update};
 use super::*;
 use crate::config::MutualTls;
 use crate::http::admin::AdminError;
@@ -287,6 +287,49 @@ async fn an_import_gives_nobody_what_others_have() {
         create::<Client>(&service, robot("robot", "boss")).await,
         Ok(())
     );
+}
+
+/// The passwords of an import are hashed between its turns.
+#[tokio::test]
+async fn nobody_who_suspends_a_user_waits_for_password_hashes() {
+    let site = site().await;
+    let service = site.start().await;
+    let boss = json!({"username": "boss", "password": "password of the boss"});
+    assert_eq!(create::<User>(&service, boss).await, Ok(()));
+    let document = json!({"users": [
+        {"username": "boss", "password": "another password"},
+        {"username": "one", "password": "password of both"},
+        {"username": "two", "password": "password of both"},
+    ]});
+    let order = std::sync::Mutex::new(Vec::new());
+    let import = async {
+        let query = ApplyQuery {
+            overwrite: true,
+            ..KEEP
+        };
+        let applied = apply(&service, document, query).await;
+        assert_eq!(applied.differences.len(), 3, "{applied:?}");
+        order.lock().unwrap().push("import");
+    };
+    let suspend = async {
+        let suspended = update::<User>(&service, "ada", json!({"enabled": false}));
+        assert_eq!(suspended.await, Ok(()));
+        order.lock().unwrap().push("suspend");
+    };
+    assert_eq!(
+        create::<User>(&service, json!({"username": "ada"})).await,
+        Ok(())
+    );
+    tokio::join!(import, suspend);
+    assert_eq!(*order.lock().unwrap(), ["suspend", "import"]);
+    let hash = async |name: &str| {
+        let user = site.store.user(Username::parse(name).unwrap()).await;
+        user.unwrap().unwrap().password_hash.unwrap()
+    };
+    assert_ne!(hash("one").await, hash("two").await, "each has a salt");
+    let verify = protocol::sign_in::password::verify;
+    assert_eq!(verify("another password", &hash("boss").await), Ok(true));
+    assert_eq!(verify("password of both", &hash("two").await), Ok(true));
 }
 
 /// Everything of an imported object that a takeover would change.

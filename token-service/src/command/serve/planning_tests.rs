@@ -90,11 +90,7 @@ pub(super) async fn operate<T>(
     service: &Arc<Service>,
     command: impl AsyncFnOnce(Administration) -> Result<T, AdminError>,
 ) -> Result<T, String> {
-    let administration = Administration {
-        service: Arc::clone(service),
-        origin: Origin::default(),
-        name: None,
-    };
+    let administration = Administration::new(Arc::clone(service), Origin::default(), None);
     command(administration)
         .await
         .map_err(|error| error.to_string())

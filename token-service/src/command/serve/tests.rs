@@ -302,11 +302,7 @@ async fn a_command_and_its_audit_entry_are_one_write() {
     let store = Arc::new(Watched::new(open_store(&config).await.unwrap()));
     let service = prepare_on(config, Arc::clone(&store) as _, Arc::new(SystemClock)).await;
     let service = Arc::new(service.unwrap());
-    let admin = Administration {
-        service: Arc::clone(&service),
-        origin: Origin::default(),
-        name: None,
-    };
+    let admin = Administration::new(Arc::clone(&service), Origin::default(), None);
     let writes = || -> Vec<String> {
         let calls = store.calls().into_iter();
         let names = calls.filter_map(|call| Some(call.split_once('(')?.0.to_owned()));
@@ -399,11 +395,7 @@ async fn a_replica_that_cannot_open_the_signing_key_is_not_ready() {
         let status = response.status().as_u16();
         (status, actix_web::test::read_body(response).await)
     };
-    let admin = Administration {
-        service: Arc::clone(&other),
-        origin: Origin::default(),
-        name: None,
-    };
+    let admin = Administration::new(Arc::clone(&other), Origin::default(), None);
     // The key does not sign yet.
     admin.rotate_keys(RotationRequest::default()).await.unwrap();
     assert!(replica.maintain_keys().await.is_err());

@@ -108,11 +108,10 @@ fn admitted(
     let method = method::name(request.method());
     let entry = entry.detail(format!("{method} {}", bounded(request.path())));
     match holder {
-        Some(holder) if may(holder.role) => Ok(Administration {
-            service: service.into_inner(),
-            origin,
-            name: holder.name,
-        }),
+        Some(holder) if may(holder.role) => {
+            let service = service.into_inner();
+            Ok(Administration::new(service, origin, holder.name))
+        }
         Some(holder) => {
             let entry = entry.by_administrator(holder.name.as_deref());
             service.record(&origin, entry);

@@ -39,6 +39,7 @@ use super::{error, line, paths, uncancelled};
 use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::{AuditEvent, Client, User};
+use registration::protection::Passwords;
 
 /// A JSON object, such as a request body.
 pub type Object = Map<String, Value>;
@@ -49,9 +50,20 @@ pub struct Administration {
     pub origin: Origin,
     /// The name of the admin token, if it has one.
     pub name: Option<String>,
+    /// Those of the request.
+    passwords: Arc<Passwords>,
 }
 
 impl Administration {
+    pub fn new(service: Arc<Service>, origin: Origin, name: Option<String>) -> Self {
+        Self {
+            service,
+            origin,
+            name,
+            passwords: Arc::default(),
+        }
+    }
+
     /// An entry of the audit log, by this administrator.
     fn event(&self, entry: Entry) -> AuditEvent {
         let entry = entry.by_administrator(self.name.as_deref());

@@ -23,7 +23,7 @@ use protocol::flows;
 use registration::apply::{Difference, DifferenceKind, Kept, Occasion, Plan};
 use registration::describe::Completeness;
 use registration::objects::port_problem;
-use registration::protection::{AtRest, ProtectionError};
+use registration::protection::{Protection, ProtectionError};
 use registration::registrations::Registrations;
 
 /// Maximum number of attempts at a change when other replicas change the registry at the same time.
@@ -167,29 +167,44 @@ impl Administration {
     }
 
     /// Plans and makes a change of the registry. Starts again if another replica was faster. Other changes of this
-    /// process wait.
+    /// process wait, but not while passwords are hashed: nobody who disables a user waits for that.
     pub(super) async fn changing<T>(
         &self,
         attempt: impl AsyncFn() -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
-        let _turn = self.service.registry_turn().await;
+        let mut turn = self.service.registry_turn().await;
         for _ in 0..MOST_PLANS {
             match attempt().await {
                 Err(AdminError::Overtaken) => {}
+                Err(AdminError::Protection(ProtectionError::Unhashed)) => {
+                    drop(turn);
+                    let passwords = Arc::clone(&self.passwords);
+                    blocking(move || passwords.compute()).await??;
+                    turn = self.service.registry_turn().await;
+                }
                 outcome => return outcome,
             }
         }
+        drop(turn);
         Err(AdminError::Overtaken)
     }
 
-    /// Plans a change. Hashes passwords outside the async workers.
+    /// Plans a change outside the async workers.
+    ///
+    /// # Errors
+    /// [`ProtectionError::Unhashed`], for [`Self::changing`].
     pub(super) async fn planned(
         &self,
         stored: &Arc<Excerpt>,
-        plan: impl FnOnce(&Excerpt, &AtRest<'_>) -> Result<Plan, ProtectionError> + Send + 'static,
+        plan: impl FnOnce(&Excerpt, &dyn Protection) -> Result<Plan, ProtectionError> + Send + 'static,
     ) -> Result<Plan, AdminError> {
         let (service, stored) = (Arc::clone(&self.service), Arc::clone(stored));
-        Ok(blocking(move || plan(&stored, &AtRest(&service.encryption_key))).await??)
+        let passwords = Arc::clone(&self.passwords);
+        let plan = move || {
+            let key = &service.encryption_key;
+            passwords.plan(key, |protection| plan(&stored, protection))
+        };
+        Ok(blocking(plan).await??)
     }
 
     /// Makes the change, unless it does not fit: see [`AdminError::DoesNotFit`].
