@@ -256,7 +256,7 @@ pub(crate) async fn grant(
     };
     let redeemed = store.redeem_code(code, presented, first, now);
     match redeemed.await.unwrap() {
-        Redemption::Redeemed(grant) => *grant,
+        Redemption::Redeemed { grant, .. } => *grant,
         other => unreachable!("{other:?}"),
     }
 }

@@ -93,40 +93,42 @@ impl CodeMismatch {
 }
 
 impl CodeRecord {
-    /// The grant that redeeming the code creates, at its first step. `client` and `user` are those of the code, as of
-    /// now. The code is already expired at `expires_at`. If `first` has no scope, the step gets the scope of the grant:
-    /// that of the code, without what was taken from the client since (D-42). [`Client::binds`] says to what of `proven` the
-    /// grant is bound.
+    /// The grant that redeeming the code creates, and its first step for the answer. `client` and `user` are those of the code,
+    /// as of now. The code is already expired at `expires_at`. If `first` has no scope, the client asks for the scope of the
+    /// code. The answer lacks what was taken from the client since; the grant keeps it, because it may return to the client
+    /// (D-42). [`Client::binds`] says to what of `proven` the grant is bound.
     ///
     /// # Errors
     /// The [`Redemption`] without a grant.
     pub fn redeem(
-        mut self,
+        self,
         grant_id: GrantId,
         first: RefreshStep,
         proven: Confirmation,
         client: Option<&Client>,
         user: Option<&User>,
         now: Timestamp,
-    ) -> Result<Grant, Redemption> {
+    ) -> Result<(Grant, RefreshStep), Redemption> {
         if now >= self.expires_at {
             return Err(Redemption::Mismatch(CodeMismatch::Expired));
         }
         let (client, user) = self.rests_on(client, user).map_err(Redemption::Mismatch)?;
-        self.scope = self.scope.intersection(&client.scopes);
-        if !first.scope.is_subset_of(&self.scope) {
-            let excess = first.scope.without(&self.scope);
+        let left = self.scope.intersection(&client.scopes);
+        if !first.scope.is_subset_of(&left) {
+            let excess = first.scope.without(&left);
             return Err(Redemption::Mismatch(CodeMismatch::ScopeExceeded(excess)));
         }
         if let Some(wait) = wait_for_tokens(client, user, now) {
             return Err(Redemption::TooEarly(wait));
         }
         let Confirmation { jkt, certificate } = client.binds(proven);
-        Ok(Grant {
+        let grant = Grant {
             binding: jkt,
             certificate,
             ..self.into_grant(grant_id, first)
-        })
+        };
+        let step = grant.current.clone().with_scope_of(&left);
+        Ok((grant, step))
     }
 
     /// The grant of a valid code.
@@ -170,13 +172,13 @@ impl CodeRecord {
         client: Option<&Client>,
         user: Option<&User>,
         now: Timestamp,
-    ) -> Result<(Grant, UsedCode), Redemption> {
+    ) -> Result<((Grant, RefreshStep), UsedCode), Redemption> {
         self.belongs_to(presented).map_err(Redemption::Mismatch)?;
         let proven = Confirmation::default();
-        let grant = self
+        let redeemed = self
             .clone()
             .redeem(grant_id, first, proven, client, user, now)?;
-        Ok((grant, UsedCode::of(self, grant_id)))
+        Ok((redeemed, UsedCode::of(self, grant_id)))
     }
 
     /// Checks that the code belongs to the client of the request. The lifetime of the code does not matter here. The client
@@ -308,7 +310,11 @@ impl UsedCode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Redemption {
     /// The code is now used, and the grant is new.
-    Redeemed(Box<Grant>),
+    Redeemed {
+        grant: Box<Grant>,
+        /// The first step, with the scope that the client may have now.
+        step: RefreshStep,
+    },
     /// The code was used before, and the request matches it. The grant of the first use is now revoked.
     Replayed(GrantId),
     /// The request does not match the code. Nothing changed.

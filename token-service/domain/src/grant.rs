@@ -34,6 +34,14 @@ pub struct RefreshStep {
     pub refresh_expires_at: Timestamp,
 }
 
+impl RefreshStep {
+    /// The step without the requested scopes that are not in `left`.
+    pub(crate) fn with_scope_of(self, left: &Scope) -> Self {
+        let scope = self.scope.intersection(left);
+        Self { scope, ..self }
+    }
+}
+
 /// A used refresh token whose response may still be repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpentStep {

@@ -189,17 +189,7 @@ impl Grant {
         let step = next.with_scope_of(&left);
         RotationDecision::Rotate { step, asked }
     }
-}
 
-impl RefreshStep {
-    /// The step without the requested scopes that are not in `left`.
-    fn with_scope_of(self, left: &Scope) -> Self {
-        let scope = self.scope.intersection(left);
-        Self { scope, ..self }
-    }
-}
-
-impl Grant {
     /// Checks that the grant is one of the client's, and not revoked.
     ///
     /// # Errors

@@ -401,7 +401,7 @@ pub(crate) async fn grant_with(
     };
     let code = self_contained(store, record).await;
     match redeem(store, &code, presented, at(0)).await {
-        Redemption::Redeemed(grant) => *grant,
+        Redemption::Redeemed { grant, .. } => *grant,
         other => panic!("{other:?}"),
     }
 }

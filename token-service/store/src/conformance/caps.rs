@@ -120,7 +120,7 @@ pub(crate) async fn a_person_has_so_many_unused_legacy_codes_for_a_client(
     // Used codes do not count.
     issue_legacy(&*store, "used", until(59)).await;
     let used = redeem_legacy(&*store, "used", fitting(), at(1)).await;
-    assert!(matches!(used, Redemption::Redeemed(_)), "{used:?}");
+    assert!(matches!(used, Redemption::Redeemed { .. }), "{used:?}");
     for number in 0..MOST {
         issue_legacy(&*store, &number.to_string(), until(60 + number)).await;
     }
@@ -139,7 +139,10 @@ pub(crate) async fn a_person_has_so_many_unused_legacy_codes_for_a_client(
             ..fitting()
         };
         let redeemed = redeem_legacy(&*store, name, presented, at(1)).await;
-        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+        assert!(
+            matches!(redeemed, Redemption::Redeemed { .. }),
+            "{redeemed:?}"
+        );
     }
     // Two codes were redeemed and the sweep removed the others, so there is room.
     store.sweep(at(200), at(200), 100).await.unwrap();
@@ -147,7 +150,10 @@ pub(crate) async fn a_person_has_so_many_unused_legacy_codes_for_a_client(
         issue_legacy(&*store, &format!("late {number}"), until(300 + number)).await;
     }
     let redeemed = redeem_legacy(&*store, "late 0", fitting(), at(201)).await;
-    assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+    assert!(
+        matches!(redeemed, Redemption::Redeemed { .. }),
+        "{redeemed:?}"
+    );
 }
 
 pub(crate) async fn legacy_codes_issued_in_parallel_are_no_more_than_one_person_has(
@@ -166,7 +172,7 @@ pub(crate) async fn legacy_codes_issued_in_parallel_are_no_more_than_one_person_
     let mut redeemed = 0;
     for number in 0..MOST * 2 {
         let outcome = redeem_legacy(&*store, &number.to_string(), fitting(), at(1)).await;
-        redeemed += usize::from(matches!(outcome, Redemption::Redeemed(_)));
+        redeemed += usize::from(matches!(outcome, Redemption::Redeemed { .. }));
     }
     assert_eq!(redeemed, MOST);
 }
@@ -190,7 +196,7 @@ pub(crate) async fn grant_made(store: &dyn Store, now: Timestamp) -> Grant {
     };
     let code = self_contained(store, record).await;
     match redeem(store, &code, fitting(), now).await {
-        Redemption::Redeemed(grant) => *grant,
+        Redemption::Redeemed { grant, .. } => *grant,
         other => panic!("{other:?}"),
     }
 }
@@ -285,7 +291,10 @@ pub(crate) async fn grants_made_in_parallel_are_no_more_than_one_person_has(
         tasks.spawn(async move { redeem(&*store, &code, fitting(), at(2)).await });
     }
     for redeemed in tasks.join_all().await {
-        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+        assert!(
+            matches!(redeemed, Redemption::Redeemed { .. }),
+            "{redeemed:?}"
+        );
     }
     subject.restart().await;
     let store = subject.store();

@@ -68,7 +68,8 @@ impl Issued {
 pub(crate) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
     let code = self_contained(&*subject.store(), code()).await;
     subject.restart().await;
-    let Redemption::Redeemed(grant) = redeem(&*subject.store(), &code, fitting(), at(59)).await
+    let Redemption::Redeemed { grant, .. } =
+        redeem(&*subject.store(), &code, fitting(), at(59)).await
     else {
         panic!("the code fits");
     };
@@ -86,7 +87,7 @@ pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
     let codes = Issued::of_each_flow(&*subject.store()).await;
     for (number, code) in codes.into_iter().enumerate() {
         let redeemed = code.redeem(&*subject.store(), fitting(), at(1)).await;
-        let Redemption::Redeemed(grant) = redeemed else {
+        let Redemption::Redeemed { grant, .. } = redeemed else {
             panic!("the code fits");
         };
         subject.restart().await;
@@ -118,7 +119,8 @@ pub(crate) async fn a_second_use_revokes_until_the_code_is_forgotten(subject: &m
     let last = code().expires_at + USED_CODE_RETENTION;
     for (now, revokes) in [(last, true), (last + Duration::from_secs(1), false)] {
         let code = self_contained(&*store, code()).await;
-        let Redemption::Redeemed(grant) = redeem(&*store, &code, fitting(), at(1)).await else {
+        let Redemption::Redeemed { grant, .. } = redeem(&*store, &code, fitting(), at(1)).await
+        else {
             panic!("the code fits");
         };
         store.sweep(now, now, 100).await.unwrap();
@@ -170,7 +172,10 @@ pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl 
         let late = code.redeem(&*store, fitting(), at(60)).await;
         assert_eq!(late, Redemption::Mismatch(CodeMismatch::Expired));
         let redeemed = code.redeem(&*store, fitting(), at(59)).await;
-        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+        assert!(
+            matches!(redeemed, Redemption::Redeemed { .. }),
+            "{redeemed:?}"
+        );
     }
 }
 
@@ -238,7 +243,7 @@ pub(crate) async fn a_code_ends_with_its_client_and_its_redirect_uri(subject: &m
         assert_eq!(store.grant(code.grant_id).await.unwrap(), None);
         let new = self_contained(&*store, super::code()).await;
         let redeemed = redeem(&*store, &new, fitting(), at(59)).await;
-        assert!(matches!(redeemed, Redemption::Redeemed(_)), "way {way}");
+        assert!(matches!(redeemed, Redemption::Redeemed { .. }), "way {way}");
     }
 }
 
@@ -285,9 +290,15 @@ pub(crate) async fn a_code_waits_until_its_tokens_are_not_revoked_already(
         let legacy = redeem_legacy(&*store, &text, fitting(), covered).await;
         assert_eq!(legacy, wait);
         let redeemed = redeem(&*store, &code, fitting(), covered + second).await;
-        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+        assert!(
+            matches!(redeemed, Redemption::Redeemed { .. }),
+            "{redeemed:?}"
+        );
         let redeemed = redeem_legacy(&*store, &text, fitting(), covered + second).await;
-        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+        assert!(
+            matches!(redeemed, Redemption::Redeemed { .. }),
+            "{redeemed:?}"
+        );
         now = covered + second;
     }
 }
@@ -335,7 +346,7 @@ pub(crate) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subj
             }
             let outcomes = tasks.join_all().await;
             let winners = outcomes.iter().filter_map(|outcome| match outcome {
-                Redemption::Redeemed(grant) => Some(grant),
+                Redemption::Redeemed { grant, .. } => Some(grant),
                 _ => None,
             });
             let winners: Vec<_> = winners.collect();
@@ -367,7 +378,7 @@ pub(crate) async fn a_bound_code_needs_its_key(subject: &mut impl Subject) {
         assert_eq!(refused, mismatch);
     }
     let redeemed = redeem(&*subject.store(), &code, with(Some(key)), at(2)).await;
-    let Redemption::Redeemed(grant) = redeemed else {
+    let Redemption::Redeemed { grant, .. } = redeemed else {
         panic!("{redeemed:?}");
     };
     assert_eq!(grant.binding, Some(key));

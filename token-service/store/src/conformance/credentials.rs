@@ -56,7 +56,8 @@ pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_makin
         issue_legacy(&*store, &code_text, code()).await;
         let current = self_contained(&*store, code()).await;
         let fresh = self_contained(&*store, code()).await;
-        let Redemption::Redeemed(grant) = redeem(&*store, &fresh, fitting(), at(59)).await else {
+        let Redemption::Redeemed { grant, .. } = redeem(&*store, &fresh, fitting(), at(59)).await
+        else {
             panic!("the code fits, and a revocation at 5 covers tokens up to 20");
         };
         assert_eq!(grant.credentials_version, version);
@@ -189,5 +190,8 @@ pub(crate) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &
     assert_eq!(ada.registered_password_digest, Some(Digest::of(b"hash")));
     assert!(!is_revoked(&*store, &grant).await);
     let redeemed = redeem_legacy(&*store, "c", fitting(), at(1)).await;
-    assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+    assert!(
+        matches!(redeemed, Redemption::Redeemed { .. }),
+        "{redeemed:?}"
+    );
 }

@@ -8,7 +8,8 @@ pub(crate) async fn a_legacy_code_is_redeemed_once(subject: &mut impl Subject) {
     drop(store);
     subject.restart().await;
     let store = subject.store();
-    let Redemption::Redeemed(grant) = redeem_legacy(&*store, "c", fitting(), at(59)).await else {
+    let Redemption::Redeemed { grant, .. } = redeem_legacy(&*store, "c", fitting(), at(59)).await
+    else {
         panic!("the code fits");
     };
     assert_eq!(grant.username, username("ada"));

@@ -126,11 +126,12 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     drop(store);
     subject.restart().await;
     let store = subject.store();
-    let Redemption::Redeemed(redeemed) = redeem(&*store, &code, fitting(), at(2)).await else {
-        panic!("the code fits");
+    let outcome = redeem(&*store, &code, fitting(), at(2)).await;
+    let Redemption::Redeemed { grant: other, step } = outcome else {
+        panic!("{outcome:?}");
     };
-    assert_eq!(redeemed.scope, scope("projects"));
-    assert_eq!(redeemed.current.scope, scope("projects"));
+    assert_eq!(step.scope, scope("projects"));
+    let first = other.current;
     let rotation = use_of(&grant, grant.current.refresh_id, at(2));
     let refreshed = store.rotate_refresh(rotation).await.unwrap();
     let Rotation::Rotated { grant, step, asked } = refreshed else {
@@ -153,6 +154,16 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     };
     assert_eq!(step.scope, scope("documents projects"));
     assert_eq!(asked, step.scope);
+    // Nor does it matter when the scope was away: here, while the code was redeemed.
+    let rotation = RefreshRotation {
+        grant_id: other.grant_id,
+        ..use_of(&grant, first.refresh_id, at(4))
+    };
+    let refreshed = store.rotate_refresh(rotation).await.unwrap();
+    let Rotation::Rotated { step, .. } = refreshed else {
+        panic!("{refreshed:?}");
+    };
+    assert_eq!(step.scope, scope("documents projects"));
 }
 
 /// D-50, RFC 9700 §4.14.

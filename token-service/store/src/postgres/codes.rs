@@ -40,9 +40,10 @@ impl CodeStore for PostgresStore {
                 credentials::client_and_user(client, &record.client_id, &record.username).await?;
             let (of, user) = (of.as_ref(), user.as_ref());
             match record.redeem(grant_id, first, proven, of, user, now) {
-                Ok(grant) => {
+                Ok((grant, step)) => {
                     if grants::insert(client, &grant, None, now, access_token_lifetime).await? {
-                        return Ok(Redemption::Redeemed(Box::new(grant)));
+                        let grant = Box::new(grant);
+                        return Ok(Redemption::Redeemed { grant, step });
                     }
                 }
                 Err(refused) => {
@@ -119,7 +120,7 @@ impl CodeStore for PostgresStore {
             let (of, user) =
                 credentials::client_and_user(client, &record.client_id, &record.username).await?;
             let (of, user) = (of.as_ref(), user.as_ref());
-            let (grant, used) =
+            let ((grant, step), used) =
                 match record.redeem_stored(&presented, grant_id, first, of, user, now) {
                     Ok(redeemed) => redeemed,
                     Err(refused) => return Ok(refused),
@@ -132,7 +133,8 @@ impl CodeStore for PostgresStore {
                 body: &body,
             };
             grants::insert(client, &grant, Some(used), now, access_token_lifetime).await?;
-            Ok(Redemption::Redeemed(Box::new(grant)))
+            let grant = Box::new(grant);
+            Ok(Redemption::Redeemed { grant, step })
         })
         .await
     }

@@ -43,9 +43,10 @@ impl CodeStore for RedbStore {
             let user = credentials::user(tables, &record.username)?;
             let (client, user) = (client.as_ref(), user.as_ref());
             match record.redeem(grant_id, first, proven, client, user, now) {
-                Ok(grant) => {
+                Ok((grant, step)) => {
                     grants::insert(tables, &grant, now, access_token_lifetime)?;
-                    Ok(Redemption::Redeemed(Box::new(grant)))
+                    let grant = Box::new(grant);
+                    Ok(Redemption::Redeemed { grant, step })
                 }
                 Err(refused) => Ok(refused),
             }
@@ -97,7 +98,7 @@ impl CodeStore for RedbStore {
             let user = credentials::user(tables, &record.username)?;
             let (client, user) = (client.as_ref(), user.as_ref());
             let redeemed = record.redeem_stored(&presented, grant_id, first, client, user, now);
-            let (grant, used) = match redeemed {
+            let ((grant, step), used) = match redeemed {
                 Ok(redeemed) => redeemed,
                 Err(refused) => return Ok(refused),
             };
@@ -106,7 +107,8 @@ impl CodeStore for RedbStore {
             tables.codes.open()?.insert(key, row.as_slice())?;
             tables.unused_codes.open()?.remove(note_of(&record, key))?;
             grants::insert(tables, &grant, now, access_token_lifetime)?;
-            Ok(Redemption::Redeemed(Box::new(grant)))
+            let grant = Box::new(grant);
+            Ok(Redemption::Redeemed { grant, step })
         })
         .await
     }

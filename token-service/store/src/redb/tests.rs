@@ -337,7 +337,7 @@ async fn an_unreadable_row_fails_its_own_operation() {
             at(1),
         )
         .await;
-    assert!(matches!(redeemed, Ok(Redemption::Redeemed(_))));
+    assert!(matches!(redeemed, Ok(Redemption::Redeemed { .. })));
 }
 
 /// Unreadable rows do not affect sweeping, listing, revoking or registering of other rows.

@@ -83,9 +83,9 @@ impl IssuedStep {
 /// The first step of the grant that redeeming a code created. `asked`: the scope that the client requested.
 pub(crate) fn redeemed(redemption: Redemption, asked: Scope) -> Result<IssuedStep, TokenError> {
     match redemption {
-        Redemption::Redeemed(grant) => Ok(IssuedStep {
-            step: grant.current.clone(),
+        Redemption::Redeemed { grant, step } => Ok(IssuedStep {
             grant: *grant,
+            step,
             issuance: Issuance::First,
             asked,
         }),
