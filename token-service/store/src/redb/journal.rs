@@ -10,10 +10,10 @@
 //! of the checkpoint before, the position among the records since, the length of the rows in bytes (8 bytes each, little
 //! endian), and the rows. After each checkpoint, the records start at [`FIRST`] again, so older records may follow the
 //! last record. A crash can tear the last record alone, because each record is written after the sync of the one before.
-//! At [`MARK`] is an empty record with the number of the next record. It is written after each sync and each checkpoint, and
-//! durable with the next sync. So a start finds out that durable records are missing, or that the file is older than the
-//! journal. Like redb, the journal rests on disks that change no byte outside of a write: after a crash that loses the mark
-//! too, damage of the last record cannot be told from the crash.
+//! At [`MARK`] is a record with the number of the next record. It is written after each sync and each checkpoint, and durable
+//! with the next sync. So a start finds out that durable records are missing, or that the file is older than the journal.
+//! Before the file gets a checkpoint, the mark has its number, and is durable. So a start also finds out that the journal is
+//! older than the file. Like redb, the journal rests on disks that change no byte outside of a write.
 
 use std::io;
 
@@ -40,6 +40,7 @@ const PART: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Journal {
     backend: Box<dyn StorageBackend>,
+    capacity: u64,
     id: u64,
     checkpoint: u64,
     /// Number of records since the checkpoint.
@@ -49,19 +50,24 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Starts an empty journal with the identity `id`. Allocates its space, so that a sync does not have to.
-    pub(super) fn start(backend: Box<dyn StorageBackend>, id: u64) -> io::Result<Self> {
-        if backend.len()? != CAPACITY {
+    /// Starts an empty journal with the identity `id`. Allocates its space, `capacity` bytes, so that a sync does not have to.
+    pub(super) fn start(
+        backend: Box<dyn StorageBackend>,
+        id: u64,
+        capacity: u64,
+    ) -> io::Result<Self> {
+        if backend.len()? != capacity {
             backend.set_len(0)?;
-            backend.set_len(CAPACITY)?;
-            for part in (0..CAPACITY).step_by(PART) {
+            backend.set_len(capacity)?;
+            for part in (0..capacity).step_by(PART) {
                 backend.write(part, &[0; PART])?;
             }
         }
-        backend.write(0, head(id, CAPACITY).as_flattened())?;
+        backend.write(0, head(id, capacity).as_flattened())?;
         backend.sync_data()?;
         Ok(Self {
             backend,
+            capacity,
             id,
             checkpoint: 0,
             records: 0,
@@ -74,7 +80,7 @@ impl Journal {
     /// become a checkpoint.
     pub(super) fn append(&mut self, rows: &[u8]) -> io::Result<bool> {
         let length = (HEADER + rows.len()) as u64;
-        if CAPACITY - self.end < length {
+        if self.capacity - self.end < length {
             return Ok(false);
         }
         self.write(self.end, rows)?;
@@ -98,12 +104,15 @@ impl Journal {
         self.backend.write(at, &self.record)
     }
 
-    /// Number of the next checkpoint.
-    pub(super) const fn next_checkpoint(&self) -> u64 {
-        self.checkpoint + 1
+    /// Announces the next checkpoint, before the file gets it, and returns its number.
+    pub(super) fn announce_checkpoint(&mut self) -> io::Result<u64> {
+        let next = self.checkpoint + 1;
+        self.write(MARK, &next.to_le_bytes())?;
+        self.backend.sync_data()?;
+        Ok(next)
     }
 
-    /// Forgets all records, after [`Self::next_checkpoint`] is durable in the file.
+    /// Forgets all records, after the announced checkpoint is durable in the file.
     pub(super) fn checkpoint_done(&mut self) -> io::Result<()> {
         self.checkpoint += 1;
         self.records = 0;
@@ -119,7 +128,7 @@ const fn head(id: u64, length: u64) -> [[u8; 8]; 2] {
 /// The rows of each transaction since the checkpoint; `None` if the journal has another identity than `id`, or is not whole.
 ///
 /// # Errors
-/// An I/O error. `InvalidData` if a durable record is missing, or if the journal is of a later checkpoint.
+/// An I/O error. `InvalidData` if a durable record is missing, or if the journal is of a later or earlier checkpoint.
 pub(super) fn read(
     backend: &dyn StorageBackend,
     id: u64,
@@ -142,16 +151,22 @@ pub(super) fn read(
         records.push(rows.to_vec());
         rest = behind;
     }
-    match latest(&bytes, id) {
-        Some((latest, _)) if latest > checkpoint => Err(invalid(
-            "the file is older than its journal: put the file of this journal back, or restore a backup".into(),
-        )),
-        Some(latest) if latest > (checkpoint, records.len() as u64) => Err(invalid(format!(
-            "record {} is missing or damaged: restore a backup",
-            records.len()
-        ))),
-        _ => Ok(Some(records)),
+    let latest = latest(&bytes, id).unwrap_or_default();
+    if latest.0 > checkpoint {
+        let other = "the file is older than its journal: put the file of this journal back, or restore a backup";
+        return Err(invalid(other.into()));
     }
+    if latest > (checkpoint, records.len() as u64) {
+        let missing = records.len();
+        return Err(invalid(format!(
+            "record {missing} is missing or damaged: restore a backup"
+        )));
+    }
+    if latest.0 < checkpoint && announced(&bytes, id) != Some(checkpoint) {
+        let other = "the journal is older than its file: put the journal of this file back, or restore a backup";
+        return Err(invalid(other.into()));
+    }
+    Ok(Some(records))
 }
 
 fn invalid(reason: String) -> io::Error {
@@ -161,19 +176,28 @@ fn invalid(reason: String) -> io::Error {
 /// The highest checkpoint and number of whole records of the journal, at any place.
 fn latest(bytes: &[u8], id: u64) -> Option<(u64, u64)> {
     let starts = bytes.windows(HEADER).enumerate();
-    let numbers = starts.filter_map(|(start, header)| {
-        let (numbers, _) = header.get(DIGEST..)?.as_chunks::<8>();
-        let [found, checkpoint, number, _] = *numbers else {
-            return None;
-        };
-        if found != id.to_le_bytes() {
-            return None;
-        }
-        let [checkpoint, number] = [checkpoint, number].map(u64::from_le_bytes);
-        first_record(bytes.get(start..)?, [id, checkpoint, number])?;
-        Some((checkpoint, number))
-    });
-    numbers.max()
+    let ids = id.to_le_bytes();
+    let records =
+        starts.filter(|(_, header)| header.get(DIGEST..DIGEST + 8) == Some(ids.as_slice()));
+    let records = records.filter_map(|(start, _)| whole_record(bytes.get(start..)?, id));
+    records.map(|(numbers, _)| numbers).max()
+}
+
+/// The checkpoint that the mark announces.
+fn announced(bytes: &[u8], id: u64) -> Option<u64> {
+    let (_, rows) = whole_record(bytes.get(MARK as usize..)?, id)?;
+    Some(u64::from_le_bytes(*rows.first_chunk()?))
+}
+
+/// Checkpoint and number of the record at the start of `bytes`, and its rows; `None` if the record is not complete.
+fn whole_record(bytes: &[u8], id: u64) -> Option<((u64, u64), &[u8])> {
+    let (numbers, _) = bytes.get(DIGEST..HEADER)?.as_chunks::<8>();
+    let [_, checkpoint, number, _] = numbers else {
+        return None;
+    };
+    let [checkpoint, number] = [*checkpoint, *number].map(u64::from_le_bytes);
+    let (rows, _) = first_record(bytes, [id, checkpoint, number])?;
+    Some(((checkpoint, number), rows))
 }
 
 /// The rows of the record at the start of `bytes`, and what is behind the record; `None` if the record is not complete or

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use redb::{Database, StorageBackend, WriteTransaction};
 
 use super::fault::Fault;
-use super::journal::Journal;
+use super::journal::{CAPACITY, Journal};
 use super::tables::{CHECKPOINT_KEY, JOURNAL_KEY, Tables};
 
 /// Dropping it closes the file, which then needs no journal.
@@ -26,7 +26,7 @@ impl Opened {
         path: Option<PathBuf>,
         id: u64,
     ) -> Result<Self, Fault> {
-        let journal = Journal::start(journal, id)?;
+        let journal = Journal::start(journal, id, CAPACITY)?;
         let transaction = durable(&database)?;
         {
             let mut tables = Tables::new(&transaction);

@@ -365,7 +365,7 @@ fn transact(opened: &Opened, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> 
     } else {
         let mut tables = Tables::new(&transaction);
         let meta = tables.meta.open()?;
-        meta.insert(CHECKPOINT_KEY, journal.next_checkpoint())?;
+        meta.insert(CHECKPOINT_KEY, journal.announce_checkpoint()?)?;
         drop(tables);
         transaction.set_quick_repair(true);
         transaction.commit()?;

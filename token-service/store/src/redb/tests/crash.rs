@@ -18,7 +18,7 @@ use system::OsRandom;
 #[derive(Clone, Default)]
 struct Device(Arc<Mutex<Content>>);
 
-#[derive(Default)]
+#[derive(Debug, Default, Clone)]
 struct Content {
     synced: Vec<u8>,
     now: Vec<u8>,
@@ -336,29 +336,38 @@ async fn a_journal_without_its_store_is_refused_and_kept() {
 #[test]
 fn a_journal_returns_whole_records_since_the_checkpoint() {
     let device = Device::default();
-    let mut log = journal::Journal::start(Box::new(device.clone()), 7).unwrap();
+    let mut log = journal(&device);
     let read = |checkpoint| journal::read(&device, 7, checkpoint).unwrap().unwrap();
+    let bytes = || device.0.lock().unwrap().now.clone();
     assert!(log.append(b"first").unwrap() && log.append(b"second").unwrap());
+    let earlier = bytes();
     assert_eq!(read(0), [&b"first"[..], b"second"]);
     assert_eq!(journal::read(&device, 8, 0).unwrap(), None);
-    assert_eq!(log.next_checkpoint(), 1);
+    assert_eq!(log.announce_checkpoint().unwrap(), 1);
+    let announced = bytes();
+    // The file has the checkpoint, or the crash came before.
+    assert_eq!(read(0), [&b"first"[..], b"second"]);
+    assert!(read(1).is_empty());
     log.checkpoint_done().unwrap();
     assert!(read(1).is_empty());
     let refused = |bytes: Vec<u8>, checkpoint| {
         let refused = journal::read(&Device::of(bytes), 7, checkpoint);
         refused.unwrap_err().to_string()
     };
-    let bytes = || device.0.lock().unwrap().now.clone();
     let older = "the file is older than its journal: put the file of this journal back, or restore a backup";
     assert_eq!(refused(bytes(), 0), older);
+    let younger = "the journal is older than its file: put the journal of this file back, or restore a backup";
+    assert_eq!(refused(earlier.clone(), 1), younger);
+    assert_eq!(refused(announced.clone(), 2), younger);
     assert!(log.append(b"third").unwrap());
     assert_eq!(read(1), [b"third"]);
+    assert_eq!(refused(bytes(), 2), younger);
+    // A crash loses what was written to the mark since the last sync.
     let without_mark = || {
         let mut bytes = bytes();
-        bytes[512..576].fill(0);
+        bytes[512..1024].copy_from_slice(&announced[512..1024]);
         bytes
     };
-    // As the version before left it.
     let read_without_mark = journal::read(&Device::of(without_mark()), 7, 1);
     assert_eq!(read_without_mark.unwrap().unwrap(), [b"third"]);
     assert_eq!(refused(without_mark(), 0), older);
@@ -385,9 +394,135 @@ fn a_journal_returns_whole_records_since_the_checkpoint() {
         "record 1 is missing or damaged: restore a backup"
     );
     let mut bytes = bytes();
-    bytes.truncate(8192);
+    bytes.truncate(SMALL as usize / 2);
     assert_eq!(journal::read(&Device::of(bytes), 7, 1).unwrap(), None);
-    let most = vec![1; journal::CAPACITY as usize];
+    let most = vec![1; SMALL as usize];
     assert!(!log.append(&most).unwrap(), "no room");
     assert_eq!(read(1), [&b"third"[..], b"fourth"]);
+}
+
+/// Length of the journals of these tests.
+const SMALL: u64 = 16 * 1024;
+
+fn journal(device: &Device) -> journal::Journal {
+    journal::Journal::start(Box::new(device.clone()), 7, SMALL).unwrap()
+}
+
+/// What a crash may leave of the journal: each write since the last sync is lost, there as a whole, or there up to a sector.
+fn after_crashes(content: &Content) -> Vec<Vec<u8>> {
+    let mut states = vec![content.synced.clone()];
+    for (offset, data) in &content.unsynced {
+        let sectors = (0..data.len()).step_by(512).chain([data.len()]);
+        let torn = sectors.flat_map(|kept| {
+            states.iter().map(move |state| {
+                let mut state = state.clone();
+                Content::write(&mut state, *offset, &data[..kept]);
+                state
+            })
+        });
+        states = torn.collect();
+    }
+    states
+}
+
+/// Keeps the content after each operation.
+#[derive(Debug, Clone, Default)]
+struct Taped {
+    device: Device,
+    tape: Arc<Mutex<Vec<Content>>>,
+}
+
+impl Taped {
+    fn tape(&self) {
+        let content = self.device.0.lock().unwrap().clone();
+        self.tape.lock().unwrap().push(content);
+    }
+}
+
+impl StorageBackend for Taped {
+    fn len(&self) -> io::Result<u64> {
+        self.device.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.device.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.device.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.device.sync_data()?;
+        self.tape();
+        Ok(())
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.device.write(offset, data)?;
+        self.tape();
+        Ok(())
+    }
+}
+
+/// Whichever step a kill or a crash interrupts, the start finds what is durable, and refuses no good journal. A journal from
+/// before a checkpoint of the file is refused.
+#[test]
+fn a_crash_at_every_step_leaves_a_good_journal() {
+    let taped = Taped::default();
+    let mut log = journal::Journal::start(Box::new(taped.clone()), 7, SMALL).unwrap();
+    let (mut checkpoint, mut durable) = (0, Vec::<Vec<u8>>::new());
+    // Journals, each with the last checkpoint that was announced.
+    let mut earlier: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut states = 0;
+    let mut crash = |taped: &Taped, checkpoint, durable: &[Vec<u8>], writing: Option<&[u8]>| {
+        for content in taped.tape.lock().unwrap().drain(..) {
+            for state in after_crashes(&content) {
+                states += 1;
+                let found = journal::read(&Device::of(state), 7, checkpoint);
+                let mut found = found.unwrap().unwrap();
+                if found.len() > durable.len() {
+                    assert_eq!(found.pop().as_deref(), writing);
+                }
+                assert_eq!(found, durable);
+            }
+        }
+    };
+    taped.tape.lock().unwrap().clear();
+    // `None`: a checkpoint. Longer and shorter records overwrite each other.
+    for step in [
+        Some(10),
+        Some(700),
+        None,
+        Some(3000),
+        None,
+        None,
+        Some(1),
+        Some(2),
+        Some(1500),
+        None,
+        Some(2000),
+    ] {
+        let before = taped.device.0.lock().unwrap().now.clone();
+        earlier.push((checkpoint, before));
+        match step {
+            Some(length) => {
+                let rows = vec![u8::try_from(earlier.len()).unwrap(); length];
+                assert!(log.append(&rows).unwrap());
+                crash(&taped, checkpoint, &durable, Some(&rows));
+                durable.push(rows);
+            }
+            None => {
+                let next = log.announce_checkpoint().unwrap();
+                let last = taped.tape.lock().unwrap().last().cloned();
+                crash(&taped, checkpoint, &durable, None);
+                // Now the file has the checkpoint.
+                taped.tape.lock().unwrap().extend(last);
+                (checkpoint, durable) = (next, Vec::new());
+                log.checkpoint_done().unwrap();
+                crash(&taped, checkpoint, &durable, None);
+            }
+        }
+        for (announced, journal) in &earlier {
+            let found = journal::read(&Device::of(journal.clone()), 7, checkpoint);
+            assert_eq!(found.is_ok(), *announced == checkpoint, "{announced}");
+        }
+    }
+    assert!(states > 100, "{states}");
 }
