@@ -4,7 +4,7 @@
 //! ([`normal`]).
 //!
 //! Checks with different schemes take different times, which would reveal who is registered. Therefore the check of an
-//! unknown name has the scheme of some users ([`scheme_at`]), and no scheme may exceed the bounds in this module.
+//! unknown name has the scheme of some users ([`scheme_of`]), and no scheme may exceed the bounds in this module.
 
 mod spelling;
 #[cfg(test)]
@@ -323,21 +323,22 @@ pub struct UsedScheme {
 pub fn most_used(mut schemes: Vec<UsedScheme>) -> Vec<UsedScheme> {
     schemes.sort_by(|one, other| other.users.cmp(&one.users).then_with(|| one.cmp(other)));
     schemes.truncate(MOST_SCHEMES);
-    // Users who change their scheme then change that of few unknown names.
     schemes.sort();
     schemes
 }
 
-/// The scheme at `point`: of all points, each scheme has the same share as it has of the users. `None` without schemes.
-#[must_use]
-pub fn scheme_at(schemes: &[UsedScheme], point: u64) -> Option<&str> {
-    let users: u128 = schemes.iter().map(|used| u128::from(used.users)).sum();
-    let mut before = (u128::from(point) * users) >> 64;
-    for used in schemes {
-        match before.checked_sub(u128::from(used.users)) {
-            Some(rest) => before = rest,
-            None => return Some(&used.scheme),
-        }
-    }
-    None
+/// The scheme of a name: each scheme has the same share of the names as it has of the users. `point` returns the point of a
+/// scheme for the name: all points are equally likely. `None` without schemes.
+///
+/// A scheme that is new, or gets more users, takes names from the others, and no name moves between these (weighted rendezvous
+/// hashing).
+pub fn scheme_of<'s>(schemes: &'s [UsedScheme], point: impl Fn(&str) -> u64) -> Option<&'s str> {
+    const POINTS: f64 = (1_u64 << 52) as f64;
+    let scores = schemes.iter().map(|used| {
+        // Between 0 and 1, and neither of the two.
+        let point = ((point(&used.scheme) >> 12) as f64 + 0.5) / POINTS;
+        (used.users as f64 / -point.ln(), &*used.scheme)
+    });
+    let best = scores.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    best.map(|(_, scheme)| scheme)
 }

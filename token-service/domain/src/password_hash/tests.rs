@@ -175,25 +175,45 @@ fn bounds_and_mistakes_are_named() {
 }
 
 #[test]
-fn each_scheme_has_the_share_of_the_points_that_it_has_of_the_users() {
+fn each_scheme_has_the_share_of_the_names_that_it_has_of_the_users() {
     let used = |scheme: &str, users| UsedScheme {
         scheme: scheme.to_owned(),
         users,
     };
-    let schemes = most_used(vec![used("b", 1), used("c", 6), used("a", 3)]);
-    assert_eq!(schemes, [used("a", 3), used("b", 1), used("c", 6)]);
-    let mut shares = std::collections::BTreeMap::<&str, u64>::new();
-    for point in 0..1000 {
-        let point = u64::MAX / 1000 * point;
-        *shares
-            .entry(scheme_at(&schemes, point).unwrap())
-            .or_default() += 1;
+    let before = most_used(vec![used("b", 1), used("c", 6), used("a", 3)]);
+    assert_eq!(before, [used("a", 3), used("b", 1), used("c", 6)]);
+    let of = |schemes: &[UsedScheme], name: u32| {
+        let point = |scheme: &str| {
+            let digest = Sha256::digest(format!("{name} {scheme}"));
+            digest
+                .iter()
+                .take(8)
+                .fold(0, |point, byte| (point << 8) | u64::from(*byte))
+        };
+        scheme_of(schemes, point).unwrap().to_owned()
+    };
+    let count = |schemes: &[UsedScheme], scheme: &str| {
+        (0..2000)
+            .filter(|name| of(schemes, *name) == scheme)
+            .count()
+    };
+    for (scheme, share) in [("a", 600), ("b", 200), ("c", 1200)] {
+        let found = count(&before, scheme);
+        assert!(found.abs_diff(share) < 100, "{found} names with {scheme}");
     }
-    for (scheme, share) in [("a", 300), ("b", 100), ("c", 600)] {
-        assert!(shares[scheme].abs_diff(share) <= 1, "{shares:?}");
+    // An import brings as many people with another scheme.
+    let after = most_used([&before[..], &[used("d", 10)]].concat());
+    let moved = (0..2000).filter(|name| of(&before, *name) != of(&after, *name));
+    let moved: Vec<u32> = moved.collect();
+    assert!(moved.iter().all(|name| of(&after, *name) == "d"));
+    assert!(moved.len().abs_diff(1000) < 100, "{} names", moved.len());
+
+    for end in [0, u64::MAX] {
+        assert!(scheme_of(&before, |_| end).is_some());
+        let point = |scheme: &str| if scheme == "b" { end } else { u64::MAX / 2 };
+        assert_eq!(scheme_of(&before, point) == Some("b"), end > 0);
     }
-    assert_eq!(scheme_at(&schemes, u64::MAX), Some("c"));
-    assert_eq!(scheme_at(&[], 7), None);
+    assert_eq!(scheme_of(&[], |_| 7), None);
     let many = (0..2000).map(|users| used(&users.to_string(), users));
     let most = most_used(many.collect());
     assert_eq!(most.len(), 1000);

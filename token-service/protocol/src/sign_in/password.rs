@@ -356,17 +356,18 @@ impl Task {
         schemes: &[UsedScheme],
         key: &EncryptionKey,
     ) -> Result<Self, PasswordError> {
-        let is_stored = stored.is_some();
+        let point = |scheme: &str| {
+            let (name, scheme) = (account.as_str().as_bytes(), scheme.as_bytes());
+            let [a, b, c, d, e, f, g, h, ..] = key.tag(&[b"scheme of a name", name, scheme]);
+            u64::from_be_bytes([a, b, c, d, e, f, g, h])
+        };
+        // For names with a hash too: the same work.
+        let scheme = password_hash::scheme_of(schemes, point).unwrap_or(SCHEME);
         let hash = match stored {
             Some(stored) => read(stored)?,
-            None => {
-                let tag = key.tag(&[b"scheme of a name", account.as_str().as_bytes()]);
-                let [a, b, c, d, e, f, g, h, ..] = tag;
-                let point = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-                let scheme = password_hash::scheme_at(schemes, point).unwrap_or(SCHEME);
-                read(&decoy(scheme))?
-            }
+            None => read(&decoy(scheme))?,
         };
+        let is_stored = stored.is_some();
         Ok(Self { hash, is_stored })
     }
 
