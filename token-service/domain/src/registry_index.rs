@@ -32,7 +32,7 @@ pub enum CountedKind {
     /// The [origin with any port](crate::RedirectUriPattern::any_port_origin) of redirect URIs of enabled installed
     /// clients.
     AppLoopback = 3,
-    /// A scheme of password hashes. The number is its [work](password_hash::work).
+    /// A scheme of password hashes.
     PasswordScheme = 4,
 }
 
@@ -40,7 +40,7 @@ pub enum CountedKind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counted {
     pub kind: CountedKind,
-    /// 0 for kinds without a number.
+    /// Always 0: the stores have a column for it.
     pub number: u64,
     pub value: String,
 }
@@ -230,8 +230,8 @@ impl IndexDifference {
 
     fn add_user(&mut self, user: &User, by: i64) {
         let hash = user.password_hash.as_deref();
-        if let Some((work, scheme)) = hash.and_then(password_hash::scheme_within_bounds) {
-            self.count(CountedKind::PasswordScheme, work, scheme, by);
+        if let Some(scheme) = hash.and_then(password_hash::scheme_within_bounds) {
+            self.count(CountedKind::PasswordScheme, 0, scheme, by);
         }
         if let Cow::Owned(folded) = user.username.folded() {
             self.name(NamedKind::Username, folded, user.username.to_string(), by);

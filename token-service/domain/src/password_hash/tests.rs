@@ -220,6 +220,29 @@ fn each_scheme_has_the_share_of_the_names_that_it_has_of_the_users() {
     assert!(most.iter().all(|used| used.users >= 1000));
 }
 
+/// In hashes of the service, as measured (40 ms): what decides about places in the queues.
+#[test]
+fn the_work_of_a_check_is_what_was_measured() {
+    let of = |scheme: &str| {
+        let tail = "$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf";
+        let hash = PasswordHash::read(&format!("{scheme}{tail}")).ok().unwrap();
+        hash.work() as f64 / f64::from(19456 * 2)
+    };
+    for (scheme, measured) in [
+        ("$argon2id$v=19$m=19456,t=2,p=1", 1.0),
+        ("$argon2id$v=19$m=65536,t=3,p=4", 5.2),
+        ("$bcrypt$r=12", 6.4),
+        ("$pbkdf2-sha1$i=600000", 4.6),
+        ("$pbkdf2-sha256$i=600000", 5.9),
+        ("$pbkdf2-sha512$i=210000", 4.8),
+        ("$scrypt$ln=14,r=8,p=1", 0.85),
+        ("$scrypt$ln=17,r=8,p=1", 9.9),
+    ] {
+        let ratio = of(scheme) / measured;
+        assert!((1.0 / 1.3..1.3).contains(&ratio), "{scheme}: {ratio}");
+    }
+}
+
 #[test]
 fn the_memory_of_a_check_is_known() {
     let of = |text: &str| PasswordHash::read(text).map(|hash| hash.memory());

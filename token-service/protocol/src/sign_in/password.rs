@@ -773,7 +773,7 @@ mod tests {
     /// counts is the work: a hash that takes twelve times as long takes as many places.
     #[tokio::test]
     async fn strangers_of_one_account_or_network_leave_room_for_others() {
-        let dear = decoy("$pbkdf2-sha256$i=1867776");
+        let dear = decoy("$pbkdf2-sha256$i=1219000");
         for (stored, weight) in [(None, 1), (Some(&*dear), 12)] {
             let queue = |username: String, network: u32| {
                 begin(&username, Asker::Stranger(&network.to_be_bytes()), stored)?.queue()

@@ -362,7 +362,7 @@ async fn summary_of(store: &dyn Store, clients: &[Client], users: &[User]) -> Re
     let hashes = users
         .iter()
         .filter_map(|user| user.password_hash.as_deref());
-    for (_, scheme) in hashes.filter_map(password_hash::scheme_within_bounds) {
+    for scheme in hashes.filter_map(password_hash::scheme_within_bounds) {
         *schemes.entry(scheme).or_default() += 1;
     }
     let schemes = schemes.into_iter().map(|(scheme, users)| UsedScheme {
