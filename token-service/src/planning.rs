@@ -22,6 +22,9 @@ use store::{Store, StoreError};
 
 pub(crate) const PAGE: usize = 1000;
 
+/// Maximum number of users that a warning names.
+const FEW: usize = 5;
+
 /// One line for each name of the change that legacy access tokens have no room for (protocol.md §2.5). If there are any, the
 /// change must be refused. `place` finds the place of an object in the document. Without a legacy instance or client, no token
 /// contains a user ID in this form (`has_legacy`).
@@ -62,6 +65,41 @@ pub fn misfits<'a>(
         lines.extend(users.into_iter().filter_map(of_user));
     }
     lines
+}
+
+/// A warning about the users of whom legacy access tokens have no room, if `change` registers the first legacy instance: the
+/// users who were registered before have User IDs of any length.
+pub async fn unfit_for_legacy(
+    change: &RegistryChange,
+    stored: &Excerpt,
+    store: &dyn Store,
+    settings: &Settings,
+) -> Result<Option<String>, StoreError> {
+    if change.put_legacy_instances.is_empty() || !stored.legacy_instances().is_empty() {
+        return Ok(None);
+    }
+    let (mut count, mut first) = (0, Vec::new());
+    let page = |after| store.users(after, PAGE);
+    let name = |user: &User| user.username.to_string();
+    visit(String::new(), page, name, |user| {
+        let mut accounts = user.accounts.iter();
+        if accounts.any(|one| flows::misfit(TokenName::UserId(&one.user_id), settings).is_some()) {
+            count += 1;
+            if first.len() < FEW {
+                first.push(user.username.to_string());
+            }
+        }
+        ControlFlow::Continue(())
+    })
+    .await?;
+    let others = if count > first.len() { ", ..." } else { "" };
+    Ok((count > 0).then(|| {
+        format!(
+            "users with a user_id longer than legacy_user_id_max ({}), for whom the legacy flow may have no tokens: {count} ({}{others})",
+            settings.legacy_user_id_max,
+            first.join(", ")
+        )
+    }))
 }
 
 /// [`misfits`] of a document.

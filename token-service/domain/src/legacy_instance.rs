@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::Revoked;
+use crate::ended_by::Before;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegacyInstance {
     /// {hostname}.
@@ -22,6 +25,12 @@ impl LegacyInstance {
     pub fn has_auth_server_at(&self, host: &str) -> bool {
         same_host(&self.auth_server_hostname, host)
     }
+}
+
+/// What ends if `after` replaces the instance `before`: the tokens of an instance that is disabled.
+pub fn ended_by(before: &Before<LegacyInstance>, after: &LegacyInstance) -> Option<Revoked> {
+    let ends = !after.enabled && before.may_be(|before| before.enabled);
+    ends.then(|| Revoked::Issuer(issuer(&after.hostname)))
 }
 
 /// The claim `iss` of the legacy tokens of the instance at `hostname`.

@@ -96,6 +96,7 @@ macro_rules! conformance {
     ($subject:expr) => {
         $crate::conformance::conformance!($subject;
             registry_changes_as_a_whole,
+            disabling_a_legacy_instance_ends_its_tokens,
             registrations_are_found_one_by_one_and_in_pages,
             a_plan_is_overtaken_by_what_it_rests_on_alone,
             a_value_that_others_may_not_have_goes_to_one,

@@ -188,10 +188,24 @@ pub(super) fn read(claims: Value) -> Option<IssuedToken> {
     })
 }
 
+/// Why a token was not minted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum MintError {
+    /// The names are too long. Registration refuses such names, except of users who were registered before any legacy instance.
+    NoRoom,
+    Key(KeyError),
+}
+
+impl From<KeyError> for MintError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
 /// Mints a token.
 ///
 /// # Errors
-/// [`KeyError`] if signing fails or the names do not fit. Registration refuses such names.
+/// A [`MintError`].
 pub(super) fn mint(
     key: &SigningKey,
     subject: Names<'_>,
@@ -199,16 +213,16 @@ pub(super) fn mint(
     id: TokenId,
     issued_at: Timestamp,
     expires_at: Timestamp,
-) -> Result<String, KeyError> {
+) -> Result<String, MintError> {
     let mut claims = Claims::new(subject, grant_id, id, issued_at, expires_at);
     let length = serde_json::to_vec(&claims).map_err(|_| KeyError)?.len();
     let wanted = claims_length(header(key, ACCESS_TOKEN_TYPE)?.len()).ok_or(KeyError)?;
-    claims.p = "0".repeat(wanted.checked_sub(length).ok_or(KeyError)?);
+    claims.p = "0".repeat(wanted.checked_sub(length).ok_or(MintError::NoRoom)?);
     let token = sign(key, ACCESS_TOKEN_TYPE, &claims)?;
     if token.len() == LENGTH {
         Ok(token)
     } else {
-        Err(KeyError)
+        Err(KeyError.into())
     }
 }
 
@@ -228,7 +242,7 @@ mod tests {
         })
     }
 
-    fn minted(subject: Names<'_>, now: u64) -> Result<String, KeyError> {
+    fn minted(subject: Names<'_>, now: u64) -> Result<String, MintError> {
         let at = Timestamp::from_seconds;
         mint(
             key(),
@@ -331,7 +345,7 @@ mod tests {
                 client_id: &more_client,
                 ..subject
             };
-            assert_eq!(minted(longer, 9_999_990_000), Err(KeyError));
+            assert_eq!(minted(longer, 9_999_990_000), Err(MintError::NoRoom));
         }
         let none = settings(1, 45, 45);
         assert!(

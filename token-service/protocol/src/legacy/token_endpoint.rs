@@ -6,7 +6,7 @@ use std::time::Duration;
 use claims::Confirmation;
 use serde::Serialize;
 
-use super::access_token::{self, Names};
+use super::access_token::{self, MintError, Names};
 use super::logon::code_digest;
 use super::refresh_token::LegacyRefreshToken;
 use super::token_error::LegacyTokenError;
@@ -221,7 +221,7 @@ impl Endpoint<'_> {
                 .redeem_legacy_code(code, presented, grant_id, first, context.now);
         let redemption = redemption.await.map_err(TokenError::from)?;
         let issued = redeemed(redemption, Scope::default())?;
-        Ok(self.respond(&issued, token)?)
+        self.respond(&issued, token)
     }
 
     async fn refresh(
@@ -248,14 +248,14 @@ impl Endpoint<'_> {
         };
         let lifetime = context.settings.lifetimes.legacy_access_token;
         let issued = rotate(context, rotation, lifetime).await?;
-        Ok(self.respond(&issued, next)?)
+        self.respond(&issued, next)
     }
 
     fn respond(
         &self,
         issued: &IssuedStep,
         refresh_token: LegacyRefreshToken,
-    ) -> Result<LegacyTokenResponse, TokenError> {
+    ) -> Result<LegacyTokenResponse, LegacyTokenError> {
         let IssuedStep {
             grant,
             step,
@@ -271,18 +271,23 @@ impl Endpoint<'_> {
             client_id: grant.client_id.as_str(),
             user_id: &grant.account.user_id,
         };
+        let minted = access_token::mint(
+            key,
+            subject,
+            grant.grant_id,
+            step.access_id,
+            step.issued_at,
+            step.issued_at + lifetime,
+        );
+        let access_token = minted.map_err(|error| match error {
+            MintError::NoRoom => LegacyTokenError::UserIdTooLong,
+            MintError::Key(error) => error.into(),
+        })?;
         Ok(LegacyTokenResponse {
             token_type: "Bearer",
             expires_in: issued.expires_in(lifetime, context.now).as_secs(),
             refresh_token: refresh_token.text(&self.instance.hostname, context.encryption_key),
-            access_token: access_token::mint(
-                key,
-                subject,
-                grant.grant_id,
-                step.access_id,
-                step.issued_at,
-                step.issued_at + lifetime,
-            )?,
+            access_token,
             authorization: Authorization::of(grant, *issuance, Binding::Bearer),
             hostname: self.instance.hostname.clone(),
         })

@@ -1,6 +1,6 @@
 //! The errors of the legacy token endpoint (protocol.md §7.2).
 
-use crate::oauth::error::TokenError;
+use crate::oauth::error::{ErrorCode, TokenError};
 use crate::oauth::refusal::{EndpointError, Refusal};
 use domain::{CodeMismatch, RotationRefusal};
 
@@ -16,6 +16,8 @@ pub enum LegacyTokenError {
         /// True if the code or the refresh token is of this instance.
         is_its: bool,
     },
+    /// A legacy access token has no room for the user ID of the account.
+    UserIdTooLong,
     /// A reason that the current flows also have.
     Common(TokenError),
 }
@@ -49,6 +51,13 @@ impl EndpointError for LegacyTokenError {
                 "instance_disabled",
                 "OAuth2 authentication is disabled on this host",
             ),
+            Self::UserIdTooLong => Refusal {
+                code: ErrorCode::InvalidGrant,
+                ..invalid(
+                    "user_id_too_long",
+                    "The user ID of the account is too long for this flow",
+                )
+            },
             Self::Common(error) => {
                 let mut refusal = error.refusal();
                 if let Some(description) = description(error) {
@@ -77,4 +86,17 @@ const fn description(error: &TokenError) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// protocol.md §7.2: not an error of the service.
+    #[test]
+    fn a_user_id_without_room_in_a_token_is_an_invalid_grant() {
+        let refusal = LegacyTokenError::UserIdTooLong.refusal();
+        assert_eq!(refusal.code, ErrorCode::InvalidGrant);
+        assert_eq!(refusal.reason, "user_id_too_long");
+    }
 }

@@ -1,5 +1,6 @@
 //! Hosts of the legacy flow, from the configuration and from JSON.
 
+use super::changes;
 use crate::describe::reading::{Completeness, Entry, Reading, Registration, required};
 use crate::describe::{Description, Field, Flag, Registered, Rule, Shape};
 use document::Section;
@@ -54,6 +55,7 @@ const DESCRIPTION: Description = Description {
                 "Whether OAuth2 is enabled on the host.",
             )
         },
+        changes::WARNINGS,
     ],
 };
 

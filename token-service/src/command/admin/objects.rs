@@ -36,7 +36,7 @@ pub(super) fn put<T: Registered>(arguments: &Connected<New<T>>) -> anyhow::Resul
     let (own, administration) = arguments.open()?;
     administration
         .send(Method::PUT, &own.named.path(), &own.body()?)?
-        .print(|view: &Object| values::rows::<T>(std::slice::from_ref(view)))
+        .print(values::card::<T>)
 }
 
 pub(super) fn update<T: Registered>(arguments: &Connected<Change<T>>) -> anyhow::Result<()> {

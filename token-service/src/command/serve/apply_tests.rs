@@ -530,9 +530,17 @@ async fn the_length_of_user_ids_counts_only_beside_the_legacy_flow() {
             admin
                 .put_legacy_instance(hostname, object(instance.clone()))
                 .await
-                .map(drop)
         });
-        assert_eq!(put.await.err().as_deref(), problem);
+        match put.await {
+            Ok(view) => assert_eq!(
+                serde_json::to_value(view).unwrap()["warnings"],
+                json!([
+                    "users with a user_id longer than legacy_user_id_max (24), for whom the legacy flow may have no \
+                     tokens: 1 (ada)"
+                ])
+            ),
+            Err(refused) => assert_eq!(Some(&*refused), problem),
+        }
     }
     let refused = create::<User>(&service, user("hedy")).await.unwrap_err();
     assert!(refused.contains("legacy_user_id_max is 24"), "{refused}");

@@ -264,6 +264,12 @@ impl Run<'_> {
             let is_remembered = self.remembered.is_some() && file.as_ref() == self.before.as_ref();
             let plan = &mut planned.plan;
             let mut events = Arc::default();
+            let settings = &start.config.protocol;
+            let unfit =
+                planning::unfit_for_legacy(&plan.change, &planned.stored, start.store, settings);
+            if let Some(warning) = unfit.await? {
+                tracing::warn!("{warning}");
+            }
             if !plan.is_empty() || (file.is_some() && !is_remembered) {
                 let digest = file.as_ref().map(|file| file.digest);
                 if part.is_some() {

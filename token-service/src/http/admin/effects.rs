@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Administration;
-use crate::planning::PAGE;
+use crate::planning::{self, PAGE};
 use domain::{ClientId, Excerpt, GrantFilter, Scope, User};
 use registration::apply::Plan;
 use registration::describe::Registered as _;
@@ -44,6 +44,9 @@ impl Administration {
                 self.add_loss(&after.client_id, &lost, &mut effects).await?;
             }
         }
+        let (store, settings) = (&*self.service.store, &self.service.config.protocol);
+        let unfit = planning::unfit_for_legacy(&plan.change, stored, store, settings);
+        effects.warnings.extend(unfit.await?);
         for after in &plan.change.put_users {
             if let Some(before) = stored.user(&after.username) {
                 effects

@@ -27,7 +27,7 @@ async fn list(reader: Reader) -> Answer {
     answer::ok(reader.views(&instances).await?)
 }
 
-/// Registers or changes a host of the legacy flow. A start overwrites the host only if the configuration has changed there.
+/// Registers or changes a host of the legacy flow. Disabling the host revokes its access tokens. A start overwrites the host only if the configuration has changed there.
 #[utoipa::path(put, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)), request_body = LegacyInstanceRegistration,
     responses((status = 200, body = LegacyInstanceView), (status = 400, body = ErrorBody)))]

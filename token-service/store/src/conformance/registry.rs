@@ -361,6 +361,39 @@ pub(crate) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
     );
 }
 
+pub(crate) async fn disabling_a_legacy_instance_ends_its_tokens(subject: &mut impl Subject) {
+    let put = |hostname: &str, enabled| RegistryChange {
+        put_legacy_instances: vec![LegacyInstance {
+            enabled,
+            ..legacy_instance(hostname)
+        }],
+        ..RegistryChange::default()
+    };
+    let store = subject.store();
+    for (second, (hostname, enabled)) in (0..).zip([
+        ("us1.example", true),
+        ("us2.example", false),
+        ("us1.example", true),
+        ("us1.example", false),
+        ("us1.example", false),
+        ("us1.example", true),
+    ]) {
+        apply(&*store, put(hostname, enabled), second).await;
+    }
+    let issuer = Revoked::Issuer("https://us1.example".into());
+    let entries = entries_since(&*store, 0, 10).await;
+    let announced: Vec<&Revoked> = entries.iter().map(|entry| &entry.revoked).collect();
+    assert_eq!(announced, [&issuer]);
+    let token = |issued_at| TokenReference {
+        issuer: "https://us1.example".into(),
+        ..legacy_token(issued_at)
+    };
+    let until = issued_until(at(3));
+    assert!(store.is_revoked(token(until)).await.unwrap());
+    let next = token(until + Duration::from_secs(1));
+    assert!(!store.is_revoked(next).await.unwrap());
+}
+
 /// A grant of client `web` and user `ada`, a grant of another client and user, and a session of each user.
 pub(crate) async fn two_grants(store: &dyn Store) -> (Grant, Grant) {
     let change = put(

@@ -14,7 +14,7 @@ use crate::row::encode_json;
 use crate::{extent_of_change, issued_until};
 use domain::clock::Timestamp;
 use domain::ended_by::{self, Before, Ended, EndedGrants};
-use domain::legacy_instance::issuer;
+use domain::legacy_instance::{self, issuer};
 use domain::{
     Client, ClientId, IndexDifference, Premises, RegistryChange, RegistryOutcome, Revoked, User,
     Username,
@@ -68,6 +68,11 @@ pub(super) async fn change(
         }
     }
     for instance in &change.put_legacy_instances {
+        let sql = "SELECT body FROM legacy_instances WHERE hostname = $1";
+        let row = client.query_opt(sql, &[&instance.hostname]).await?;
+        let found = registry_index::before("legacy instance", row.as_ref())?;
+        let ended = legacy_instance::ended_by(&found, instance);
+        changing.revoked.extend(ended);
         let sql = "INSERT INTO legacy_instances (hostname, body) VALUES ($1, $2)
             ON CONFLICT (hostname) DO UPDATE SET body = excluded.body";
         let body = encode_json(instance)?;

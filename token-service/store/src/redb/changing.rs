@@ -10,10 +10,11 @@ use super::{
     audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
     sessions,
 };
+use crate::row::before;
 use crate::{extent_of_change, issued_until};
 use domain::clock::Timestamp;
 use domain::ended_by::{self, Before, Ended, EndedGrants};
-use domain::legacy_instance::issuer;
+use domain::legacy_instance::{self, issuer};
 use domain::{
     Client, ClientId, Premises, RegistryChange, RegistryOutcome, Revoked, User, Username,
 };
@@ -67,7 +68,9 @@ pub(super) fn change(
     }
     for instance in &change.put_legacy_instances {
         let row = encode_json(instance)?;
-        instances.insert(instance.hostname.as_str(), row.as_slice())?;
+        let found = instances.insert(instance.hostname.as_str(), row.as_slice())?;
+        let found = before("legacy instance", found.as_ref().map(|row| row.value()));
+        all_revoked.extend(legacy_instance::ended_by(&found, instance));
     }
     for revoked in all_revoked {
         let extent = extent_of_change(&revoked, now, access_token_lifetime);
