@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use document::internal_host::HostPattern;
 use guard::config::Config;
 use ipnet::IpNet;
+use process::networks;
 use url::{Host, Url};
 
 /// A forward-auth server: gateways ask it about each request.
@@ -46,12 +47,13 @@ pub(crate) struct Settings {
     )]
     pub(crate) internal_listen: SocketAddr,
 
-    /// Networks of the gateways; other addresses are refused
+    /// Addresses and networks of the gateways; other addresses are refused
     #[arg(
         long,
         env = "TOKEN_GUARD_TRUSTED_PEERS",
         value_name = "CIDR",
         value_delimiter = ',',
+        value_parser = network,
         default_value = "127.0.0.0/8,::1/128"
     )]
     trusted_peers: Vec<IpNet>,
@@ -184,6 +186,10 @@ fn origin(url: &str) -> Result<Origin, String> {
     Ok(Origin::of(&parsed))
 }
 
+fn network(text: &str) -> Result<IpNet, &'static str> {
+    networks::parse(text).ok_or("expected an address or a network, such as 10.1.2.3 or 10.1.2.0/24")
+}
+
 fn internal_host(text: &str) -> Result<HostPattern, &'static str> {
     HostPattern::parse(text)
         .ok_or("expected a host name, or *. and the end of host names, without scheme and port")
@@ -245,8 +251,7 @@ impl Settings {
 
     /// True if the peer's address belongs to a gateway.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
-        let peer = peer.to_canonical();
-        self.trusted_peers.iter().any(|net| net.contains(&peer))
+        networks::contain(&self.trusted_peers, peer)
     }
 }
 
@@ -317,9 +322,11 @@ mod tests {
         ] {
             assert_eq!(default.trusts(peer.parse().unwrap()), trusted, "{peer}");
         }
-        let pods = settings(&["--trusted-peers", "10.0.0.0/8"]);
-        assert!(pods.trusts("10.1.2.3".parse().unwrap()));
-        assert!(!pods.trusts("127.0.0.1".parse().unwrap()));
+        for network in ["10.1.2.0/24", "10.1.2.3", "::ffff:10.1.2.3"] {
+            let pods = settings(&["--trusted-peers", network]);
+            assert!(pods.trusts("10.1.2.3".parse().unwrap()), "{network}");
+            assert!(!pods.trusts("127.0.0.1".parse().unwrap()), "{network}");
+        }
     }
 
     #[test]

@@ -232,14 +232,10 @@ topologySpreadConstraints:
 {{- range $cluster := keys $clusters | sortAlpha -}}
 {{- $origins = append $origins (printf "%s=%s" $cluster (get $clusters $cluster)) -}}
 {{- end -}}
-{{- $peers := list -}}
-{{- range .trustedPeers | default $.Values.tokenService.trustedProxies -}}
-{{- $peers = append $peers (contains "/" . | ternary . (printf "%s/%s" . (contains ":" . | ternary "128" "32"))) -}}
-{{- end -}}
 - { name: TOKEN_GUARD_CONFIG, value: /etc/token-guard/guard.json }
 - { name: TOKEN_GUARD_LISTEN, value: "{{ $.Values.listenAddress }}:9090" }
 - { name: TOKEN_GUARD_INTERNAL_LISTEN, value: "{{ $.Values.listenAddress }}:9091" }
-{{- with $peers }}
+{{- with .trustedPeers | default $.Values.tokenService.trustedProxies }}
 - { name: TOKEN_GUARD_TRUSTED_PEERS, value: {{ join "," . | quote }} }
 {{- end }}
 {{- if $.Values.gateway.clientCertificates }}

@@ -180,7 +180,7 @@ fn token_guard_and_the_gateway_agree() {
         } else {
             assert_eq!(
                 variable("TOKEN_GUARD_TRUSTED_PEERS"),
-                "10.244.3.0/24,10.244.4.7/32,fd00:10:244::7/128"
+                "10.244.3.0/24,10.244.4.7,fd00:10:244::7"
             );
             let paths = of_kind(documents, "ClientTrafficPolicy")[0];
             let early = &paths["spec"]["headers"]["earlyRequestHeaders"];

@@ -7,7 +7,7 @@ use document::{Located, Section};
 use ipnet::IpNet;
 use url::Url;
 
-use super::trusted_proxies::{Widest, networks};
+use super::trusted_proxies::{Widest, read_list};
 use super::{issuer, listen};
 
 /// The listener for clients that authenticate their connection with a certificate (RFC 8705). A gateway ends TLS and hands the
@@ -52,7 +52,7 @@ pub(super) fn read(
         let header = section.parsed("certificate_header", |text| {
             HeaderName::try_from(text).map_err(|_| "expected the name of a header")
         });
-        let gateways = networks(section, "gateways", &GATEWAYS);
+        let gateways = read_list(section, "gateways", &GATEWAYS);
         let (listen, url, gateways) = (listen?, url?, gateways?);
         let mutual_tls = MutualTls {
             listen: listen.value,
@@ -89,7 +89,7 @@ mod tests {
     fn the_table_is_optional_and_says_where_clients_find_the_listener() {
         assert_eq!(load("", &[]).unwrap().mutual_tls, None);
         let text = "[mutual_tls]\nlisten = '127.0.0.1:9086'\nurl = 'https://mtls.example.com'\n\
-                    gateways = ['10.1.2.3', '10.1.3.0/24', 'fd00:1::/64', '::1']\n";
+                    gateways = ['10.1.2.3', '::ffff:10.1.3.0/120', 'fd00:1::/64', '::1']\n";
         let expected = MutualTls {
             listen: "127.0.0.1:9086".parse().unwrap(),
             url: "https://mtls.example.com".to_owned(),
@@ -153,6 +153,7 @@ mod tests {
             ("127.0.0.0/8", GATEWAYS.reason),
             ("10.1.2.0/23", GATEWAYS.reason),
             ("fd00::/63", GATEWAYS.reason),
+            ("::ffff:10.1.2.0/119", GATEWAYS.reason),
             (
                 "envoy",
                 "is neither an address nor a network such as 10.1.2.0/24",

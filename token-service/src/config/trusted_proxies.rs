@@ -1,9 +1,8 @@
 //! `trusted_proxies`, and lists of networks in general.
 
-use std::net::IpAddr;
-
 use document::{Located, Section};
 use ipnet::IpNet;
+use process::networks;
 
 /// The widest networks that a key takes, as lengths of prefixes.
 pub(super) struct Widest {
@@ -31,34 +30,31 @@ pub(super) fn read(root: &mut Section<'_>) -> Option<Vec<IpNet>> {
         example: "10.0.0.0/8",
         reason: "covers addresses of clients, who could then claim any address; name the addresses of your gateways",
     };
-    networks(root, "trusted_proxies", &widest)
+    read_list(root, "trusted_proxies", &widest)
 }
 
 /// Takes the list of addresses and networks at `key`.
-pub(super) fn networks(
+pub(super) fn read_list(
     section: &mut Section<'_>,
     key: &'static str,
     widest: &Widest,
 ) -> Option<Vec<IpNet>> {
-    let mut networks = Vec::new();
+    let mut list = Vec::new();
     for Located { value, place } in section.texts(key)? {
-        let network = value
-            .parse()
-            .or_else(|_| value.parse::<IpAddr>().map(IpNet::from));
-        let problem = match network {
-            Ok(network) if widest.admits(network) => {
-                networks.push(network);
+        let problem = match networks::parse(&value) {
+            Some(network) if widest.admits(network) => {
+                list.push(network);
                 continue;
             }
-            Ok(_) => widest.reason.to_owned(),
-            Err(_) => format!(
+            Some(_) => widest.reason.to_owned(),
+            None => format!(
                 "is neither an address nor a network such as {}",
                 widest.example
             ),
         };
         section.report(&place, format!("{key}: {value} {problem}"));
     }
-    Some(networks)
+    Some(list)
 }
 
 #[cfg(test)]
@@ -67,7 +63,13 @@ mod tests {
 
     #[test]
     fn networks_of_clients_are_no_trusted_proxies() {
-        for wide in ["0.0.0.0/0", "128.0.0.0/1", "::/0", "2000::/3"] {
+        for wide in [
+            "0.0.0.0/0",
+            "128.0.0.0/1",
+            "::/0",
+            "2000::/3",
+            "::ffff:0:0/96",
+        ] {
             let problems = load(&format!("trusted_proxies = [\"{wide}\"]"), &[]).unwrap_err();
             let expected = format!(
                 "config.toml:1: trusted_proxies: {wide} covers addresses of clients, who could then claim any \
@@ -75,8 +77,14 @@ mod tests {
             );
             assert_eq!(problems, [expected]);
         }
-        for private in ["10.0.0.0/8", "fc00::/7", "192.168.1.0/24", "::1"] {
-            load(&format!("trusted_proxies = [\"{private}\"]"), &[]).unwrap();
+        for (private, network) in [
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("fc00::/7", "fc00::/7"),
+            ("::1", "::1/128"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+        ] {
+            let config = load(&format!("trusted_proxies = [\"{private}\"]"), &[]).unwrap();
+            assert_eq!(config.trusted_proxies, [network.parse().unwrap()]);
         }
     }
 }

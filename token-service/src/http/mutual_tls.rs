@@ -2,9 +2,8 @@
 //! certificate over in a header, which only this listener reads.
 
 use actix_web::HttpRequest;
-use process::certificate;
+use process::{certificate, networks};
 
-use super::origin;
 use crate::config;
 use crate::service::Service;
 use protocol::oauth::connection::{Connection, Shown};
@@ -28,7 +27,7 @@ pub(super) fn connection<'a>(http: &HttpRequest, service: &'a Service) -> Connec
 fn shown(http: &HttpRequest, config: &config::MutualTls) -> Shown {
     let values: Vec<_> = http.headers().get_all(&config.certificate_header).collect();
     let peer = http.peer_addr().map(|address| address.ip());
-    let is_gateway = |peer| origin::is_trusted(peer, &config.gateways);
+    let is_gateway = |peer| networks::contain(&config.gateways, peer);
     if !values.is_empty() && !peer.is_some_and(is_gateway) {
         return Shown::Untrusted;
     }

@@ -9,6 +9,7 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
+use process::networks;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
@@ -116,7 +117,7 @@ fn span_for_traces(
     // A client could join its requests to the traces of others, or keep them out of all traces.
     let peer = request.peer_addr().map(|peer| peer.ip());
     let trusted = &service.config.trusted_proxies;
-    if peer.is_some_and(|peer| origin::is_trusted(peer, trusted)) {
+    if peer.is_some_and(|peer| networks::contain(trusted, peer)) {
         traces::join(&span, request.headers());
     }
     span

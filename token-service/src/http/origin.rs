@@ -8,6 +8,7 @@ use actix_web::http::header::{self, HeaderMap};
 use actix_web::web::Data;
 use actix_web::{HttpMessage as _, HttpRequest};
 use ipnet::IpNet;
+use process::networks;
 
 use crate::audit_log::Origin;
 use crate::service::Service;
@@ -57,12 +58,6 @@ fn warn_of(proxy: IpAddr, unreadable: &str) {
     }
 }
 
-/// True if the address is in one of the networks.
-pub(super) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
-    let address = address.to_canonical();
-    trusted.iter().any(|network| network.contains(&address))
-}
-
 /// Reads `X-Forwarded-For`. Each proxy appends the address of its peer, so, read from the end, the first address that
 /// is not a trusted proxy is the client. The client may have invented the addresses before it. Also returns the entry that could
 /// not be read, if one was reached.
@@ -78,7 +73,7 @@ fn client_address<'h>(
         .flat_map(|value| value.split(','))
         .collect();
     for named in forwarded.iter().rev() {
-        if !is_trusted(client, trusted) {
+        if !networks::contain(trusted, client) {
             break;
         }
         match read(named.trim()) {
@@ -102,7 +97,7 @@ pub(super) fn given_id(
     headers: &HeaderMap,
     trusted: &[IpNet],
 ) -> Option<String> {
-    if !peer.is_some_and(|peer| is_trusted(peer, trusted)) {
+    if !peer.is_some_and(|peer| networks::contain(trusted, peer)) {
         return None;
     }
     let id = headers.get(REQUEST_ID)?.to_str().ok()?;
@@ -126,6 +121,11 @@ mod tests {
     use super::*;
 
     fn client(peer: &str, forwarded: &[&str]) -> String {
+        seen(peer, forwarded).0
+    }
+
+    /// The client's address, and the entry that cannot be read.
+    fn seen(peer: &str, forwarded: &[&str]) -> (String, Option<String>) {
         let mut headers = HeaderMap::new();
         for value in forwarded {
             headers.append(
@@ -134,8 +134,8 @@ mod tests {
             );
         }
         let trusted = ["127.0.0.1/32", "10.0.0.0/8"].map(|network| network.parse().unwrap());
-        let (address, _) = client_address(peer.parse().unwrap(), &headers, &trusted);
-        address.to_string()
+        let (address, unreadable) = client_address(peer.parse().unwrap(), &headers, &trusted);
+        (address.to_string(), unreadable.map(str::to_owned))
     }
 
     #[test]
@@ -170,6 +170,8 @@ mod tests {
         }
         for nonsense in ["nonsense", "unknown", "198.51.100.1:", "[198.51.100.1", ""] {
             assert_eq!(client("127.0.0.1", &[nonsense]), "127.0.0.1");
+            let (_, unreadable) = seen("127.0.0.1", &[nonsense]);
+            assert_eq!(unreadable.as_deref(), Some(nonsense), "logged");
         }
         assert_eq!(client("127.0.0.1", &[]), "127.0.0.1");
     }
