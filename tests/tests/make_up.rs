@@ -209,35 +209,55 @@ fn the_page_at_the_redirect_uri_shows_commands_that_work() {
         "{answer}"
     );
 
-    // Nobody pastes what somebody else wrote into a link.
+    // Nobody pastes what somebody else wrote into a link. `iss` and `state` come before all else (RFC 9207 §2.4), and the
+    // legacy flow has neither, at a host of its own (D-24).
+    let ours = form_body(&[("iss", &at(ports.lobby)), ("state", "abc")]);
     let iss = form_body(&[("iss", &at(ports.lobby))]);
-    for (query, title) in [
+    let evil = "state=abc&iss=https%3A%2F%2Fevil.example";
+    let (refused, nothing) = ("This answer is refused", "Demo application");
+    for (host, query, title) in [
+        ("127.0.0.1", format!("code=abc&{ours}"), "Signed in"),
+        ("127.0.0.1", format!("code=&{ours}"), nothing),
         (
-            format!("code=%27%3Btouch+%2Ftmp%2Fx%3B%27&state=abc&{iss}"),
-            "Demo application",
+            "127.0.0.1",
+            format!("code=%27%3Btouch+%2Ftmp%2Fx%3B%27&{ours}"),
+            nothing,
         ),
+        ("127.0.0.1", format!("code=abc&{evil}"), refused),
+        ("127.0.0.1", format!("error=access_denied&{evil}"), refused),
+        ("127.0.0.1", format!("code=abc&{iss}"), refused),
+        ("127.0.0.1", format!("code=abc&state=x&{iss}"), refused),
+        ("127.0.0.1", "code=abc".to_owned(), refused),
+        ("127.0.0.1", "code=abc&state=abc".to_owned(), refused),
+        ("127.0.0.1", "error=SO_IS_DISABLED".to_owned(), refused),
         (
-            "code=abc&state=abc&iss=https%3A%2F%2Fevil.example".to_owned(),
-            "This answer is refused",
-        ),
-        (format!("code=abc&{iss}"), "This answer is refused"),
-        (format!("code=abc&state=x&{iss}"), "This answer is refused"),
-        (
-            format!("error=access_denied&error_description=touch&state=abc&{iss}"),
+            "127.0.0.1",
+            format!("error=access_denied&error_description=touch&{ours}"),
             "No code",
         ),
         (
-            format!("error=touch&error_description=x&state=abc&{iss}"),
-            "Demo application",
+            "127.0.0.1",
+            format!("error=touch&error_description=%3Cscript%3E&{ours}"),
+            nothing,
         ),
+        ("127.0.0.1", String::new(), nothing),
+        ("localhost", "code=abc".to_owned(), "Signed in"),
+        ("localhost", "code=".to_owned(), nothing),
+        ("localhost", format!("code=abc&{ours}"), refused),
+        ("localhost", "error=SO_IS_DISABLED".to_owned(), "No code"),
         (
-            "error=%3Cscript%3E&error_description=x".to_owned(),
-            "Demo application",
+            "localhost",
+            "error=NO_UNIQUE_USER_FOUND".to_owned(),
+            "No code",
         ),
-        (String::new(), "Demo application"),
+        ("localhost", "error=touch".to_owned(), nothing),
     ] {
-        let page = get(&format!("{callback}?{query}"), &[]).body;
-        assert!(page.contains(&format!("<h1>{title}</h1>")), "{page}");
+        let host = format!("{host}:{}", ports.callback);
+        let page = get(&format!("{callback}?{query}"), &[("host", &host)]).body;
+        assert!(
+            page.contains(&format!("<h1>{title}</h1>")),
+            "{host} {query}: {page}"
+        );
         assert!(
             !page.contains("touch") && !page.contains("<script>"),
             "{page}"

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 
 use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ContentType, REFERRER_POLICY,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ContentType, HOST, REFERRER_POLICY,
 };
-use actix_web::{App, HttpResponse, HttpServer, rt, web};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
 use anyhow::{Context as _, Result};
 use askama::Template;
 use harness::Pair;
@@ -25,8 +25,9 @@ struct Answer {
 /// `state` of the addresses that `make up` prints.
 const STATE: &str = "abc";
 
-/// The errors that the authorization servers send. The page shows nothing else that a link may contain.
-const ERRORS: [&str; 8] = [
+/// The errors that the authorization servers send, the last two in the legacy flow. The page shows nothing else that a link may
+/// contain.
+const ERRORS: [&str; 10] = [
     "access_denied",
     "account_selection_required",
     "interaction_required",
@@ -35,6 +36,8 @@ const ERRORS: [&str; 8] = [
     "invalid_scope",
     "login_required",
     "unsupported_response_type",
+    "NO_UNIQUE_USER_FOUND",
+    "SO_IS_DISABLED",
 ];
 
 /// What the page says.
@@ -43,9 +46,10 @@ enum Content {
         code: String,
         /// The demo's clients that may have started the flow.
         clients: Vec<Client>,
+        is_legacy: bool,
         api: String,
     },
-    /// The answer names another issuer than the authorization servers of this demo (RFC 9207 §2.4).
+    /// The answer names no authorization server of this demo (RFC 9207 §2.4).
     AnotherIssuer,
     /// Somebody else began the flow (RFC 6749 §10.12).
     AnotherState,
@@ -78,9 +82,21 @@ struct Places {
 }
 
 impl Places {
-    fn content(&self, answer: Answer) -> Content {
-        // The legacy flow has no `iss`, and the demo sends no `state` there.
-        if answer.iss.is_some() && answer.state.as_deref() != Some(STATE) {
+    /// What the page at this host says about the answer. Only clients of the legacy flow have redirect URIs on `localhost` (D-24).
+    fn content(&self, host: &str, answer: Answer) -> Content {
+        if answer.code.is_none() && answer.error.is_none() {
+            return Content::Nothing;
+        }
+        // Before anything else is believed. The legacy flow has neither `iss` nor `state`.
+        let is_legacy = host.starts_with("localhost:");
+        let is_ours = match &answer.iss {
+            Some(iss) => !is_legacy && self.lobbies.contains(iss),
+            None => is_legacy,
+        };
+        if !is_ours {
+            return Content::AnotherIssuer;
+        }
+        if !is_legacy && answer.state.as_deref() != Some(STATE) {
             return Content::AnotherState;
         }
         if let Some(error) = answer.error {
@@ -89,20 +105,20 @@ impl Places {
         }
         // The page shows the code in a shell command: no other characters than those of issued codes.
         let is_issued = |code: &String| {
-            let mut bytes = code.bytes();
-            bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            !code.is_empty() && code.bytes().all(legal)
         };
         let Some(code) = answer.code.filter(is_issued) else {
             return Content::Nothing;
         };
         let clients = match answer.iss {
+            Some(lobby) => self.current(&lobby, &code),
             None => vec![self.legacy(&code)],
-            Some(iss) if self.lobbies.contains(&iss) => self.current(&iss, &code),
-            Some(_) => return Content::AnotherIssuer,
         };
         Content::Code {
             code,
             clients,
+            is_legacy,
             api: self.api.clone(),
         }
     }
@@ -176,8 +192,14 @@ async fn copy_script() -> HttpResponse {
         .body(include_str!("../../../templates/copy.js"))
 }
 
-async fn page(answer: web::Query<Answer>, places: web::Data<Places>) -> HttpResponse {
-    let content = places.content(answer.into_inner());
+async fn page(
+    request: HttpRequest,
+    answer: web::Query<Answer>,
+    places: web::Data<Places>,
+) -> HttpResponse {
+    let host = request.headers().get(HOST);
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let content = places.content(host, answer.into_inner());
     let page = Page { content };
     match page.render() {
         Ok(page) => HttpResponse::Ok()
