@@ -29,9 +29,7 @@ pub struct Registrations {
 }
 
 impl Registrations {
-    /// Warnings about clients that lack something of the configuration, each with the client's name: legacy clients whose
-    /// host name is not one of those for which `is_known` is true, and clients with certificates where the service has no
-    /// listener for them (`takes_certificates`).
+    /// The warnings of [`unserved`], each with the client's name.
     pub fn unserved(
         &self,
         is_known: impl Fn(&str) -> bool,
@@ -39,18 +37,8 @@ impl Registrations {
     ) -> impl Iterator<Item = (ObjectName, Problem)> {
         self.clients.iter().filter_map(move |client| {
             let client = &client.object;
-            let id = &client.client_id;
-            let message = match &client.integration {
-                IntegrationType::Legacy {
-                    hostname: Some(hostname),
-                    ..
-                } if !is_known(hostname) => format!(
-                    "client_id: {id} is for the hostname {hostname}, which no legacy instance has"
-                ),
-                _ if !takes_certificates => certificates_without_listener(client)?,
-                _ => return None,
-            };
-            let place = self.client_places.get(id)?;
+            let message = unserved(client, &is_known, takes_certificates)?;
+            let place = self.client_places.get(&client.client_id)?;
             Some((client.object_name(), Problem::new(place, message)))
         })
     }
@@ -77,13 +65,30 @@ impl Registrations {
     }
 }
 
-/// A warning about a client that uses certificates of TLS, for a service without a listener for them.
-pub fn certificates_without_listener(client: &Client) -> Option<String> {
+/// A warning about a client that lacks something of the configuration: a legacy client whose host name is not one of those for
+/// which `is_known` is true, or a client with certificates of TLS where the service has no listener for them
+/// (`takes_certificates`).
+pub fn unserved(
+    client: &Client,
+    is_known: impl Fn(&str) -> bool,
+    takes_certificates: bool,
+) -> Option<String> {
     let id = &client.client_id;
+    if let IntegrationType::Legacy {
+        hostname: Some(hostname),
+        ..
+    } = &client.integration
+        && !is_known(hostname)
+    {
+        let message = "which no legacy instance has";
+        return Some(format!(
+            "client_id: {id} is for the hostname {hostname}, {message}"
+        ));
+    }
     let has_certificates = client.tls_client_certificate_bound_access_tokens
         || !client.key_authentication.tls_client_certificates.is_empty();
     let message = "is registered with a certificate, for which there is no mutual_tls.listen";
-    has_certificates.then(|| format!("client_id: {id} {message}"))
+    (has_certificates && !takes_certificates).then(|| format!("client_id: {id} {message}"))
 }
 
 /// Reads the parts of a document.

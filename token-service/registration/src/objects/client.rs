@@ -405,18 +405,11 @@ impl Registered for Client {
     fn warnings(&self, before: Option<&Self>, revokes: bool) -> Vec<String> {
         let id = &self.client_id;
         let mut warnings = Vec::new();
-        let names_anybody = |client: &Self| match &client.integration {
-            IntegrationType::NonInteractive { organization, .. } => organization.is_none(),
-            _ => false,
-        };
-        if names_anybody(self) && !before.is_some_and(names_anybody) {
-            warnings.push(format!("{id}: {NAMES_ANYBODY}"));
-        }
         let is_everywhere = |client: &Self| match &client.integration {
             IntegrationType::Legacy { hostname, .. } => hostname.is_none(),
             _ => false,
         };
-        if is_everywhere(self) && before.is_some_and(|before| !is_everywhere(before)) {
+        if is_everywhere(self) && !before.is_some_and(is_everywhere) {
             let message = "without a hostname, every legacy instance knows the client";
             warnings.push(format!("{id}: {message}"));
         }
@@ -463,7 +456,16 @@ impl Registered for Client {
 }
 
 /// Why a non-interactive client should have an organization (D-19).
-const NAMES_ANYBODY: &str = "without an organization, assertions of the client may name every user";
+pub const NAMES_ANYBODY: &str =
+    "without an organization, assertions of the client may name every user";
+
+/// True if assertions of the client may name every user.
+pub fn names_anybody(client: &Client) -> bool {
+    match &client.integration {
+        IntegrationType::NonInteractive { organization, .. } => organization.is_none(),
+        _ => false,
+    }
+}
 
 /// True if `before` has a value that `after` lacks.
 fn lost<T: PartialEq>(before: &[T], after: &[T]) -> bool {

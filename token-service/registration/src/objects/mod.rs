@@ -13,5 +13,6 @@ mod tls_client_certificate;
 mod user;
 
 pub use account::ACCOUNT;
+pub use client::{NAMES_ANYBODY, names_anybody};
 pub use legacy_instance::{port_problem, read_all as read_legacy_instances};
 pub use user::TOTP_SECRET_LENGTH;

@@ -151,8 +151,9 @@ fn update(arguments: &Connected<Update>) -> anyhow::Result<()> {
     let path = own.change.named.path();
     if !own.yes {
         let dry = query(&[("dry_run", flag(true)), ("revoke", flag(own.revoke))]);
-        let preview =
-            administration.send::<Object>(Method::PATCH, &(path.clone() + &dry), &patch)?;
+        let preview = administration
+            .send::<Object>(Method::PATCH, &(path.clone() + &dry), &patch)
+            .map_err(of_earlier)?;
         if preview.value.contains_key(LOSING_GRANTS) {
             confirm(&preview.value)?;
         }
@@ -161,6 +162,16 @@ fn update(arguments: &Connected<Update>) -> anyhow::Result<()> {
     administration
         .send(Method::PATCH, &(path + &query), &patch)?
         .print(card::<Client>)
+}
+
+/// Adds what to do about an earlier version of the service.
+fn of_earlier(error: anyhow::Error) -> anyhow::Error {
+    match error.to_string().starts_with("dry_run: unknown") {
+        true => error.context(
+            "the service has an earlier version, which cannot say first what a change does: repeat the command with --yes",
+        ),
+        false => error,
+    }
 }
 
 /// # Errors
@@ -186,4 +197,21 @@ fn confirm(preview: &Object) -> anyhow::Result<()> {
     let is_yes = matches!(answer.trim(), "y" | "Y" | "yes");
     anyhow::ensure!(is_yes, "nothing was changed");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_of_an_earlier_version_needs_a_yes() {
+        for (refusal, has_hint) in [
+            ("dry_run: unknown query parameter", true),
+            ("scopes: expected a list of strings, found a string", false),
+        ] {
+            let error = format!("{:#}", of_earlier(anyhow::anyhow!(refusal)));
+            assert!(error.ends_with(refusal), "{error}");
+            assert_eq!(error.contains("--yes"), has_hint, "{error}");
+        }
+    }
 }

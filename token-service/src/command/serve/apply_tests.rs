@@ -82,6 +82,27 @@ async fn a_legacy_client_without_an_instance_is_warned_of() {
                        instance has";
         assert_eq!(applied.warnings, [warning]);
     }
+    let mut everywhere = legacy("everywhere", &host);
+    everywhere["hostname"] = Value::Null;
+    for (client, warnings) in [
+        (legacy("new", &host), Value::Null),
+        (
+            legacy("lost-too", "us9.example"),
+            json!([
+                "client_id: lost-too is for the hostname us9.example, which no legacy instance has"
+            ]),
+        ),
+        (
+            everywhere,
+            json!(["everywhere: without a hostname, every legacy instance knows the client"]),
+        ),
+    ] {
+        let created = operate(&service, async |admin| {
+            admin.create::<Client>(object(client)).await
+        });
+        let created = serde_json::to_value(created.await.unwrap()).unwrap();
+        assert_eq!(created["client"]["warnings"], warnings);
+    }
 }
 
 #[tokio::test]
@@ -449,6 +470,26 @@ async fn a_change_can_end_what_a_client_got_before() {
     // No token is issued that the revocation covers.
     let web = site.store.client(client_id("web")).await.unwrap().unwrap();
     assert!(web.tokens_from > covered, "{web:?}");
+}
+
+/// A document says what its clients lack once, with the place.
+#[tokio::test]
+async fn a_document_warns_once_of_each_client() {
+    let site = site().await;
+    let service = site.start().await;
+    let pem = include_str!("../../../../demo/non-interactive-demo.cert.pem");
+    let sync = json!({"client_id": "sync", "type": "non_interactive", "client_secret": secret(),
+        "certificates": [{"alias": "a", "pem": pem}]});
+    let applied = apply(&service, json!({"clients": [sync]}), KEEP).await;
+    let warning = "clients[0]: organization: is absent: without an organization, assertions of the client may name every user";
+    assert_eq!(applied.warnings, [warning]);
+    let batch = json!({"client_id": "batch", "type": "non_interactive"});
+    let created = operate(&service, async |admin| {
+        admin.create::<Client>(object(batch)).await
+    });
+    let created = serde_json::to_value(created.await.unwrap()).unwrap();
+    let warning = "batch: without an organization, assertions of the client may name every user";
+    assert_eq!(created["client"]["warnings"], json!([warning]));
 }
 
 #[tokio::test]

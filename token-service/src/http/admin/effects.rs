@@ -7,7 +7,8 @@ use crate::planning::{self, PAGE};
 use domain::{ClientId, Excerpt, GrantFilter, Scope, User};
 use registration::apply::Plan;
 use registration::describe::Registered as _;
-use registration::registrations::certificates_without_listener;
+use registration::objects::{NAMES_ANYBODY, names_anybody};
+use registration::registrations::unserved;
 use store::StoreError;
 
 /// Maximum number of grants that the service reads to say what they lose.
@@ -24,20 +25,29 @@ pub(super) struct Effects {
 }
 
 impl Administration {
-    /// The effects of `plan` on what is in `stored`.
+    /// The effects of `plan` on what is in `stored`. The warnings of a document (`is_document`) have said already, with their
+    /// places, what clients lack.
     pub(super) async fn effects(
         &self,
         plan: &Plan,
         stored: &Excerpt,
+        is_document: bool,
     ) -> Result<Effects, StoreError> {
         let mut effects = Effects::default();
+        let instances = stored.legacy_instances();
+        let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
+        let takes_certificates = self.service.config.mutual_tls.is_some();
         for after in &plan.change.put_clients {
             let before = stored.client(&after.client_id).map(|client| &**client);
             let revokes = plan.change.revoke_clients.contains(&after.client_id);
             effects.warnings.extend(after.warnings(before, revokes));
-            if self.service.config.mutual_tls.is_none() {
-                let warning = certificates_without_listener(after);
+            if !is_document {
+                let warning = unserved(after, is_known, takes_certificates);
                 effects.warnings.extend(warning);
+                if names_anybody(after) && !before.is_some_and(names_anybody) {
+                    let warning = format!("{}: {NAMES_ANYBODY}", after.client_id);
+                    effects.warnings.push(warning);
+                }
             }
             let lost = before.map(|before| before.scopes.without(&after.scopes));
             if let Some(lost) = lost.filter(|lost| !lost.is_empty() && after.enabled && !revokes) {

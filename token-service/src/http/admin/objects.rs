@@ -358,7 +358,7 @@ impl Administration {
             let entry = Entry::new(AuditAction::GrantRevoked).client(client_id.as_str());
             also = Some(entry.detail("all, with a change of the client"));
         }
-        let effects = self.effects(&plan, stored).await?;
+        let effects = self.effects(&plan, stored, false).await?;
         let changes: Vec<String> = plan
             .differences
             .iter()

@@ -141,16 +141,7 @@ impl Administration {
                     return Err(AdminError::DoesNotFit(takeovers));
                 }
             }
-            let effects = self.effects(&plan, &stored).await?;
-            // The document's warnings have their place in addition.
-            let is_news = |warning: &&String| {
-                let message = warning
-                    .split_once(": ")
-                    .map_or(&***warning, |(_, rest)| rest);
-                !warnings.iter().any(|known| known.contains(message))
-            };
-            let news: Vec<String> = effects.warnings.iter().filter(is_news).cloned().collect();
-            warnings.extend(news);
+            warnings.extend(self.effects(&plan, &stored, true).await?.warnings);
             let kept = plan.kept.iter().map(ToString::to_string).collect();
             let differences = match query.dry_run {
                 true => plan.differences,
