@@ -45,12 +45,18 @@ pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
     }
 }
 
+/// Editors of Windows begin a text with this character, and so do some servers.
+pub const BYTE_ORDER_MARK: &str = "\u{feff}";
+
 /// [`parse_object`] for a file that a server publishes: a byte order mark before it is ignored (RFC 8259 §8.1).
 ///
 /// # Errors
 /// Those of [`parse_object`].
 pub fn parse_file(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
-    parse_object(text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text))
+    parse_object(
+        text.strip_prefix(BYTE_ORDER_MARK.as_bytes())
+            .unwrap_or(text),
+    )
 }
 
 /// Builds a [`Value`]. Stops at the first repeated name or at a level too deep, and stores the reason in

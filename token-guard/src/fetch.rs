@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use claims::json::BYTE_ORDER_MARK;
 use guard::fetch::Failure;
 use guard::guard::Fetch;
 use rustls::pki_types::CertificateDer;
@@ -125,8 +126,10 @@ fn roots(ca_file: Option<&Path>) -> anyhow::Result<Vec<Certificate<'static>>> {
         None => rustls_native_certs::load_native_certs().certs,
         Some(path) => {
             let unreadable = || format!("cannot read certificates from {}", path.display());
-            let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect)
+            let text = std::fs::read(path).with_context(unreadable)?;
+            let pem = text.strip_prefix(BYTE_ORDER_MARK.as_bytes());
+            let certificates = CertificateDer::pem_slice_iter(pem.unwrap_or(&text))
+                .collect::<Result<Vec<_>, _>>()
                 .with_context(unreadable)?;
             anyhow::ensure!(!certificates.is_empty(), "{}: none in it", unreadable());
             certificates
@@ -205,7 +208,7 @@ mod tests {
         };
         let folder = tempfile::TempDir::new().unwrap();
         let ca_file = folder.path().join("ca.pem");
-        std::fs::write(&ca_file, certificate).unwrap();
+        std::fs::write(&ca_file, format!("{BYTE_ORDER_MARK}{certificate}")).unwrap();
 
         let trusting = Fetcher::new(origins.clone(), Some(&ca_file)).unwrap();
         let body = trusting.fetch(&fetch(FetchKind::Keys)).await;

@@ -3,6 +3,7 @@
 use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::json::BYTE_ORDER_MARK;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -155,8 +156,8 @@ impl Certificate {
         if !legal {
             return Err(CertificateError::Alias);
         }
-        // Editors of Windows begin a file with a byte order mark.
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let text = bytes.strip_prefix(BYTE_ORDER_MARK.as_bytes());
+        let bytes = text.unwrap_or(bytes);
         let der = if bytes.first() == Some(&DER_SEQUENCE) {
             bytes.to_vec()
         } else {

@@ -7,6 +7,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::json::BYTE_ORDER_MARK;
 use claims::jwk::{PRIVATE_MEMBERS, PublicKey};
 use claims::{Algorithm, Thumbprint, json};
 use serde::{Deserialize, Serialize};
@@ -144,8 +145,7 @@ impl VerifyingKey {
     /// # Errors
     /// A [`KeyError`]. A private key is refused, because it must stay with the integrator.
     pub fn read(text: &str) -> Result<Self, KeyError> {
-        // Editors of Windows begin a file with a byte order mark.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let key = if text.trim_start().starts_with('{') {
             Self::of_jwk(text)?
         } else {

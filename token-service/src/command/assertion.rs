@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use claims::json::BYTE_ORDER_MARK;
 use jwt_simple::prelude::{
     Claims, JWTClaims, KeyMetadata, RS256KeyPair, RS256PublicKey, RSAKeyPairLike as _,
     UnixTimeStamp,
@@ -124,7 +125,7 @@ fn read_certificate(path: &Path, key: &RS256KeyPair) -> anyhow::Result<Certifica
 fn read_key(path: &Path) -> anyhow::Result<RS256KeyPair> {
     let file = path.display();
     let pem = Zeroizing::new(std::fs::read_to_string(path).with_context(|| file.to_string())?);
-    RS256KeyPair::from_pem(&pem).with_context(|| {
+    RS256KeyPair::from_pem(pem.trim_start_matches(BYTE_ORDER_MARK)).with_context(|| {
         format!(
             "{file}: expected an RSA private key of 2048 to 4096 bits in PEM (BEGIN PRIVATE KEY); \
              `openssl pkcs8 -topk8 -nocrypt -in {file}` converts other forms"
@@ -215,6 +216,15 @@ pub(super) mod tests {
         assert!(parse("k", &[]).is_err());
         assert!(parse("k", &["--alias", "a", "--user-id", "1"]).is_ok());
         assert!(parse("k", &["--alias", "a", "--lifetime", "soon"]).is_err());
+    }
+
+    #[test]
+    fn a_key_of_windows_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.pem");
+        let pem = std::fs::read_to_string(demo_key()).unwrap();
+        std::fs::write(&path, format!("{BYTE_ORDER_MARK}{pem}")).unwrap();
+        sign_with(path.to_str().unwrap(), &["--alias", "a"]).unwrap();
     }
 
     #[test]

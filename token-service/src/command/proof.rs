@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use claims::dpop::PROOF_TYPE;
+use claims::json::BYTE_ORDER_MARK;
 use claims::{Algorithm, Thumbprint};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -93,7 +94,8 @@ fn read_key(path: &Path) -> anyhow::Result<SigningKey> {
         std::fs::read_to_string(path)
     };
     let pem = Zeroizing::new(text.with_context(|| file.to_string())?);
-    let lines = pem.lines().filter(|line| !line.starts_with("-----"));
+    let lines = pem.trim_start_matches(BYTE_ORDER_MARK).lines();
+    let lines = lines.filter(|line| !line.starts_with("-----"));
     let base64 = Zeroizing::new(lines.collect::<String>());
     let pkcs8 = Zeroizing::new(STANDARD.decode(&*base64).unwrap_or_default());
     let mut algorithms = Algorithm::ALL.into_iter();
@@ -134,6 +136,7 @@ mod tests {
             let pkcs8 = SigningKey::generate_pkcs8(algorithm).unwrap();
             let pem = STANDARD.encode(&*pkcs8);
             let pem = format!("-----BEGIN PRIVATE KEY-----\n{pem}\n-----END PRIVATE KEY-----\n");
+            let pem = format!("{BYTE_ORDER_MARK}{pem}");
             std::fs::write(&path, pem).unwrap();
             let key = read_key(&path).unwrap();
             let line = "--key k --method GET --url https://api.example.com/a --token t --nonce n";

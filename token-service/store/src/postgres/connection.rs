@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use claims::json::BYTE_ORDER_MARK;
 use deadpool::{Runtime, managed};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -59,8 +60,10 @@ fn tls(settings: &PostgresSettings, is_encrypted: bool) -> Result<ClientConfig, 
             let unreadable = |error: &dyn std::fmt::Display| {
                 OpenError::Tls(format!("{}: {error}", path.display()))
             };
-            let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect)
+            let text = std::fs::read(path).map_err(|error| unreadable(&error))?;
+            let pem = text.strip_prefix(BYTE_ORDER_MARK.as_bytes());
+            let certificates = CertificateDer::pem_slice_iter(pem.unwrap_or(&text))
+                .collect::<Result<Vec<_>, _>>()
                 .map_err(|error| unreadable(&error))?;
             if certificates.is_empty() {
                 return Err(unreadable(&"the file contains no certificate"));

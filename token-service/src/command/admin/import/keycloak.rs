@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use anyhow::Context as _;
+use claims::json::BYTE_ORDER_MARK;
 use data_encoding::BASE32_NOPAD;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -17,9 +18,6 @@ use domain::Scope;
 use domain::redirect_uri::{RedirectUriPattern, RedirectUriUse};
 
 type Object = Map<String, Value>;
-
-/// A byte order mark in UTF-8.
-const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The clients that every realm has, for Keycloak itself.
 const OWN_CLIENTS: [&str; 6] = [
@@ -99,9 +97,9 @@ pub(super) fn read(path: &Path, site: Option<&str>, import: &mut Import<'_>) -> 
     let name = path.display();
     let file = File::open(path).with_context(|| name.to_string())?;
     let mut file = BufReader::new(file);
-    // Editors of Windows begin a file with a byte order mark.
-    if file.fill_buf().is_ok_and(|start| start.starts_with(BOM)) {
-        file.consume(BOM.len());
+    let mark = BYTE_ORDER_MARK.as_bytes();
+    if file.fill_buf().is_ok_and(|start| start.starts_with(mark)) {
+        file.consume(mark.len());
     }
     let mut json = serde_json::Deserializer::from_reader(file);
     let mut failure = None;

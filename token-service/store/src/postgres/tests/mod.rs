@@ -214,7 +214,12 @@ async fn the_connection_is_encrypted_and_the_server_verified() {
         };
         PostgresStore::open(&settings, ACCESS).await
     };
-    let store = open("127.0.0.1", Some("server.pem")).await.unwrap();
+    let marked = format!(
+        "\u{feff}{}",
+        std::fs::read_to_string(at("server.pem")).unwrap()
+    );
+    std::fs::write(at("marked.pem"), marked).unwrap();
+    let store = open("127.0.0.1", Some("marked.pem")).await.unwrap();
     let client = store.pool.get().await.unwrap();
     let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
     let encrypted: bool = client.query_one(sql, &[]).await.unwrap().get(0);
