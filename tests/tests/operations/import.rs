@@ -263,15 +263,19 @@ fn tables_of_spreadsheets_are_read_or_refused_with_the_cause() {
     };
     let marked = import("\u{feff}username,enabled\r\nkim,TRUE\r\nlee,False\r\n").done();
     assert!(marked.starts_with("Users: 2 read, 2 new"), "{marked}");
-    let head = "username,account_user_id,account_username,account_site";
+    let head = "username,password,account_user_id,account_username,account_site";
     let rounded = import(&format!(
-        "{head}\nkim,1.87905E+09,kim,https://us1.example.com\nlee,,,\n"
+        "{head}\nkim,,1.87905E+09,kim,https://us1.example.com\nmax,\"4,71147E+11\",,,\nlee,,,,\n"
     ));
-    let counts = "Users: 2 read, 1 new, 0 changed, 0 kept, 1 not imported";
+    let counts = "Users: 3 read, 1 new, 0 changed, 0 kept, 2 not imported";
     assert!(rounded.output.starts_with(counts), "{rounded:?}");
     let rounded = rounded.failed(3);
-    let line = "user kim is not imported: account_user_id: 1.87905E+09 is a number that a spreadsheet rounded";
-    assert!(rounded.contains(line), "{rounded}");
+    for line in [
+        "user kim is not imported: account_user_id: a spreadsheet rounded the number; format the column as text (line 2)",
+        "user max is not imported: password: a spreadsheet rounded the number; format the column as text (line 3)",
+    ] {
+        assert!(rounded.contains(line), "{rounded}");
+    }
     for (table, cause) in [
         ("username;email\nkim;\n", "columns are separated by ';'"),
         (

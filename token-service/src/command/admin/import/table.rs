@@ -22,9 +22,6 @@ const COLUMNS: [&str; 10] = [
     "account_site",
 ];
 
-/// Columns whose numbers must not be rounded.
-const NAMES: [&str; 3] = ["username", "account_user_id", "account_username"];
-
 /// True for a number with an exponent, such as `1.87905E+09`.
 fn is_rounded(cell: &str) -> bool {
     let number = cell.replace(',', ".");
@@ -68,12 +65,12 @@ pub(super) fn read(path: &Path, import: &mut Import<'_>) -> anyhow::Result<()> {
     for row in table.records() {
         let row = row.with_context(|| name.to_string())?;
         let (mut user, mut account) = (Map::new(), Map::new());
-        let rounded = (columns.iter().zip(&row))
-            .find(|(column, cell)| NAMES.contains(column) && is_rounded(cell));
-        if let Some((column, cell)) = rounded {
+        let rounded = columns.iter().zip(&row).find(|(_, cell)| is_rounded(cell));
+        // The cell may be a password.
+        if let Some((column, _)) = rounded {
             let line = row.position().map_or(0, csv::Position::line);
             let why = format!(
-                "{column}: {cell} is a number that a spreadsheet rounded; format the column as text (line {line})"
+                "{column}: a spreadsheet rounded the number; format the column as text (line {line})"
             );
             let of = columns.iter().position(|column| column == "username");
             let of = of.and_then(|column| row.get(column)).unwrap_or_default();
