@@ -51,6 +51,14 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<LinkedAccount> {
         if let (Some(user_id), Some(site)) = (user_id, site) {
             let value = format!("{user_id} at {site}");
             let place = section.place().clone();
+            let mut sites = accounts.iter().map(|known: &LinkedAccount| &known.site);
+            let of = |site: &str| site.trim_end_matches('/').to_owned();
+            if let Some(known) = sites.find(|known| **known != site && of(known) == of(&site)) {
+                let message = format!(
+                    "site: {site} differs from the site {known} of another account by a slash alone: write {known}"
+                );
+                section.report(&place, message);
+            }
             let named = Located { value, place };
             unique(&section, "linked account", &named, &mut seen);
             accounts.push(LinkedAccount {

@@ -221,6 +221,30 @@ fn every_problem_is_reported_at_once_with_its_line() {
     );
 }
 
+/// Clients send a site back as text.
+#[test]
+fn sites_of_a_user_that_differ_by_a_slash_are_refused() {
+    let account = |id: &str, site: &str| {
+        format!("[[users.accounts]]\nuser_id = '{id}'\nusername = 'a'\nsite = '{site}'\n")
+    };
+    let one = account("1", "https://a.example");
+    for (site, expected) in [
+        (
+            "https://a.example/",
+            Some(
+                "r.toml:7: site: https://a.example/ differs from the site https://a.example of another account by a slash \
+                 alone: write https://a.example",
+            ),
+        ),
+        ("https://a.example", None),
+        ("https://a.example/b", None),
+    ] {
+        let other = account("2", site);
+        let found = problems(&format!("[[users]]\nusername = 'ada'\n{one}{other}"));
+        assert_eq!(found, Vec::from_iter(expected), "{site}");
+    }
+}
+
 /// RFC 9700 §4.15, for names in the file and stored names.
 #[test]
 fn names_are_compared_with_the_stored_registry() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::web::{self, Path, Payload};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use utoipa::IntoParams;
 use zeroize::Zeroizing;
 
@@ -140,16 +140,6 @@ impl Administration {
         account: Object,
     ) -> Result<UserView, AdminError> {
         self.patch(username, ChangeQuery::default(), |user: &User| {
-            let site = account.get("site").and_then(Value::as_str);
-            let site = site.unwrap_or_default();
-            let of = |site: &str| site.trim_end_matches('/').to_owned();
-            let mut sites = user.accounts.iter().map(|account| &account.site);
-            if let Some(known) = sites.find(|known| **known != site && of(known) == of(site)) {
-                let message = format!(
-                    "site: {site} differs from the registered site {known} by a slash alone: write {known}"
-                );
-                return Err(AdminError::Malformed(message));
-            }
             let mut accounts = json!(user.accounts);
             if let Some(accounts) = accounts.as_array_mut() {
                 accounts.push(account.clone().into());
