@@ -341,6 +341,24 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let applied = pair.done(&format!("apply {file} --dry-run"));
     let warning = format!("warning: {place}any app may claim this scheme");
     assert!(applied.contains(&warning), "{applied}");
+    // Beside the legacy flow, a User ID must have room in its tokens.
+    let instance =
+        "[[legacy_instances]]\nhostname = \"a.example\"\nauth_server_hostname = \"b.example\"\n";
+    write(
+        "config.toml",
+        &format!("registrations = \"wrong.toml\"\n{instance}"),
+    );
+    let user_id = "1".repeat(25);
+    write(
+        "wrong.toml",
+        &format!(
+            "[[users]]\nusername = \"ada\"\n[[users.accounts]]\nuser_id = \"{user_id}\"\nusername = \"a\"\n\
+             site = \"https://a.example\"\n"
+        ),
+    );
+    let checked = check().output;
+    let problem = format!("wrong.toml:2: user ada: user_id {user_id} has 25 characters");
+    assert!(checked.contains(&problem), "{checked}");
 }
 
 #[test]

@@ -444,13 +444,37 @@ async fn a_start_refuses_a_name_without_room_in_a_legacy_token() {
         "[[clients]]\nclient_id = \"{client}\"\ntype = \"legacy\"\nredirect_uris = [\"https://a.example/cb\"]\n"
     )
     .unwrap();
+    let user_id = "1".repeat(25);
+    write!(
+        text,
+        "[[users]]\nusername = \"ada\"\n[[users.accounts]]\nuser_id = \"{user_id}\"\nusername = \"a\"\nsite = \"https://a.example\"\n"
+    )
+    .unwrap();
     std::fs::write(&file, text).unwrap();
     let (_, refusal) = site.register().await;
     let refusal = refusal.unwrap();
-    let expected = format!("registrations.toml:202: client_id: {client} has 23 characters");
-    assert!(refusal.contains(&expected), "{refusal}");
+    for expected in [
+        format!("registrations.toml:202: client_id: {client} has 23 characters"),
+        format!("registrations.toml:206: user ada: user_id {user_id} has 25 characters"),
+    ] {
+        assert!(refusal.contains(&expected), "{refusal}");
+    }
     let users = site.store.users(String::new(), 1).await.unwrap();
     assert_eq!(users, []);
+}
+
+/// A command registered the other instance, or the configuration named it before.
+#[tokio::test]
+async fn a_start_refuses_an_instance_that_differs_in_the_port_alone() {
+    let mut site = Site::new(|config| config.registrations = None).await;
+    let known = site.config.legacy_instances[0].hostname.clone();
+    assert_eq!(site.register().await.1, None);
+    site.config.legacy_instances[0].hostname.push_str(":8443");
+    let refusal = site.register().await.1.unwrap();
+    let expected = format!(
+        "hostname: {known}:8443 differs from the instance {known} in the port alone: remove that instance first"
+    );
+    assert!(refusal.starts_with(&expected), "{refusal}");
 }
 
 /// The file is unchanged, but its names have less room.

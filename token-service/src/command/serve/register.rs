@@ -15,12 +15,14 @@ use domain::clock::{Clock as _, Timestamp};
 use domain::digest::Digest;
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{
-    AppliedFile, AuditAction, AuditEvent, Excerpt, FileChange, RegistryChange, RegistryOutcome,
+    AppliedFile, AuditAction, AuditEvent, Excerpt, FileChange, LegacyInstance, RegistryChange,
+    RegistryOutcome,
 };
 use protocol::sealing::EncryptionKey;
 use registration::apply::{Difference, DifferenceKind, Kept, Occasion, Plan};
 use registration::describe::Registered;
 use registration::file::RegistrationsFile;
+use registration::objects::port_problem;
 use registration::protection::AtRest;
 use registration::registrations::{Draft, Sought};
 use store::Store;
@@ -161,6 +163,16 @@ impl Start<'_> {
         let draft = part.and_then(|(changed, part)| part.draft(&changed.file, self.now));
         names.extend(draft.iter().flat_map(Draft::names));
         let stored = self.store.excerpt(names).await?;
+        let others = stored.legacy_instances();
+        let of = |one: &LegacyInstance| {
+            let mut others = others.iter();
+            others.find_map(|other| port_problem(&one.hostname, &other.hostname))
+        };
+        if let Some(problem) = instances.iter().find_map(of) {
+            anyhow::bail!(
+                "{problem}: remove that instance first (token-service legacy-instance remove)"
+            );
+        }
         let mut planned = Planned {
             plan: Plan::on(&stored),
             objects: 0,

@@ -12,7 +12,7 @@ use domain::applied_file::Tag;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::remembered::ObjectKind;
-use domain::{AppliedFile, ClientId, Excerpt, LegacyInstance, ObjectName, Username};
+use domain::{AppliedFile, Excerpt, LegacyInstance, ObjectName, Username};
 use protocol::sealing::EncryptionKey;
 use registration::file::RegistrationsFile;
 use registration::registrations::{Draft, Registrations, Sought};
@@ -239,8 +239,8 @@ impl Survey {
             match draft.check_part(&stored, is_listed) {
                 Ok(registrations) => {
                     let place = |object: &ObjectName| {
-                        let id = ClientId::parse(&object.name)?;
-                        registrations.client_places.get(&id).cloned()
+                        let line = self.names.0.get(&tags.name(object))?;
+                        Some(file.line(*line))
                     };
                     let has_legacy = !config.legacy_instances.is_empty()
                         || !stored.legacy_instances().is_empty();
