@@ -4,9 +4,9 @@ use serde_json::json;
 
 use crate::support::{OwnPair, WEB};
 
-/// A misspelt parameter would be ignored, and the operation would do more than asked.
+/// A misspelt or empty parameter would be ignored, and the operation would do more than asked.
 #[test]
-fn unknown_query_parameters_are_refused() {
+fn misspelt_and_empty_query_parameters_are_refused() {
     let pair = OwnPair::start(&[]);
     let nothing = json!({"clients": [], "users": []}).to_string();
     for (method, path, body, expected) in [
@@ -21,6 +21,14 @@ fn unknown_query_parameters_are_refused() {
             "/grants?username=ada@example.com&client=web-demo",
             "",
             "client: unknown query parameter; did you mean client_id?",
+        ),
+        // An owner that is empty by mistake is not nobody, and not everybody.
+        ("DELETE", "/grants?username=", "", "username: is empty"),
+        (
+            "DELETE",
+            "/grants?client_id=web-demo&username=",
+            "",
+            "username: is empty",
         ),
         (
             "GET",

@@ -320,3 +320,31 @@ impl Paging {
         query(&[&page, more].concat())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        connection: Connection,
+    }
+
+    #[test]
+    fn a_command_without_a_configuration_says_so() {
+        for (more, has_hint) in [
+            (&[][..], true),
+            (&["--url", "http://127.0.0.1:1"], false),
+            (&["--config", "/nowhere/config.toml"], false),
+        ] {
+            let words = ["client", "--admin-token-file", "/nowhere/token"];
+            let words = words.iter().chain(more);
+            let line = Line::try_parse_from(words).unwrap();
+            let error = line.connection.open().err().unwrap().to_string();
+            assert_eq!(error.ends_with(NO_CONFIG), has_hint, "{error}");
+        }
+    }
+}
