@@ -345,7 +345,7 @@ pub fn most_used(mut schemes: Vec<UsedScheme>) -> Vec<UsedScheme> {
 ///
 /// A scheme that is new, or gets more users, takes names from the others, and no name moves between these (weighted rendezvous
 /// hashing).
-pub fn scheme_of<'s>(schemes: &'s [UsedScheme], point: impl Fn(&str) -> u64) -> Option<&'s str> {
+pub fn scheme_of(schemes: &[UsedScheme], point: impl Fn(&str) -> u64) -> Option<&str> {
     const POINTS: f64 = (1_u64 << 52) as f64;
     let scores = schemes.iter().map(|used| {
         // Between 0 and 1, and neither of the two.
