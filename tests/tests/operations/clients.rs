@@ -148,7 +148,9 @@ fn certificates_are_added_and_removed_while_the_service_runs() {
     );
     assert!(pair.failed(&add).contains("already"));
     assert_eq!(assert_with("new").status, 200);
-    pair.done("client remove-certificate non-interactive-demo new");
+    let removed = pair.done("client remove-certificate non-interactive-demo new");
+    let warning = "tokens and grants that the client got with the removed certificate stay valid";
+    assert!(removed.contains(warning), "{removed}");
     assert_with("new").assert_error(400, "invalid_grant");
     let path = "/clients/non-interactive-demo/certificates/x";
     let wrong = pair.administrate("PUT", path, "not a certificate");
