@@ -1,12 +1,12 @@
 //! The revocation feed, which the filter reads from the token service.
 //!
-//! `GET /revocations?version=2&feed=ID&since=POSITION&wait=SECONDS` returns a [`Page`], also without
+//! `GET /revocations?version=1&feed=ID&since=POSITION&wait=SECONDS` returns a [`Page`], also without
 //! `version`.
 
 use serde::{Deserialize, Serialize};
 
 /// Version of the feed with [`Page`]s: the value of the parameter `version`.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 1;
 
 /// Most entries of one [`Page`].
 pub const MAX_PAGE_ENTRIES: usize = 5000;
@@ -17,7 +17,7 @@ pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Longest time for which the service holds a request when there is no entry after `since`, in seconds.
 pub const MAX_WAIT_SECONDS: u64 = 20;
 
-/// One page of the feed, version 2.
+/// One page of the feed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// Identity of the store: 128 random bits in base64url. A new or restored store gets a new identity. A reader

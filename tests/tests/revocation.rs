@@ -108,7 +108,7 @@ fn the_feed_over_http() {
 
     let (first, second) = (pair.token(), pair.token());
     assert_eq!(revoke_at(&pair, &first).status, 200);
-    let entries = feed(&pair, "?version=2&since=0&wait=20").json()["revocations"].clone();
+    let entries = feed(&pair, "?version=1&since=0&wait=20").json()["revocations"].clone();
     let claims = crate::token::claims(&first);
     assert_eq!(entries[0]["kind"], "token");
     assert_eq!(entries[0]["id"], claims["jti"]);
@@ -116,8 +116,8 @@ fn the_feed_over_http() {
     for query in [
         "?since=0",
         "?version=3",
-        "?version=2&feed=another&since=1&wait=20",
-        "?version=2&since=9",
+        "?version=1&feed=another&since=1&wait=20",
+        "?version=1&since=9",
     ] {
         assert_eq!(
             feed(&pair, query).json(),
@@ -129,15 +129,14 @@ fn the_feed_over_http() {
         "?since=x",
         "?version=two",
         "?version=0",
-        "?version=1",
-        "?version=2&wait=-1",
+        "?version=1&wait=-1",
         "?since=1&since=1",
     ] {
         feed(&pair, query).assert_error(400, "invalid_request");
     }
     // A repeated revocation adds no second entry.
     assert_eq!(revoke_at(&pair, &first).status, 200);
-    let query = format!("?version=2&feed={id}&since=1");
+    let query = format!("?version=1&feed={id}&since=1");
     assert_eq!(feed(&pair, &query).json(), page(1, 1, json!([])));
 
     let waiting = held(&pair, format!("{query}&wait=20"));
@@ -151,10 +150,10 @@ fn the_feed_over_http() {
 
     let renewed = pair.json("revocations renew-feed")["feed"].clone();
     assert_ne!(renewed, json!(id));
-    let page = feed(&pair, &format!("?version=2&feed={id}&since=2&wait=20")).json();
+    let page = feed(&pair, &format!("?version=1&feed={id}&since=2&wait=20")).json();
     assert_eq!((&page["feed"], &page["since"]), (&renewed, &json!(0)));
 
-    let waiting = held(&pair, "?version=2&since=2&wait=20".to_owned());
+    let waiting = held(&pair, "?version=1&since=2&wait=20".to_owned());
     pair.pair.stop_token_service();
     let reply = waiting.join().unwrap();
     assert_eq!(reply.status, 200, "{}", reply.body);

@@ -1,170 +1,58 @@
-//! An upgrade of replicas on PostgreSQL, from the operator's side: the commands and messages of `docs/runbook.md`, the metrics
-//! and the alert. `make test-upgrade` runs two versions.
+//! Replicas on PostgreSQL when an upgrade is finished, from the operator's side: the commands and messages of
+//! `docs/runbook.md`. `make test-upgrade` runs two versions.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use serde_json::json;
-use tests::{Artifacts, Postgres, Series};
+use tests::{Artifacts, Postgres};
 
 use crate::api::until;
-use crate::support::{OwnPair, get, signal};
+use crate::support::{OwnPair, get};
 
-/// Two replicas of this version on a database of an upgrade that is not finished.
-struct Unfinished {
-    pair: OwnPair,
-    database: Postgres,
-}
-
-impl Unfinished {
-    fn start() -> Self {
-        let database = Postgres::start(&Artifacts::find().unwrap().repository).unwrap();
-        let pair = OwnPair::replicated(database.url());
-        let set = Self { pair, database };
-        set.sql("UPDATE counters SET value = 16 WHERE name = 'schema_version'");
-        until("the replicas know", || set.layouts() == ["16", "16"]);
-        set
-    }
-
-    fn sql(&self, statements: &str) -> String {
-        self.database.sql(statements).unwrap()
-    }
-
-    /// The metrics of both replicas.
-    fn metrics(&self) -> [String; 2] {
-        let ports = self.pair.pair.ports();
-        let services = [ports.internal, ports.internal_replica];
-        services.map(|port| get(&format!("http://127.0.0.1:{port}/metrics"), &[]).body)
-    }
-
-    /// The layout in use at each replica.
-    fn layouts(&self) -> [String; 2] {
-        self.metrics().map(|metrics| {
-            let mut lines = metrics.lines();
-            let layout = lines.find_map(|line| line.strip_prefix("token_service_store_layout "));
-            layout.unwrap_or_default().to_owned()
-        })
-    }
-
-    fn migrate(&self) -> Command {
-        let mut migrate = Command::new(&self.pair.pair.artifacts().token_service);
-        migrate
-            .arg("migrate")
-            .env("TOKEN_SERVICE_CONFIG", self.pair.config())
-            .env("TOKEN_SERVICE__STORE__URL", self.database.url())
-            .stdin(Stdio::null());
-        migrate
-    }
-
-    /// Runs `token-service migrate` with these arguments. Returns whether it succeeded, and what it printed.
-    fn migrated(&self, arguments: &[&str]) -> (bool, String) {
-        let output = self.migrate().args(arguments).output().unwrap();
+/// Layout 2 stands for the layout of a later version.
+#[test]
+fn replicas_of_an_earlier_version_stop_at_the_end_of_an_upgrade() {
+    let artifacts = Artifacts::find().unwrap();
+    let database = Postgres::start(&artifacts.repository).unwrap();
+    let pair = OwnPair::replicated(database.url());
+    let ports = pair.pair.ports();
+    let services = [ports.internal, ports.internal_replica];
+    let ready = || services.map(|port| get(&format!("http://127.0.0.1:{port}/readyz"), &[]));
+    let migrate = |arguments: &[&str]| {
+        let mut migrate = Command::new(&pair.pair.artifacts().token_service);
+        migrate.arg("migrate").args(arguments);
+        migrate.env("TOKEN_SERVICE_CONFIG", pair.config());
+        migrate.env("TOKEN_SERVICE__STORE__URL", database.url());
+        let output = migrate.output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(said).unwrap())
-    }
-}
-
-#[test]
-fn an_unfinished_upgrade_is_noticed_and_finished() {
-    let set = Unfinished::start();
-    let pair = &set.pair;
-    let runbook = pair.pair.artifacts().repository.join("docs/runbook.md");
-    let runbook = std::fs::read_to_string(runbook).unwrap();
-    // A row as an earlier version makes it.
-    set.sql(
-        "INSERT INTO replicas VALUES ('old', 'host-old', '0.3.0', 16, extract(epoch FROM now())::BIGINT)",
-    );
-    let (_, state) = set.migrated(&[]);
-    assert!(state.contains("A step back needs nothing"), "{state}");
-    let (done, refused) = set.migrated(&["--finish"]);
-    assert!(!done && refused.contains("host-old (0.3.0)"), "{refused}");
-    let key = r#"{"require_pushed_authorization_requests": true}"#;
-    let premature = pair.administrate("PATCH", "/clients/web-demo", key).body;
-    for (message, said) in [
-        ("A step back needs nothing", &state),
-        ("services of an earlier version run", &refused),
-        ("finish the upgrade first", &premature),
-    ] {
-        assert!(said.contains(message), "{said}");
-        assert!(runbook.contains(message), "{message}");
-    }
-    // A replica of the earlier version would not know the request that a client pushes.
-    let metadata = format!("{}/.well-known/oauth-authorization-server", pair.lobby());
-    let offers_pushing = || {
-        let metadata = get(&metadata, &[]).json();
-        metadata
-            .get("pushed_authorization_request_endpoint")
-            .is_some()
     };
-    assert!(!offers_pushing());
-    set.sql("DELETE FROM replicas WHERE id = 'old'");
-
-    let mut series = Series::of_rules(&pair.pair.artifacts().repository).unwrap();
-    let mut take = || {
-        let number = series.count();
-        for (service, metrics) in ["a", "b"].iter().zip(&set.metrics()) {
-            series.take("token-service", service, number, Some(metrics));
-        }
-        series.repeat(24 * 60);
-    };
-    take();
+    let runbook = std::fs::read_to_string(artifacts.repository.join("docs/runbook.md")).unwrap();
     for command in ["migrate", "migrate --finish"] {
         assert!(runbook.contains(&format!("\ntoken-service {command}\n")));
-        let (_, arguments) = command.split_at("migrate".len());
-        let arguments: Vec<&str> = arguments.split_whitespace().collect();
-        let (done, said) = set.migrated(&arguments);
-        assert!(done, "{said}");
     }
-    until("the replicas use the layout", || {
-        set.layouts() == ["18", "18"]
-    });
-    take();
-    assert!(offers_pushing());
-    let fires = r#"ALERTS{alertname="TokenServiceUpgradeUnfinished", alertstate="firing", severity="warning", job="token-service"}"#;
-    let expected = json!([
-        {"expr": r#"ALERTS{alertstate="firing"}"#, "eval_time": "1439m", "exp_samples": []},
-        {"expr": "ALERTS", "eval_time": "1440m", "exp_samples": [{"labels": fires, "value": 1}]},
-        {"expr": "ALERTS", "eval_time": "1441m", "exp_samples": []},
-    ]);
-    series.expect(pair.state(), ("1m", 0), &expected).unwrap();
+    let (done, state) = migrate(&[]);
+    assert!(done && state.contains("layout 1 is in use"), "{state}");
+    assert_eq!(state.matches("knows layout 1, seen").count(), 2, "{state}");
+    let (done, said) = migrate(&["--finish"]);
+    assert!(done && said.contains("nothing to finish"), "{said}");
 
-    let entry = pair.done("audit --action upgrade_finished");
-    assert!(entry.contains("from layout 16 to layout 18"), "{entry}");
-    assert!(entry.contains("by=command:"), "{entry}");
-    let (_, again) = set.migrated(&["--finish"]);
-    assert!(again.contains("nothing to finish"), "{again}");
-    let entries = pair.done("audit --action upgrade_finished");
-    assert_eq!(entries.matches("upgrade_finished").count(), 1, "{entries}");
-    let changed = pair.administrate("PATCH", "/clients/web-demo", key);
-    assert_eq!(changed.status, 200, "{}", changed.body);
-}
-
-/// The transaction sets the layout, and then appends to the audit log.
-#[test]
-fn a_finish_that_is_killed_leaves_the_upgrade_unfinished() {
-    let set = Unfinished::start();
-    let held = "BEGIN; LOCK TABLE audit_waiting IN EXCLUSIVE MODE; SELECT pg_sleep(3600)";
-    let mut holder = set.database.psql(held).spawn().unwrap();
-    let is_locked =
-        "SELECT count(*) FROM pg_locks WHERE relation = 'audit_waiting'::regclass AND granted
-        AND mode = 'ExclusiveLock'";
-    until("the table is locked", || set.sql(is_locked) == "1");
-    let mut migrate = set.migrate().arg("--finish").spawn().unwrap();
-    let waits = "SELECT count(*) FROM pg_locks AS wanted JOIN pg_locks AS held USING (pid)
-        WHERE wanted.relation = 'audit_waiting'::regclass AND NOT wanted.granted
-        AND held.relation = 'counters'::regclass AND held.mode = 'RowExclusiveLock'";
-    until("the command has set the layout and waits", || {
-        set.sql(waits) == "1"
+    let set = |layout: u32| {
+        let sql = format!("UPDATE counters SET value = {layout} WHERE name = 'layout'");
+        database.sql(&sql).unwrap();
+    };
+    set(2);
+    let message = "layout 2 is in use, and this version knows 1 at most";
+    assert!(runbook.contains(message));
+    until("both replicas stop", || {
+        let answers = ready();
+        answers
+            .iter()
+            .all(|answer| answer.status == 503 && answer.body.contains(message))
     });
-    signal(migrate.id(), "KILL");
-    assert!(!migrate.wait().unwrap().success());
-    set.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'audit_waiting'::regclass",
-    );
-    assert!(!holder.wait().unwrap().success());
-    let (_, state) = set.migrated(&[]);
-    assert!(state.contains("layout 16 is in use"), "{state}");
-    let (done, said) = set.migrated(&["--finish"]);
-    assert!(done, "{said}");
-    let entries = set.pair.done("audit --action upgrade_finished");
-    assert_eq!(entries.matches("upgrade_finished").count(), 1, "{entries}");
+    let (done, refused) = migrate(&["--finish"]);
+    assert!(!done && refused.contains(message), "{refused}");
+    set(1);
+    until("both replicas go on", || {
+        ready().iter().all(|answer| answer.status == 200)
+    });
 }

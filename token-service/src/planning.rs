@@ -9,7 +9,7 @@ use domain::client::{IntegrationKind, IntegrationType};
 use domain::registry_index::{Named, NamedKind, account_value, single_sign_on_value};
 use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, Excerpt, FileChange, Layout, LinkedAccount, ObjectName, RegistryChange, User,
+    Client, ClientId, Excerpt, FileChange, LinkedAccount, ObjectName, RegistryChange, User,
     Username,
 };
 use protocol::flow::TokenName;
@@ -132,24 +132,6 @@ pub fn mute<'a>(
         format!(
             "client {id}: without a secret, keys and TLS certificates it could not authenticate"
         )
-    })
-}
-
-/// One line for each member of a client of the change that earlier versions, which may use the store too, would lose. If
-/// there are any, the change must be refused.
-pub fn premature<'a>(
-    clients: impl IntoIterator<Item = &'a Client>,
-    layout: Layout,
-) -> impl Iterator<Item = String> {
-    clients.into_iter().flat_map(move |client| {
-        let members = client.later_members();
-        let premature = members.filter(move |(_, needed)| layout < *needed);
-        premature.map(|(member, _)| {
-            format!(
-                "client {}: {member}: finish the upgrade first: token-service migrate --finish",
-                client.client_id
-            )
-        })
     })
 }
 

@@ -25,13 +25,13 @@ pub struct SweepTime {
 }
 
 impl SweepTime {
-    /// `swept_at` is the time of the last sweep of the store, if the store knows that.
-    pub fn start(swept_at: Option<Timestamp>, clock: Timestamp, at: Instant) -> Self {
+    /// `swept_at` is the time of the last sweep of the store.
+    pub fn start(swept_at: Timestamp, clock: Timestamp, at: Instant) -> Self {
         Self {
-            due: swept_at.unwrap_or_default(),
+            due: swept_at,
             looked_at: at,
             even_since: (clock, at),
-            told: swept_at.is_none(),
+            told: false,
         }
     }
 
@@ -82,7 +82,7 @@ mod tests {
     struct Looks(SweepTime, Instant);
 
     impl Looks {
-        fn start(swept_at: Option<Timestamp>, clock: Timestamp) -> Self {
+        fn start(swept_at: Timestamp, clock: Timestamp) -> Self {
             let start = Instant::now();
             Self(SweepTime::start(swept_at, clock, start), start)
         }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_ahead_at_a_start_makes_nothing_due() {
-        let mut looks = Looks::start(Some(at(0)), at(4000));
+        let mut looks = Looks::start(at(0), at(4000));
         assert_eq!(looks.due(at(4000), 0), at(0));
         assert_eq!(looks.due(at(4006), 6), at(6));
         // Corrected.
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_ahead_for_a_while_makes_nothing_due() {
-        let mut looks = Looks::start(Some(at(0)), at(0));
+        let mut looks = Looks::start(at(0), at(0));
         assert_eq!(looks.due(at(EVEN), EVEN), at(EVEN));
         assert_eq!(looks.due(at(EVEN + 4030), EVEN + 30), at(EVEN + 30));
         assert_eq!(looks.due(at(EVEN + 4066), EVEN + 66), at(EVEN + 66));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_behind_makes_nothing_due_and_is_followed() {
-        let mut looks = Looks::start(Some(at(5000)), at(1000));
+        let mut looks = Looks::start(at(5000), at(1000));
         assert_eq!(looks.due(at(1000), 0), at(1000));
         // Corrected.
         assert_eq!(looks.due(at(5030), 30), at(1030));
@@ -124,23 +124,15 @@ mod tests {
     #[test]
     fn what_a_stop_left_behind_is_due_after_an_hour() {
         let week = 7 * 86_400;
-        let mut looks = Looks::start(Some(at(0)), at(week));
+        let mut looks = Looks::start(at(0), at(week));
         assert_eq!(looks.due(at(week + 30), 30), at(30));
         assert_eq!(looks.due(at(week + EVEN - 1), EVEN - 1), at(EVEN - 1));
         assert_eq!(looks.due(at(week + EVEN), EVEN), at(week + EVEN));
     }
 
     #[test]
-    fn a_store_that_does_not_know_its_last_sweep_waits() {
-        let mut looks = Looks::start(None, at(0));
-        let first = Timestamp::default();
-        assert_eq!(looks.due(at(30), 30), first + Duration::from_secs(30));
-        assert_eq!(looks.due(at(EVEN), EVEN), at(EVEN));
-    }
-
-    #[test]
     fn a_line_names_each_time_of_a_wrong_clock_once() {
-        let mut looks = Looks::start(Some(at(0)), at(0));
+        let mut looks = Looks::start(at(0), at(0));
         let mut told = |clock, seconds| {
             let before = looks.0.told;
             looks.due(clock, seconds);

@@ -84,7 +84,7 @@ impl Service {
                 .find(|(known, _)| *known == name)
                 .map(|(_, value)| value.to_owned())
         };
-        assert_eq!(parameter("version").as_deref(), Some("2"));
+        assert_eq!(parameter("version").as_deref(), Some("1"));
         let since: usize = parameter("since").unwrap().parse().unwrap();
         let is_ours = parameter("feed").is_none_or(|feed| feed == self.feed);
         let since = if is_ours && since <= self.entries.len() {
@@ -142,7 +142,7 @@ fn read_up(feed: &mut Feed, service: &Service, data: &dyn SharedData, now: u64) 
 fn end(feed: &Feed, service: &Service) -> String {
     let identity = feed.identity.clone().unwrap_or_default();
     format!(
-        "/revocations?version=2&feed={identity}&since={}",
+        "/revocations?version=1&feed={identity}&since={}",
         service.entries.len()
     )
 }
@@ -201,10 +201,10 @@ fn a_feed_that_never_settles_is_asked_with_pauses() {
         let one = service("A", 10, page);
         let stores = [&one, &service("B", 7, page), &service("C", 0, page)];
         // A cache drops the query.
-        let first = one.answer("/revocations?version=2&since=0");
+        let first = one.answer("/revocations?version=1&since=0");
         let of_cache = asked_in_a_minute(|_, _| first.clone());
         // A cache answers every request behind the start with the same page.
-        let cached = one.answer("/revocations?version=2&feed=A&since=3");
+        let cached = one.answer("/revocations?version=1&feed=A&since=3");
         let of_middle = asked_in_a_minute(|number, path| match number {
             0 => one.answer(path),
             _ => cached.clone(),
@@ -244,13 +244,13 @@ fn a_feed_that_settles_is_read_at_once_again() {
         service.page = 1;
         (0..5).for_each(|number| service.revoke(&format!("{identity} {number}")));
         if now > 0 {
-            let body = service.answer("/revocations?version=2&feed=Z&since=5&wait=20");
+            let body = service.answer("/revocations?version=1&feed=Z&since=5&wait=20");
             feed.answered(&body, &NoSharedData, at(now)).unwrap();
         }
         let paths = read_up(&mut feed, &service, &NoSharedData, now);
         assert!(paths.last().unwrap().contains("wait=20"), "{paths:?}");
         assert!(is_revoked(&feed, &format!("{identity} 4")));
-        let nothing = service.answer("/revocations?version=2&since=5&wait=20");
+        let nothing = service.answer("/revocations?version=1&since=5&wait=20");
         feed.answered(&nothing, &NoSharedData, at(now + 20))
             .unwrap();
         feed.due(now + 20).unwrap();
@@ -267,7 +267,7 @@ fn where_held_requests_fail_short_ones_follow() {
     assert_eq!(feed.due(15), None);
     for now in [16, 18, 20] {
         let request = feed.due(now).unwrap();
-        assert_eq!(request.path, "/revocations?version=2&feed=A&since=0");
+        assert_eq!(request.path, "/revocations?version=1&feed=A&since=0");
         let body = service.answer(&request.path);
         feed.answered(&body, &NoSharedData, at(now)).unwrap();
         assert_eq!(feed.due(now), None);
@@ -330,7 +330,7 @@ fn pages_in_order_keep_the_feed_fresh_for_a_while() {
     let mut feed = alone();
     service.revoke("0");
     feed.due(0).unwrap();
-    let body = service.answer("/revocations?version=2&since=0");
+    let body = service.answer("/revocations?version=1&since=0");
     feed.answered(&body, &NoSharedData, at(0)).unwrap();
     service.page = 1;
     for now in 1..700_u64 {
@@ -362,7 +362,7 @@ fn steps_of_the_clock_bring_back_what_was_forgotten() {
             steady: 1,
         };
         let request = feed.due(1).unwrap();
-        assert_eq!(request.path, "/revocations?version=2&feed=A&since=0");
+        assert_eq!(request.path, "/revocations?version=1&feed=A&since=0");
         feed.answered(&service.answer(&request.path), &NoSharedData, time)
             .unwrap();
         // The age follows the steady clock.
@@ -371,7 +371,7 @@ fn steps_of_the_clock_bring_back_what_was_forgotten() {
         feed.doubt(2);
         let token = |feed: &Feed| is_revoked(feed, "a");
         let request = feed.due(2).unwrap();
-        assert_eq!(request.path, "/revocations?version=2&feed=A&since=0");
+        assert_eq!(request.path, "/revocations?version=1&feed=A&since=0");
         feed.answered(&service.answer(&request.path), &NoSharedData, at(2))
             .unwrap();
         assert!(token(&feed), "{step}");

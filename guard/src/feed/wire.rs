@@ -4,7 +4,7 @@
 use crate::revocations::Revoked;
 
 /// The version of the format, part of every key.
-pub(super) const VERSION: &str = "2";
+pub(super) const VERSION: &str = "1";
 
 /// The head of the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -90,11 +90,12 @@ pub struct Page {
 #[derive(Deserialize)]
 struct RawPage<'a> {
     #[serde(borrow)]
-    feed: Option<Cow<'a, str>>,
-    since: Option<u64>,
-    position: Option<u64>,
-    more: Option<bool>,
-    holds: Option<bool>,
+    feed: Cow<'a, str>,
+    since: u64,
+    position: u64,
+    more: bool,
+    #[serde(default)]
+    holds: bool,
     #[serde(borrow)]
     revocations: Vec<RawEntry<'a>>,
 }
@@ -136,20 +137,13 @@ impl Page {
         let raw: Option<RawPage<'_>> = str::from_utf8(text)
             .ok()
             .and_then(|text| serde_json::from_str(text).ok());
-        let raw = raw.ok_or("it is no page of a feed")?;
-        let (Some(feed), Some(since), Some(position), Some(more)) =
-            (raw.feed, raw.since, raw.position, raw.more)
-        else {
-            return Err(format!(
-                "it is no page of version {VERSION} of the feed, which has feed, since, position and more"
-            ));
-        };
+        let raw = raw.ok_or_else(|| format!("it is no page of version {VERSION} of the feed"))?;
         let mut page = Self {
-            feed: feed.into_owned(),
-            since,
-            position,
-            more,
-            holds: raw.holds.unwrap_or(false),
+            feed: raw.feed.into_owned(),
+            since: raw.since,
+            position: raw.position,
+            more: raw.more,
+            holds: raw.holds,
             revoked: Vec::with_capacity(raw.revocations.len()),
             unknown: None,
         };

@@ -140,7 +140,7 @@ async fn follow(internal: SocketAddr, told: watch::Sender<usize>) {
     let mut connection = Connection::open(internal).await;
     let (mut feed, mut since) = (String::new(), 0);
     loop {
-        let path = format!("/revocations?version=2&feed={feed}&since={since}&wait=20");
+        let path = format!("/revocations?version=1&feed={feed}&since={since}&wait=20");
         let reply = connection.ask(&get(&path, "")).await;
         let page: Page = serde_json::from_slice(&reply.body).unwrap();
         (feed, since) = (page.feed, page.position);

@@ -285,7 +285,7 @@ async fn held(subject: &Fixture<'_>, gateways: usize) {
             let mut connection = Connection::open(internal).await;
             let mut since = 0;
             loop {
-                let path = format!("/revocations?version=2&since={since}&wait=20");
+                let path = format!("/revocations?version=1&since={since}&wait=20");
                 let reply = connection.ask(&get(&path, "")).await;
                 let page: Page = serde_json::from_slice(&reply.body).unwrap();
                 since = page.position;

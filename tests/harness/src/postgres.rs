@@ -54,20 +54,14 @@ impl Postgres {
     /// # Errors
     /// When psql fails.
     pub fn sql(&self, statements: &str) -> Result<String> {
-        let output = self.psql(statements).output()?;
+        let output = Command::new("psql")
+            .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
+            .args(["--dbname", &self.url, "--command", statements])
+            .stdin(Stdio::null())
+            .output()?;
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{statements}: {errors}");
         Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
-    }
-
-    /// The command that runs statements with psql.
-    #[must_use]
-    pub fn psql(&self, statements: &str) -> Command {
-        let mut psql = Command::new("psql");
-        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
-            .args(["--dbname", &self.url, "--command", statements])
-            .stdin(Stdio::null());
-        psql
     }
 
     /// The address of the database, in the format of `store.url`.

@@ -121,10 +121,8 @@ impl CodeRecord {
         if let Some(wait) = wait_for_tokens(client, user, now) {
             return Err(Redemption::TooEarly(wait));
         }
-        let Confirmation { jkt, certificate } = client.binds(proven);
         let grant = Grant {
-            binding: jkt,
-            certificate,
+            bound: client.binds(proven),
             ..self.into_grant(grant_id, first)
         };
         let step = grant.current.clone().with_scope_of(&left);
@@ -154,8 +152,7 @@ impl CodeRecord {
             revoked_at: None,
             credentials_version: self.credentials_version,
             code_expires_at: self.expires_at,
-            binding: None,
-            certificate: None,
+            bound: Confirmation::default(),
         }
     }
 
@@ -250,8 +247,7 @@ impl PresentedCode {
 pub struct SelfContainedCode {
     pub grant_id: GrantId,
     pub record: CodeRecord,
-    /// The key that the authorization request named (RFC 9449 §10). Needs
-    /// [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
+    /// The key that the authorization request named (RFC 9449 §10).
     pub dpop_jkt: Option<Thumbprint>,
 }
 
@@ -286,7 +282,7 @@ pub struct UsedCode {
 }
 
 impl UsedCode {
-    fn of(record: &CodeRecord, grant_id: GrantId) -> Self {
+    pub fn of(record: &CodeRecord, grant_id: GrantId) -> Self {
         Self {
             client_id: record.client_id.clone(),
             grant_id,

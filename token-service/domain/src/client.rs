@@ -7,7 +7,6 @@ use zeroize::Zeroizing;
 
 use super::certificate::Certificate;
 use super::client_key::KeyAuthentication;
-use super::layout::Layout;
 use super::redirect_template::RedirectTemplate;
 use super::redirect_uri::{RedirectUri, RedirectUriPattern};
 use super::scope::Scope;
@@ -70,11 +69,8 @@ pub struct Client {
     /// A disabled client is treated like an unknown client.
     pub enabled: bool,
     /// The client gets only access tokens that are bound to a key (RFC 9449 §5.2).
-    #[serde(default)]
     pub dpop_bound_access_tokens: bool,
-    /// The client gets only access tokens that are bound to the certificate of its connection (RFC 8705 §3.4). Needs
-    /// [`Layout::CERTIFICATE_BINDINGS`](crate::Layout::CERTIFICATE_BINDINGS).
-    #[serde(default)]
+    /// The client gets only access tokens that are bound to the certificate of its connection (RFC 8705 §3.4).
     pub tls_client_certificate_bound_access_tokens: bool,
     /// Only the store sets this; registry changes ignore it.
     pub version: ClientVersion,
@@ -243,42 +239,6 @@ impl Client {
             version: ClientVersion::default(),
             tokens_from: Timestamp::default(),
         }
-    }
-
-    /// The members of this registration that a layout after [`Layout::FIRST`] brought: a version that knows only earlier
-    /// layouts would lose them.
-    pub fn later_members(&self) -> impl Iterator<Item = (&'static str, Layout)> {
-        let keys = &self.key_authentication;
-        let members = [
-            ("keys", !keys.keys.is_empty(), Layout::KEY_BINDINGS),
-            (
-                "client_assertion_audience",
-                keys.client_assertion_audience.is_some(),
-                Layout::KEY_BINDINGS,
-            ),
-            (
-                "require_pushed_authorization_requests",
-                self.require_pushed_authorization_requests,
-                Layout::KEY_BINDINGS,
-            ),
-            (
-                "dpop_bound_access_tokens",
-                self.dpop_bound_access_tokens,
-                Layout::KEY_BINDINGS,
-            ),
-            (
-                "tls_client_certificates",
-                !keys.tls_client_certificates.is_empty(),
-                Layout::CERTIFICATE_BINDINGS,
-            ),
-            (
-                "tls_client_certificate_bound_access_tokens",
-                self.tls_client_certificate_bound_access_tokens,
-                Layout::CERTIFICATE_BINDINGS,
-            ),
-        ];
-        let set = members.into_iter().filter(|(_, is_set, _)| *is_set);
-        set.map(|(name, _, layout)| (name, layout))
     }
 
     /// The redirect URI `sent`, if it is registered: as a redirect URI (RFC 9700 §2.1), or for a legacy client by a template

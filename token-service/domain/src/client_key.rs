@@ -86,7 +86,7 @@ pub struct KeyAuthentication {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_assertion_audience: Option<AssertionAudience>,
     /// The certificates of `self_signed_tls_client_auth`; several are allowed, for rollover. A client with certificates
-    /// always authenticates (D-48). Needs [`Layout::CERTIFICATE_BINDINGS`](crate::Layout::CERTIFICATE_BINDINGS).
+    /// always authenticates (D-48).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_client_certificates: Vec<Thumbprint>,
 }

@@ -7,8 +7,8 @@ use crate::clock::Timestamp;
 pub struct SecretTimes {
     pub client_id: ClientId,
     pub secret: ClientSecret,
-    /// When the secret was registered; `None` if it is older than this record.
-    pub added_at: Option<Timestamp>,
+    /// When the secret was registered.
+    pub added_at: Timestamp,
     /// When a request last proved the secret, as far as recorded.
     pub last_used_at: Option<Timestamp>,
 }

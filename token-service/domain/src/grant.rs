@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use claims::{Confirmation, Thumbprint};
+use claims::Confirmation;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
@@ -76,24 +76,30 @@ pub struct Grant {
     pub credentials_version: CredentialsVersion,
     /// The code of the grant is refused from this second on.
     pub code_expires_at: Timestamp,
-    /// The key to which the exchange of the code bound the refresh tokens (RFC 9449 §5, D-50). `None` for confidential clients,
-    /// and for public clients without a proof at the exchange. Needs [`Layout::KEY_BINDINGS`](crate::Layout::KEY_BINDINGS).
-    pub binding: Option<Thumbprint>,
-    /// The certificate to which the exchange of the code bound the refresh tokens (RFC 8705 §4). `None` for confidential
-    /// clients, and for public clients without `tls_client_certificate_bound_access_tokens` at that time. Needs
-    /// [`Layout::CERTIFICATE_BINDINGS`](crate::Layout::CERTIFICATE_BINDINGS).
-    pub certificate: Option<Thumbprint>,
+    /// The key and the certificate to which the exchange of the code bound the refresh tokens: see
+    /// [`Client::binds`](crate::Client::binds).
+    #[serde(with = "bound")]
+    pub bound: Confirmation,
+}
+
+/// The row has both members of a [`Confirmation`]. The claim `cnf` leaves out those that are absent.
+mod bound {
+    use claims::Confirmation;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bound: &Confirmation, to: S) -> Result<S::Ok, S::Error> {
+        (bound.jkt, bound.certificate).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Confirmation, D::Error> {
+        let (jkt, certificate) = <_>::deserialize(from)?;
+        Ok(Confirmation { jkt, certificate })
+    }
 }
 
 impl Grant {
-    /// To what the refresh tokens are bound; empty if to nothing.
-    pub const fn bound_to(&self) -> Confirmation {
-        Confirmation {
-            jkt: self.binding,
-            certificate: self.certificate,
-        }
-    }
-
     /// True if the user is enabled, has the credentials of the sign-in, and is still linked to the account.
     pub fn rests_on(&self, user: &User) -> bool {
         user.still_links(&self.account, self.credentials_version)

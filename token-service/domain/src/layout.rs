@@ -16,12 +16,11 @@ use std::fmt;
 ///    `VERSION` of the row rises by 1, and `version` returns the new number only if the field is `Some`. In a
 ///    registration (JSON), the field has `#[serde(default, skip_serializing_if = "Option::is_none")]`. An earlier
 ///    version would ignore the field, and lose the field at its next change of the registration.
-///    A field of a client also stands in [`Client::later_members`](crate::Client::later_members), by which the service
-///    refuses the field as long as it is too early.
 /// 3. sets the field only if `Store::layout` has reached the constant. If a person asks for the field before, as in a
-///    registration, the answer says that the upgrade has to be finished first.
+///    registration, the answer says that the upgrade has to be finished first. Metadata name a feature only from then on.
 /// 4. adds a migration to redb (`store/src/redb/tables.rs`), which may be empty. One service uses a file, so the start
 ///    finishes the upgrade.
+/// 5. extends `lab/src/soak/upgrade.rs`: the earlier version refuses the store after the finish.
 ///
 /// A new variant of an enum in a row counts as a field. The actions of the audit log are an exception: an earlier version
 /// logs that it passes over such an entry, and the entry stays.
@@ -32,12 +31,12 @@ use std::fmt;
 pub struct Layout(u32);
 
 impl Layout {
-    pub const FIRST: Self = Self(16);
-    /// Grants and codes may be bound to a key of the client (RFC 9449).
-    pub const KEY_BINDINGS: Self = Self(17);
-    /// Grants may be bound to a certificate of the client, with which it may authenticate (RFC 8705).
-    pub const CERTIFICATE_BINDINGS: Self = Self(18);
-    pub const NEWEST: Self = Self::CERTIFICATE_BINDINGS;
+    /// The layout of 0.3.0.
+    pub const FIRST: Self = Self(1);
+    pub const NEWEST: Self = Self::FIRST;
+    /// A layout of a later version, for tests.
+    #[cfg(any(test, feature = "testing"))]
+    pub const LATER: Self = Self(Self::NEWEST.0 + 1);
 
     pub const fn number(self) -> u32 {
         self.0
@@ -75,12 +74,11 @@ mod tests {
     use crate::testing::{account, client_id, scope, username};
     use crate::{CredentialsVersion, LegacyInstance, RedirectUriPattern, SealedSigningKey, User};
 
-    /// Adds the members of a JSON row, also those of objects within. Without those that are `false`: a `false` that an earlier
-    /// version loses is `false` again.
+    /// Adds the members of a JSON row, also those of objects within.
     fn add_members(path: &str, value: &Value, members: &mut BTreeSet<String>) {
         match value {
             Value::Object(object) => {
-                for (name, value) in object.iter().filter(|(_, value)| **value != false) {
+                for (name, value) in object {
                     let path = format!("{path}.{name}");
                     add_members(&path, value, members);
                     members.insert(path);
@@ -164,8 +162,8 @@ mod tests {
         })
     }
 
-    /// The members of the rows that are not clients. Each row has every member.
-    fn others() -> BTreeSet<String> {
+    /// The members of all rows. Each row has every member.
+    fn all_members() -> BTreeSet<String> {
         let user = User {
             username: username("ada"),
             email: Some("ada@example.com".to_owned()),
@@ -209,57 +207,44 @@ mod tests {
             number: 1,
             retired_at: Some(NOW),
         };
-        let others = [
+        let all = [
+            members("clients", &clients()),
             members("users", &[user]),
             members("legacy_instances", &[instance]),
             members("remembered", &[remembered]),
             members("signing_keys", &[key]),
         ];
-        others.into_iter().flatten().collect()
+        all.into_iter().flatten().collect()
     }
 
     /// An earlier version loses a member that it does not know when it changes the row. If this fails, do as [`Layout`]
     /// says.
     #[test]
     fn json_rows_have_the_members_of_their_layout() {
-        let early = clients().map(|client| Client {
-            key_authentication: KeyAuthentication::default(),
-            require_pushed_authorization_requests: false,
-            dpop_bound_access_tokens: false,
-            tls_client_certificate_bound_access_tokens: false,
-            ..client
-        });
-        let mut later = early.iter().flat_map(Client::later_members);
-        assert_eq!(later.next(), None);
-        let early = members("clients", &early);
-        let found: Vec<String> = early.union(&others()).cloned().collect();
+        let found = all_members();
+        let found: Vec<&str> = found.iter().map(String::as_str).collect();
         let first: Vec<&str> = FIRST.split_whitespace().collect();
         assert_eq!(found, first, "a new member needs a layout: domain::Layout");
-
-        let complete = clients();
-        let later = complete[0].later_members().map(|(member, _)| member);
-        let complete = members("clients", &complete);
-        let added = complete.difference(&early);
-        let added = added.filter_map(|path| path.split('.').nth(1));
-        let [added, later]: [BTreeSet<&str>; 2] = [added.collect(), later.collect()];
-        assert_eq!(added, later, "a new member needs a layout: domain::Layout");
     }
 
-    /// The members that versions with [`Layout::FIRST`] know.
+    /// The members of [`Layout::FIRST`].
     const FIRST: &str = "
         clients.bound_user clients.certificates clients.certificates.alias clients.certificates.not_after
-        clients.certificates.not_before clients.certificates.public_key_der clients.certificates.sha1_thumbprint
-        clients.client_id clients.enabled clients.hostname clients.name clients.organization
-        clients.redirect_templates clients.redirect_uris clients.redirect_uris.exact clients.scopes
-        clients.secrets clients.tokens_from clients.type clients.version legacy_instances.auth_server_hostname
-        legacy_instances.enabled legacy_instances.hostname remembered.last remembered.last.FIELD
-        remembered.last.FIELD.key remembered.last.FIELD.value remembered.made remembered.made.FIELD
-        remembered.made.FIELD.digest remembered.made.FIELD.value remembered.object remembered.object.kind
-        remembered.object.name remembered.start remembered.start.FIELD remembered.start.FIELD.key
-        remembered.start.FIELD.value signing_keys.algorithm signing_keys.created_at signing_keys.kid
-        signing_keys.number signing_keys.retired_at signing_keys.sealed_pkcs8 signing_keys.signs_from
-        users.accounts users.accounts.site users.accounts.user_id users.accounts.username
-        users.credentials_version users.email users.enabled users.organization users.password_hash
-        users.registered_password_digest users.single_sign_on users.tokens_from users.totp_secret_sealed
-        users.username";
+        clients.certificates.not_before clients.certificates.public_key_der
+        clients.certificates.sha1_thumbprint clients.client_assertion_audience clients.client_id
+        clients.dpop_bound_access_tokens clients.enabled clients.hostname clients.keys clients.keys.kid
+        clients.keys.public_key clients.name clients.organization clients.redirect_templates
+        clients.redirect_uris clients.redirect_uris.exact clients.require_pushed_authorization_requests
+        clients.scopes clients.secrets clients.tls_client_certificate_bound_access_tokens
+        clients.tls_client_certificates clients.tokens_from clients.type clients.version
+        legacy_instances.auth_server_hostname legacy_instances.enabled legacy_instances.hostname
+        remembered.last remembered.last.FIELD remembered.last.FIELD.key remembered.last.FIELD.value
+        remembered.made remembered.made.FIELD remembered.made.FIELD.digest remembered.made.FIELD.value
+        remembered.object remembered.object.kind remembered.object.name remembered.start
+        remembered.start.FIELD remembered.start.FIELD.key remembered.start.FIELD.value signing_keys.algorithm
+        signing_keys.created_at signing_keys.kid signing_keys.number signing_keys.retired_at
+        signing_keys.sealed_pkcs8 signing_keys.signs_from users.accounts users.accounts.site
+        users.accounts.user_id users.accounts.username users.credentials_version users.email users.enabled
+        users.organization users.password_hash users.registered_password_digest users.single_sign_on
+        users.tokens_from users.totp_secret_sealed users.username";
 }

@@ -209,10 +209,11 @@ impl Grant {
     /// # Errors
     /// [`RotationRefusal::OtherKey`] or [`RotationRefusal::OtherCertificate`].
     pub fn is_bound_to(&self, proven: Confirmation) -> Result<(), RotationRefusal> {
-        if self.binding.is_some() && self.binding != proven.jkt {
+        let bound = self.bound;
+        if bound.jkt.is_some() && bound.jkt != proven.jkt {
             return Err(RotationRefusal::OtherKey);
         }
-        if self.certificate.is_some() && self.certificate != proven.certificate {
+        if bound.certificate.is_some() && bound.certificate != proven.certificate {
             return Err(RotationRefusal::OtherCertificate);
         }
         Ok(())

@@ -5,6 +5,8 @@
     reason = "a test that meets the unexpected has failed"
 )]
 
+use claims::Confirmation;
+
 use crate::client::ClientSecret;
 use crate::clock::Timestamp;
 use crate::redirect_uri::RedirectUriUse;
@@ -153,7 +155,6 @@ pub fn grant(scopes: &str, now: Timestamp, refresh_expires_at: Timestamp) -> Gra
         revoked_at: None,
         credentials_version: CredentialsVersion::default(),
         code_expires_at: Timestamp::default(),
-        binding: None,
-        certificate: None,
+        bound: Confirmation::default(),
     }
 }

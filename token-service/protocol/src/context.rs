@@ -1,7 +1,7 @@
 use claims::dpop::UsedProofs;
+use domain::RegistrySummary;
 use domain::clock::Timestamp;
 use domain::random::Random;
-use domain::{Layout, RegistrySummary};
 use store::{Directory, Store};
 
 use crate::sealing::EncryptionKey;
@@ -32,12 +32,6 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// True if the store can contain grants that are bound to a key. During an upgrade, earlier versions could not read
-    /// them.
-    pub fn offers_dpop(&self) -> bool {
-        self.store.layout() >= Layout::KEY_BINDINGS
-    }
-
     pub const fn mint(&self) -> Mint<'_> {
         Mint::new(self.settings, self.keys)
     }

@@ -66,7 +66,7 @@ const STEP_BACK: &str =
     "A step back to an earlier version needs a backup from before the upgrade was finished.";
 
 fn finished(before: &Upgrade) -> Vec<String> {
-    let (layout, newest) = (before.layout, Layout::NEWEST);
+    let (layout, newest) = (before.layout, before.newest);
     let first = if layout < newest {
         format!("layout {newest} is in use, after layout {layout}: the upgrade is finished")
     } else {
@@ -76,7 +76,7 @@ fn finished(before: &Upgrade) -> Vec<String> {
 }
 
 fn state(upgrade: &Upgrade) -> Vec<String> {
-    let (layout, newest) = (upgrade.layout, Layout::NEWEST);
+    let (layout, newest) = (upgrade.layout, upgrade.newest);
     let mut lines = vec![format!(
         "layout {layout} is in use, and this version knows {newest}"
     )];
@@ -110,6 +110,7 @@ mod tests {
     use super::*;
     use store::postgres::RunningReplica;
 
+    /// From layout 1 to layout 2, with services that know these layouts.
     fn upgrade(layout: Layout, layouts: &[u64]) -> Upgrade {
         let replica = |layout: &u64| RunningReplica {
             host: format!("host-{layout}"),
@@ -117,36 +118,41 @@ mod tests {
             layout: *layout,
             silent_for: Duration::from_secs(3),
         };
-        let replicas = layouts.iter().map(replica).collect();
-        Upgrade { layout, replicas }
+        Upgrade {
+            layout,
+            newest: Layout::LATER,
+            replicas: layouts.iter().map(replica).collect(),
+        }
     }
 
     #[test]
     fn the_state_says_what_comes_next_and_what_a_step_back_needs() {
         assert_eq!(
-            state(&upgrade(Layout::FIRST, &[16, 18])),
+            state(&upgrade(Layout::FIRST, &[1, 2])),
             [
-                "layout 16 is in use, and this version knows 18",
-                "  host-16: version 0.3.0, knows layout 16, seen 3 s ago",
-                "  host-18: version 0.3.0, knows layout 18, seen 3 s ago",
+                "layout 1 is in use, and this version knows 2",
+                "  host-1: version 0.3.0, knows layout 1, seen 3 s ago",
+                "  host-2: version 0.3.0, knows layout 2, seen 3 s ago",
                 "Services of the earlier version that run: 1. Replace them first.",
                 "A step back needs nothing: the earlier version reads this store.",
             ]
         );
-        let lines = state(&upgrade(Layout::FIRST, &[18]));
+        let lines = state(&upgrade(Layout::FIRST, &[2]));
         assert_eq!(
             lines[2],
             "No service of the earlier version runs: `token-service migrate --finish` finishes the upgrade."
         );
-        let lines = state(&upgrade(Layout::NEWEST, &[]));
+        let lines = state(&upgrade(Layout::LATER, &[]));
         assert_eq!(lines[1], format!("The upgrade is finished. {STEP_BACK}"));
         assert_eq!(
             finished(&upgrade(Layout::FIRST, &[]))[0],
-            "layout 18 is in use, after layout 16: the upgrade is finished"
+            "layout 2 is in use, after layout 1: the upgrade is finished"
         );
         assert_eq!(
-            finished(&upgrade(Layout::NEWEST, &[]))[0],
-            "layout 18 was in use already: nothing to finish"
+            finished(&upgrade(Layout::LATER, &[]))[0],
+            "layout 2 was in use already: nothing to finish"
         );
+        let runbook = include_str!("../../../docs/runbook.md");
+        assert!(runbook.contains("A step back needs nothing"));
     }
 }

@@ -68,7 +68,7 @@ impl ClientCall {
     }
 
     /// Adds the nonce for the client's next DPoP proof (RFC 9449 §8), if the request has a proof or the refusal is about
-    /// proofs, and the service offers DPoP.
+    /// proofs.
     pub(super) fn offer_nonce(&self, response: &mut HttpResponse, refusal: Option<&Refusal>) {
         let is_about_proofs = |refusal: &Refusal| {
             matches!(
@@ -81,9 +81,7 @@ impl ClientCall {
             return;
         }
         let moment = self.service.moment();
-        let context = self.service.context(&moment);
-        if context.offers_dpop()
-            && let Ok(nonce) = HeaderValue::try_from(proof::next_nonce(&context))
+        if let Ok(nonce) = HeaderValue::try_from(proof::next_nonce(&self.service.context(&moment)))
         {
             let name = HeaderName::from_static(dpop::NONCE_HEADER);
             response.headers_mut().insert(name, nonce);

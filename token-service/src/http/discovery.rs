@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::{cors, error, pages, paths};
 use crate::config::MutualTls;
 use crate::service::Service;
-use domain::Layout;
 use domain::client_key;
 use domain::digest::Digest;
 use protocol::oauth::grants::GrantType;
@@ -82,8 +81,7 @@ struct Metadata<'a> {
     token_endpoint: String,
     revocation_endpoint: String,
     introspection_endpoint: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pushed_authorization_request_endpoint: Option<String>,
+    pushed_authorization_request_endpoint: String,
     /// False: single clients may be registered for it (RFC 9126 §5, §6).
     require_pushed_authorization_requests: bool,
     jwks_uri: String,
@@ -98,8 +96,7 @@ struct Metadata<'a> {
     introspection_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
     code_challenge_methods_supported: [&'static str; 1],
     /// RFC 9449 §5.1.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    dpop_signing_alg_values_supported: Vec<&'static str>,
+    dpop_signing_alg_values_supported: [&'static str; 3],
     /// RFC 8705 §3.3.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     tls_client_certificate_bound_access_tokens: bool,
@@ -138,12 +135,7 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
     let issuer = service.config.protocol.issuer.as_str();
     let at = |path: &str| format!("{issuer}{path}");
     let summary = service.directory().summary();
-    // Before, the next request of a flow may reach a replica that knows neither pushed requests nor proofs.
-    let layout = service.store.layout();
-    let is_upgraded = layout >= Layout::KEY_BINDINGS;
-    let mutual_tls = (service.config.mutual_tls.as_ref())
-        .filter(|_| layout >= Layout::CERTIFICATE_BINDINGS)
-        .map(Aliases::of);
+    let mutual_tls = service.config.mutual_tls.as_ref().map(Aliases::of);
     // Only clients that authenticate may introspect.
     let mut proving = vec![CLIENT_SECRET_BASIC, PRIVATE_KEY_JWT];
     proving.extend(mutual_tls.as_ref().map(|_| SELF_SIGNED_TLS));
@@ -154,7 +146,7 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         token_endpoint: at(paths::TOKEN),
         revocation_endpoint: at(paths::REVOKE),
         introspection_endpoint: at(paths::INTROSPECT),
-        pushed_authorization_request_endpoint: is_upgraded.then(|| at(paths::PUSHED)),
+        pushed_authorization_request_endpoint: at(paths::PUSHED),
         require_pushed_authorization_requests: false,
         jwks_uri: at(paths::JWKS),
         response_types_supported: ["code"],
@@ -167,10 +159,7 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         introspection_endpoint_auth_methods_supported: proving,
         introspection_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
         code_challenge_methods_supported: ["S256"],
-        dpop_signing_alg_values_supported: match is_upgraded {
-            true => proof::ALGORITHMS.map(Algorithm::name).to_vec(),
-            false => Vec::new(),
-        },
+        dpop_signing_alg_values_supported: proof::ALGORITHMS.map(Algorithm::name),
         tls_client_certificate_bound_access_tokens: mutual_tls.is_some(),
         mtls_endpoint_aliases: mutual_tls,
         authorization_response_iss_parameter_supported: true,

@@ -53,7 +53,7 @@ fn reader(query: &str) -> Result<Reader, &'static str> {
         Some(text) => text.parse().map_err(|_| description),
     };
     // The latest version that the reader supports. A reader of a later version gets this one.
-    const SUPPORTED: &str = "version is the version of the feed, a whole number from 2 on";
+    const SUPPORTED: &str = "version is the version of the feed, a whole number from 1 on";
     if number("version", VERSION, SUPPORTED)? < VERSION {
         return Err(SUPPORTED);
     }
@@ -85,9 +85,9 @@ mod tests {
             "since=-1",
             "since=1&since=2",
             "version=two",
-            "version=1",
-            "version=2&wait=1.5",
-            "version=2&since=18446744073709551616",
+            "version=0",
+            "version=1&wait=1.5",
+            "version=1&since=18446744073709551616",
             "feed=%FF",
         ] {
             assert!(reader(query).is_err(), "{query}");
@@ -104,6 +104,6 @@ mod tests {
             since: 7,
             wait: Duration::from_secs(5),
         };
-        assert_eq!(reader("version=3&feed=abc&since=7&wait=5"), Ok(expected));
+        assert_eq!(reader("version=2&feed=abc&since=7&wait=5"), Ok(expected));
     }
 }

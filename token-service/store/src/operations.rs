@@ -460,8 +460,8 @@ pub trait Store:
         limit: usize,
     ) -> Result<Swept, StoreError>;
 
-    /// The time of the last sweep, or of the creation of the store. `None` if an earlier version swept last.
-    async fn swept_at(&self) -> Result<Option<Timestamp>, StoreError>;
+    /// The time of the last sweep, or of the creation of the store.
+    async fn swept_at(&self) -> Result<Timestamp, StoreError>;
 
     async fn counts(&self) -> Result<Counts, StoreError>;
 

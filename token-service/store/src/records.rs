@@ -90,7 +90,7 @@ tables! {
     ClientSecrets client_secrets(client_id Text, digest Bytes, added_at Number, last_used_at Number);
     Codes codes(code Bytes, client_id Text uncompared, username Text uncompared, expires_at Number, grant_id Bytes, body Bytes);
     Grants grants(grant_id Bytes, client_id Text, username Text, refresh_over_at Number, access_over_at Number uncompared,
-        binding Bytes, certificate Bytes, revoked_at Number, body Bytes);
+        jkt Bytes, certificate Bytes, revoked_at Number, body Bytes);
     Revocations revocations(sequence Number, revoked Bytes, at Number, expires_at Number);
     AssertionIds assertion_ids(digest Bytes, expires_at Number);
     TotpSteps totp_steps(username Text, step Number);

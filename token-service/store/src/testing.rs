@@ -224,7 +224,7 @@ watched! {
     }
     Store {
         sweep(due: Timestamp, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
-        swept_at() -> Result<Option<Timestamp>, StoreError>;
+        swept_at() -> Result<Timestamp, StoreError>;
         counts() -> Result<Counts, StoreError>;
         ready() -> Result<Option<Timestamp>, StoreError>;
         {

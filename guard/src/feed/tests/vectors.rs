@@ -105,7 +105,7 @@ fn asked(request: Option<Request>) -> Value {
     let mut asked = json!({});
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
-            "version" => assert_eq!(value, "2"),
+            "version" => assert_eq!(value, "1"),
             "since" => asked[name] = value.parse().unwrap(),
             "wait" => asked["waits"] = (request.timeout > value.parse().unwrap()).into(),
             _ => asked[name] = value.into(),

@@ -23,7 +23,7 @@ fn a_revoked_token_is_refused_cached_or_not() {
         .iter()
         .map(|fetch| fetch.endpoint.path.as_str())
         .collect();
-    assert_eq!(paths, ["/revocations?version=2&feed=A&since=1"]);
+    assert_eq!(paths, ["/revocations?version=1&feed=A&since=1"]);
 }
 
 #[test]

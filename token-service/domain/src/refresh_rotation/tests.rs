@@ -318,8 +318,7 @@ fn with(
 /// A grant whose code was exchanged with `proven`.
 fn bound_to(proven: Confirmation) -> Grant {
     Grant {
-        binding: proven.jkt,
-        certificate: proven.certificate,
+        bound: proven,
         ..grant()
     }
 }
@@ -340,7 +339,7 @@ fn rfc9449_s5_rfc8705_s4_a_leaked_refresh_token_of_a_bound_grant_changes_nothing
         }
         assert_eq!(grant, before, "a leaked token alone changes nothing");
         assert_eq!(with(&mut grant, &app, proof, (2, 3)), rotated(&grant));
-        assert_eq!(grant.bound_to(), proof);
+        assert_eq!(grant.bound, proof);
     }
 }
 
@@ -354,11 +353,11 @@ fn rfc9700_s4_14_a_refresh_binds_nothing_and_reuse_ends_an_unbound_grant() {
                 let (mut grant, app) = (grant(), public());
                 assert_eq!(with(&mut grant, &app, first, (1, 2)), rotated(&grant));
                 let answered = grant.current.clone();
-                assert_eq!(grant.bound_to(), NOTHING);
+                assert_eq!(grant.bound, NOTHING);
                 // Within the grace, as with bearer tokens: the successor, which one of the two will use second.
                 assert_eq!(with(&mut grant, &app, second, (1, 3)), repeats(&answered));
                 assert_eq!(with(&mut grant, &app, second, (2, 3)), rotated(&grant));
-                assert_eq!(grant.bound_to(), NOTHING);
+                assert_eq!(grant.bound, NOTHING);
                 let late = RefreshRotation {
                     proven: first,
                     ..use_of(2, 4, at(5) + GRACE + Duration::from_secs(1))

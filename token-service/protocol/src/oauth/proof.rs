@@ -12,7 +12,7 @@ use crate::Context;
 use crate::settings::{NoncePolicy, SingleUse};
 use domain::client_key::VerifyingKey;
 use domain::clock::Timestamp;
-use store::{AssertionId, Claim, StoreError};
+use store::{AssertionId, Claim};
 
 /// The accepted algorithms: `dpop_signing_alg_values_supported` (RFC 9449 §5.1).
 pub const ALGORITHMS: [Algorithm; 3] = Algorithm::ALL;
@@ -30,8 +30,7 @@ pub const WINDOW: Window = Window {
 pub struct PresentedProof(Option<ProofUse>);
 
 impl PresentedProof {
-    /// Checks the proof of a request to `path`. `bound_to` is the key that the request names. During an upgrade, proofs are
-    /// ignored: see [`Context::offers_dpop`].
+    /// Checks the proof of a request to `path`. `bound_to` is the key that the request names.
     ///
     /// # Errors
     /// [`TokenError::Proof`], also if a proof `is_required` and the client sent none (RFC 9449 §5.2).
@@ -42,14 +41,6 @@ impl PresentedProof {
         is_required: bool,
         bound_to: Option<Thumbprint>,
     ) -> Result<Self, TokenError> {
-        if !context.offers_dpop() {
-            return if is_required {
-                let reason = "tokens can be bound when `token-service migrate --finish` has run";
-                Err(StoreError::Failed(reason.to_owned()).into())
-            } else {
-                Ok(Self(None))
-            };
-        }
         if request.dpop.is_empty() && !is_required {
             return Ok(Self(None));
         }

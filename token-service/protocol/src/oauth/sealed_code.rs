@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// Another implementation of AES-256-GCM-SIV opens this too.
-    const KNOWN: &str = "AwMDAwMDAwMDAwMDFMEaoQ5PunWsXMxiHtdWyyaDHK4FQQ33qNPhk8tyAg5aiKKQ2PAafOI7-cRFFaCQdOtXvs-zt6_O\
-        bw4yJ-ddm0RgwZrwgjd0-CBf5kOsv1UcR5ArzyVzDMtQ_inc6_iPvMtHt5wXde34VhfHx333oTIgKzj1MCl1EqsNZYVR\
-        I5YF6XyM-G8-oZz1rM-aGYwIUElvsr_C85lCOI56eGSR7sIu9SWpLiOarmrqC0xu_kFQfA5S";
+    const KNOWN: &str = "AwMDAwMDAwMDAwMDxVpbwI3LSP2dNTUsz-1RgySTQ9vcnnHDMS-vPXVSyiDYSIDX2LHhSM9hB3ycQN4-WtYor2Mvburw\
+        M97hIW-YsYJavuFJbxyyDBoPvW8c2v5YzgFWnqqf1GWMdwf_dUdQu4qGM_6YekPKk_A5-g_aOGiARux03hNA_iLTW3pr\
+        -V4SreOQ9ZF4mJknK4g-R4hBOfsWECAHFSjngFYgz6gRuIdXoATTxHMjeT_sbiK2dPE-55N9qA";
 }

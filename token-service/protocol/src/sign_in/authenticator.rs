@@ -110,7 +110,7 @@ impl Offered {
     /// Names the layout too: raise the number when the layout changes.
     fn sealing_context(id: &SessionId, username: &Username) -> String {
         let session = URL_SAFE_NO_PAD.encode(id.digest().as_bytes());
-        format!("offered totp 2:{session}:{username}")
+        format!("offered totp 1:{session}:{username}")
     }
 
     /// The time in seconds (8 bytes, 0 without a right password), then the secret.

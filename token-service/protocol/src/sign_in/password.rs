@@ -112,7 +112,7 @@ enum Match {
     None,
     /// The [`normal`] form.
     Normal,
-    /// What was typed, which is not in normal form: hashes from another server, and of earlier versions.
+    /// What was typed, which is not in normal form: hashes from another server.
     AsTyped,
 }
 

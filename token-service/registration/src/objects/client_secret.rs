@@ -25,14 +25,10 @@ pub(super) const TIMES: Record = Record {
     help: "A client secret, by its times.",
     required: false,
     keys: &[
-        (
-            "added_at",
-            "When the secret was registered, RFC 3339; absent for a secret from before this was kept.",
-        ),
+        ("added_at", "When the secret was registered, RFC 3339."),
         (
             "last_used_at",
-            "When a request last proved the secret, RFC 3339, exact to five minutes; absent if none did since \
-                   this is kept.",
+            "When a request last proved the secret, RFC 3339, exact to five minutes; absent if none did.",
         ),
     ],
 };
@@ -44,7 +40,7 @@ pub(super) fn times(client: &Client, known: &[SecretTimes]) -> Option<Value> {
             .iter()
             .find(|known| known.client_id == client.client_id && known.secret == *secret);
         let times = [
-            ("added_at", known.and_then(|known| known.added_at)),
+            ("added_at", known.map(|known| known.added_at)),
             ("last_used_at", known.and_then(|known| known.last_used_at)),
         ];
         let times = times.into_iter();

@@ -102,12 +102,11 @@ fn secret(item: &Value) -> String {
         }
         Err(_) => at.to_owned(),
     };
-    let added = member(item, "added_at").map(time);
-    let used = member(item, "last_used_at").map(|at| format!("last used {}", time(at)));
+    let [added, used] = ["added_at", "last_used_at"].map(|key| member(item, key).map(time));
     format!(
         "added {}, {}",
-        added.unwrap_or_else(|| "before times were kept".to_owned()),
-        used.unwrap_or_else(|| "no use noted".to_owned())
+        added.unwrap_or_default(),
+        used.map_or_else(|| "no use noted".to_owned(), |at| format!("last used {at}"))
     )
 }
 

@@ -250,8 +250,6 @@ impl Survey {
                         has_legacy,
                         &config.protocol,
                     ));
-                    let clients = registrations.clients.iter().map(|client| &client.object);
-                    misfits.extend(planning::premature(clients, store.layout()));
                     let instances = &config.legacy_instances;
                     let is_known = |host: &str| is_instance(host, instances, &stored);
                     let unserved = registrations.unserved(is_known, config.mutual_tls.is_some());

@@ -37,8 +37,8 @@ pub enum AdminError {
     TooLarge,
     #[error("the body did not arrive within 60 seconds")]
     TooSlow,
-    /// Legacy access tokens would not have their fixed length (protocol.md §2.5), earlier versions would lose a member, a
-    /// client could not authenticate, or an import would take something from a registered person (D-52). A line for each.
+    /// Legacy access tokens would not have their fixed length (protocol.md §2.5), a client could not authenticate, or an import
+    /// would take something from a registered person (D-52). A line for each.
     #[error("{}", .0.join("\n"))]
     DoesNotFit(Vec<String>),
     #[error("there is no {what} {name}")]

@@ -19,8 +19,8 @@ use crate::visible::bounded;
 use domain::clock::Timestamp;
 use domain::grant::MAX_CODE_LIFETIME;
 use domain::{
-    AuditAction, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Layout, Owner, Revoked,
-    User, Username,
+    AuditAction, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, Revoked, User,
+    Username,
 };
 use registration::describe::Registered;
 
@@ -65,8 +65,8 @@ impl From<&Grant> for GrantView {
             authenticated_at: grant.authenticated_at.rfc3339(),
             last_issued_at: grant.current.issued_at.rfc3339(),
             expires_at: grant.current.refresh_expires_at.rfc3339(),
-            jkt: grant.binding.map(|key| key.to_string()),
-            certificate: grant.certificate.map(|certificate| certificate.to_string()),
+            jkt: grant.bound.jkt.map(|key| key.to_string()),
+            certificate: (grant.bound.certificate).map(|certificate| certificate.to_string()),
             revoked_at: grant.revoked_at.map(Timestamp::rfc3339),
         }
     }
@@ -255,10 +255,6 @@ impl Administration {
         let client_id = client.map(|client| client.client_id);
         let username = user.map(|user| user.username);
         let key = owner.jkt.as_deref().map(read_key).transpose()?;
-        if key.is_some() && self.service.store.layout() < Layout::KEY_BINDINGS {
-            let message = "no token is bound before `token-service migrate --finish`";
-            return Err(AdminError::Malformed(message.to_owned()));
-        }
         let now = self.service.clock.now();
         let issued_up_to = now.rfc3339();
         let of_key = key.map(|key| format!(" bound to the key or certificate {key}"));

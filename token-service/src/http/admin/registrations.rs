@@ -259,8 +259,6 @@ impl Administration {
             let mut others = stored.legacy_instances().iter();
             misfits.extend(others.find_map(|other| port_problem(&one.hostname, &other.hostname)));
         }
-        let layout = self.service.store.layout();
-        misfits.extend(planning::premature(&change.put_clients, layout));
         misfits.extend(planning::mute(&change.put_clients, stored));
         if misfits.is_empty() {
             return Ok(());

@@ -25,7 +25,7 @@ pub(crate) async fn client_secrets_have_times(subject: &mut impl Subject) {
     change(subject.store(), clients(&["one", "two"]), at(2)).await;
     subject.restart().await;
     let (one, two) = (ClientSecret::of("one"), ClientSecret::of("two"));
-    let mut expected = vec![(one, Some(at(0)), None), (two, Some(at(2)), None)];
+    let mut expected = vec![(one, at(0), None), (two, at(2), None)];
     assert_eq!(times(subject.store()).await, expected);
 
     let uses = vec![
@@ -46,7 +46,7 @@ pub(crate) async fn client_secrets_have_times(subject: &mut impl Subject) {
     subject.store().note_secret_uses(late).await.unwrap();
     assert_eq!(times(subject.store()).await, expected[1..]);
     change(subject.store(), clients(&["one"]), at(12)).await;
-    let again = (ClientSecret::of("one"), Some(at(12)), None);
+    let again = (ClientSecret::of("one"), at(12), None);
     assert_eq!(times(subject.store()).await, [again]);
     let removed = RegistryChange {
         remove_clients: vec![client_id("web")],

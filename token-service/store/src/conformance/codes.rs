@@ -381,7 +381,7 @@ pub(crate) async fn a_bound_code_needs_its_key(subject: &mut impl Subject) {
     let Redemption::Redeemed { grant, .. } = redeemed else {
         panic!("{redeemed:?}");
     };
-    assert_eq!(grant.binding, Some(key));
+    assert_eq!(grant.bound, of_key(Some(key)));
     subject.restart().await;
     let store = subject.store();
     // Whoever has the code without the key does not end the grant.

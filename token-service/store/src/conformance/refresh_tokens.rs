@@ -193,7 +193,7 @@ pub(crate) async fn a_refresh_does_not_bind_and_reuse_ends_the_grant(subject: &m
             };
             assert_eq!(step.refresh_id, next);
             let stored = store.grant(grant.grant_id).await.unwrap().unwrap();
-            assert_eq!(stored.bound_to(), Confirmation::default());
+            assert_eq!(stored.bound, Confirmation::default());
             let reused = store.rotate_refresh(with(second, stolen, at(100))).await;
             assert_eq!(reused, Ok(Rotation::Reused(grant.grant_id)));
             let over = store.rotate_refresh(with(first, next, at(100))).await;
@@ -227,7 +227,7 @@ async fn refreshes_with(
     assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
     subject.restart().await;
     let stored = subject.store().grant(grant.grant_id).await.unwrap();
-    assert_eq!(stored.unwrap().bound_to(), proof_of(Some(key)));
+    assert_eq!(stored.unwrap().bound, proof_of(Some(key)));
     let refused = Rotation::Refused(refusal);
     for wrong in [None, Some(other)] {
         // Not even a token whose reuse would revoke the grant.

@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 
 use super::PostgresStore;
-use super::fault::{Fault, readable};
+use super::fault::Fault;
 use super::operation::Connection;
 use super::value::{seconds, timestamp};
-use crate::row::{RowError, decode_json};
+use crate::row::RowError;
 use crate::{ClientSecretStore, StoreError};
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Client, ClientId, SecretTimes, SecretUse};
+use domain::{ClientId, SecretTimes, SecretUse};
 
 #[async_trait]
 impl ClientSecretStore for PostgresStore {
@@ -33,7 +33,7 @@ impl ClientSecretStore for PostgresStore {
                     Ok(SecretTimes {
                         client_id: ClientId::parse(row.try_get(0)?).ok_or_else(unreadable)?,
                         secret: ClientSecret::from_digest(digest),
-                        added_at: row.try_get::<_, Option<i64>>(2)?.map(timestamp),
+                        added_at: timestamp(row.try_get(2)?),
                         last_used_at: row.try_get::<_, Option<i64>>(3)?.map(timestamp),
                     })
                 })
@@ -44,25 +44,15 @@ impl ClientSecretStore for PostgresStore {
 
     async fn note_secret_uses(&self, uses: Vec<SecretUse>) -> Result<(), StoreError> {
         self.transaction(async move |client| {
-        for used in &uses {
-            let client_id = used.client_id.as_str();
-            // Locked, so that a secret that is removed at the same time leaves no row.
-            let sql = "SELECT body FROM clients WHERE client_id = $1 FOR SHARE";
-            let Some(row) = client.query_opt(sql, &[&client_id]).await? else {
-                continue;
-            };
-            let registered = decode_json::<Client>(row.try_get(0)?).map_err(Fault::from);
-            let registered = readable("client", registered)?;
-            if !registered.is_some_and(|registered| registered.secrets().contains(&used.secret)) {
-                continue;
+            for used in &uses {
+                // No row if the secret was removed since.
+                let sql = "UPDATE client_secrets SET last_used_at = $3 WHERE client_id = $1 AND digest = $2
+                    AND (last_used_at IS NULL OR last_used_at < $3)";
+                let digest = used.secret.digest().as_bytes().as_slice();
+                let client_id = used.client_id.as_str();
+                client.execute(sql, &[&client_id, &digest, &seconds(used.at)]).await?;
             }
-            let sql = "INSERT INTO client_secrets (client_id, digest, last_used_at) VALUES ($1, $2, $3)
-                ON CONFLICT (client_id, digest) DO UPDATE SET last_used_at = excluded.last_used_at
-                WHERE client_secrets.last_used_at IS NULL OR client_secrets.last_used_at < excluded.last_used_at";
-            let digest = used.secret.digest().as_bytes().as_slice();
-            client.execute(sql, &[&client_id, &digest, &seconds(used.at)]).await?;
-        }
-        Ok(())
+            Ok(())
         })
         .await
     }

@@ -28,18 +28,6 @@ use domain::{
     RefreshRotation, Revoked, Rotation, RotationRefusal, User,
 };
 
-/// The key to which a grant is bound, for the search by key.
-pub(super) const BINDINGS: &str = "
-    ALTER TABLE grants ADD COLUMN IF NOT EXISTS binding BYTEA;
-    CREATE INDEX IF NOT EXISTS grants_by_key ON grants (binding) WHERE binding IS NOT NULL;
-";
-
-/// The certificate to which a grant is bound, likewise.
-pub(super) const CERTIFICATES: &str = "
-    ALTER TABLE grants ADD COLUMN IF NOT EXISTS certificate BYTEA;
-    CREATE INDEX IF NOT EXISTS grants_by_certificate ON grants (certificate) WHERE certificate IS NOT NULL;
-";
-
 /// Maximum attempts of a rotation whose grant changes in the meantime. The loser of a race finds a spent token at its
 /// second attempt, so more than two attempts are rare.
 const LOOKS: u32 = 10;
@@ -242,7 +230,7 @@ fn grant(row: &Row) -> Result<Grant, Fault> {
 fn new_grant(before: &str) -> String {
     format!(
         "WITH {before} new AS (
-            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body, binding,
+            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body, jkt,
                 certificate)
             VALUES ($1, $2, $3, $4, $5, $6, $8, $9) ON CONFLICT (grant_id) DO NOTHING RETURNING grant_id
         )
@@ -329,9 +317,9 @@ pub(super) async fn insert(
     Ok(true)
 }
 
-/// The values of `binding` and `certificate`.
+/// The values of `jkt` and `certificate`.
 fn keys_of(grant: &Grant) -> (Option<&[u8]>, Option<&[u8]>) {
-    [&grant.binding, &grant.certificate]
+    [&grant.bound.jkt, &grant.bound.certificate]
         .map(|thumbprint| {
             thumbprint
                 .as_ref()
@@ -429,7 +417,7 @@ pub(super) async fn end_all(
         // Tokens of the legacy flow are never bound.
         Owner::Key(key) => {
             let sql = "UPDATE grants SET revoked_at = $2
-                WHERE (binding = $1 OR certificate = $1) AND revoked_at IS NULL";
+                WHERE (jkt = $1 OR certificate = $1) AND revoked_at IS NULL";
             let values: [&(dyn ToSql + Sync); 2] = [&key.as_bytes().as_slice(), &seconds(now)];
             let ended = client.execute(sql, &values).await?;
             return Ok((ended, vec![owner.revoked()]));

@@ -237,10 +237,9 @@ impl Store for PostgresStore {
         Ok(swept)
     }
 
-    async fn swept_at(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn swept_at(&self) -> Result<Timestamp, StoreError> {
         let read = async move |client: &Connection<'_>| counter(client, SWEPT_AT).await;
-        let swept_at = self.statement(read).await?;
-        Ok((swept_at > 0).then(|| Timestamp::from_seconds(swept_at)))
+        Ok(Timestamp::from_seconds(self.statement(read).await?))
     }
 
     async fn counts(&self) -> Result<Counts, StoreError> {

@@ -221,7 +221,7 @@ impl RegistrationStore for PostgresStore {
     async fn registry_version(&self) -> Result<u64, StoreError> {
         let asked = async |client: &Connection<'_>| {
             let sql = "SELECT (SELECT value FROM counters WHERE name = 'registry_position'),
-                (SELECT value FROM counters WHERE name = 'schema_version')";
+                (SELECT value FROM counters WHERE name = 'layout')";
             let row = client.query_opt(sql, &[]).await?;
             let counter = |index| -> Result<i64, Fault> {
                 let value = row.as_ref().map(|row| row.try_get::<_, Option<i64>>(index));

@@ -15,16 +15,6 @@ use domain::Layout;
 use domain::random::{self, RandomError};
 use system::OsRandom;
 
-pub(super) const TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS replicas (
-        id TEXT PRIMARY KEY,
-        host TEXT NOT NULL,
-        version TEXT NOT NULL,
-        layout BIGINT NOT NULL,
-        seen_at BIGINT NOT NULL
-    )
-";
-
 /// Time after which a silent replica counts as stopped. A replica says at each sweep that it runs.
 pub(super) const SILENCE: Duration = Duration::from_secs(120);
 

@@ -7,9 +7,8 @@ use tokio_postgres::error::SqlState;
 
 use super::connection::Client;
 use super::fault::Fault;
-use super::grants;
 use super::operation::Connection;
-use super::replicas::{self, Replica};
+use super::replicas::Replica;
 use super::revocations::counter;
 use super::value::rows;
 use domain::Layout;
@@ -18,15 +17,16 @@ const FIRST: &str = include_str!("schema.sql");
 
 /// Statements that add tables, indexes or nullable columns to those of [`FIRST`]. A start makes the additions that the
 /// database lacks. Services of earlier versions that use the same database must not notice an addition.
-const ADDITIONS: &[&str] = &[replicas::TABLE, grants::BINDINGS, grants::CERTIFICATES];
+const ADDITIONS: &[&str] = &[];
 
-/// The tables of every version. `schema_version` is the layout in use, and `additions` the number of additions.
+/// The tables of every version. `layout` is the layout in use, and `additions` the number of additions. Unreleased versions
+/// before 0.3.0 wrote `schema_version`.
 const FOUNDATION: &str = "
     CREATE TABLE IF NOT EXISTS counters (
         name TEXT PRIMARY KEY,
         value BIGINT NOT NULL
     );
-    INSERT INTO counters (name, value) VALUES ('schema_version', 0) ON CONFLICT (name) DO NOTHING;
+    INSERT INTO counters (name, value) VALUES ('layout', 0) ON CONFLICT (name) DO NOTHING;
 ";
 
 /// Maximum attempts of a replica that starts at the same time as other replicas.
@@ -41,12 +41,9 @@ pub(super) enum SchemaError {
     )]
     Newer { found: i64 },
     #[error(
-        "an unreleased version before 0.3.0 made the tables (schema {found}), and no other version reads them: use an \
-         empty database"
+        "an unreleased version before 0.3.0 made the tables, and no other version reads them: use an empty database"
     )]
-    Older { found: i64 },
-    #[error("it lacks tables of this version: start the service of this version on it once")]
-    Incomplete,
+    Older,
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -103,7 +100,9 @@ async fn try_open(
         }
         found => known(found)?,
     };
-    let made = additions_of(&connection).await?;
+    // A later version may have made more than this version knows.
+    let made = counter(&connection, "additions").await?;
+    let made = usize::try_from(made).unwrap_or(usize::MAX);
     for addition in additions.iter().skip(made) {
         transaction.batch_execute(addition).await?;
     }
@@ -117,36 +116,25 @@ async fn try_open(
     Ok(layout)
 }
 
-/// The number of the layout in use. Locks its row until the transaction ends.
-async fn locked(client: &Connection<'_>) -> Result<i64, Fault> {
-    let query = "SELECT value FROM counters WHERE name = 'schema_version' FOR UPDATE";
-    let row = client.query_opt(query, &[]).await?;
-    Ok(row.map_or(Ok(0), |row| row.try_get(0))?)
-}
-
-/// The number of additions that the database has. A later version may have made more than this version knows.
-async fn additions_of(client: &Connection<'_>) -> Result<usize, Fault> {
-    let made = counter(client, "additions").await?;
-    Ok(usize::try_from(made).unwrap_or(usize::MAX))
+/// The number of the layout in use; 0 before the first start. Locks its row until the transaction ends.
+async fn locked(client: &Connection<'_>) -> Result<i64, SchemaError> {
+    let query = "SELECT value FROM counters WHERE name = 'layout' FOR UPDATE";
+    let row = client
+        .query_opt(query, &[])
+        .await?
+        .ok_or(SchemaError::Older)?;
+    Ok(row.try_get(0)?)
 }
 
 /// The layout with this number.
 pub(super) fn known(found: i64) -> Result<Layout, SchemaError> {
-    Layout::known(found).ok_or(if found < Layout::FIRST.number().into() {
-        SchemaError::Older { found }
-    } else {
-        SchemaError::Newer { found }
-    })
+    Layout::known(found).ok_or(SchemaError::Newer { found })
 }
 
 /// The layout in use, for a command in a transaction: no service starts before the transaction ends, because each start
 /// locks the same row.
 pub(super) async fn lock(client: &Connection<'_>) -> Result<Layout, SchemaError> {
-    let layout = known(locked(client).await?)?;
-    if additions_of(client).await? < ADDITIONS.len() {
-        return Err(SchemaError::Incomplete);
-    }
-    Ok(layout)
+    known(locked(client).await?)
 }
 
 pub(super) async fn set_counter(
@@ -161,7 +149,7 @@ pub(super) async fn set_counter(
 }
 
 pub(super) async fn set_layout(client: &Connection<'_>, layout: Layout) -> Result<(), Fault> {
-    let update = "UPDATE counters SET value = $1 WHERE name = 'schema_version'";
+    let update = "UPDATE counters SET value = $1 WHERE name = 'layout'";
     let number = i64::from(layout.number());
     client.execute(update, &[&number]).await?;
     Ok(())

@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS sealed (
 CREATE TABLE IF NOT EXISTS client_secrets (
     client_id TEXT NOT NULL,
     digest BYTEA NOT NULL,
-    added_at BIGINT,
+    added_at BIGINT NOT NULL,
     last_used_at BIGINT,
     PRIMARY KEY (client_id, digest)
 );
@@ -82,12 +82,17 @@ CREATE TABLE IF NOT EXISTS grants (
     username TEXT NOT NULL,
     refresh_over_at BIGINT NOT NULL,
     access_over_at BIGINT NOT NULL,
+    -- The key and the certificate to which the grant is bound.
+    jkt BYTEA,
+    certificate BYTEA,
     revoked_at BIGINT,
     body BYTEA NOT NULL
 );
 CREATE INDEX IF NOT EXISTS grants_by_client ON grants (client_id, grant_id);
 CREATE INDEX IF NOT EXISTS grants_by_user ON grants (username, grant_id);
 CREATE INDEX IF NOT EXISTS grants_live ON grants (username, client_id, grant_id) WHERE revoked_at IS NULL;
+CREATE INDEX IF NOT EXISTS grants_by_key ON grants (jkt) WHERE jkt IS NOT NULL;
+CREATE INDEX IF NOT EXISTS grants_by_certificate ON grants (certificate) WHERE certificate IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS feed (
     name TEXT PRIMARY KEY,
@@ -160,6 +165,15 @@ CREATE TABLE IF NOT EXISTS audit_waiting (
     PRIMARY KEY (batch, place)
 );
 CREATE INDEX IF NOT EXISTS audit_waiting_by_time ON audit_waiting (waits_since, batch, place);
+
+-- The services that use the database. `layout` is the newest that the service knows.
+CREATE TABLE IF NOT EXISTS replicas (
+    id TEXT PRIMARY KEY,
+    host TEXT NOT NULL,
+    version TEXT NOT NULL,
+    layout BIGINT NOT NULL,
+    seen_at BIGINT NOT NULL
+);
 
 INSERT INTO counters (name, value)
     VALUES ('last_revocation', 0), ('last_audit', 0), ('registry_position', 0), ('signing_keys', 0),

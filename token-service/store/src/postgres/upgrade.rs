@@ -16,6 +16,8 @@ use domain::{AuditEvent, Layout};
 pub struct Upgrade {
     /// The layout in use.
     pub layout: Layout,
+    /// The layout that a finish puts into use.
+    pub newest: Layout,
     /// The services that run, sorted by host.
     pub replicas: Vec<RunningReplica>,
 }
@@ -23,7 +25,7 @@ pub struct Upgrade {
 impl Upgrade {
     /// The services that do not know the newest layout.
     pub fn earlier(&self) -> impl Iterator<Item = &RunningReplica> {
-        let newest = u64::from(Layout::NEWEST.number());
+        let newest = u64::from(self.newest.number());
         let replicas = self.replicas.iter();
         replicas.filter(move |replica| replica.layout < newest)
     }
@@ -60,7 +62,7 @@ impl fmt::Display for Listed<'_> {
 /// # Errors
 /// An [`OpenError`].
 pub async fn upgrade(settings: &PostgresSettings) -> Result<Upgrade, OpenError> {
-    match run(settings, None).await {
+    match run(settings, Layout::NEWEST, None).await {
         Ok(upgrade) => Ok(upgrade),
         Err(FinishError::Open(error)) => Err(error),
         Err(refused) => Err(failed(settings, refused)),
@@ -77,14 +79,15 @@ pub async fn finish_upgrade(
     settings: &PostgresSettings,
     audit: &Audit<'_>,
 ) -> Result<Upgrade, FinishError> {
-    run(settings, Some(audit)).await
+    run(settings, Layout::NEWEST, Some(audit)).await
 }
 
 /// Makes the audit entry about the end of an upgrade from this layout.
 type Audit<'a> = dyn Fn(Layout) -> AuditEvent + 'a;
 
-async fn run(
+pub(super) async fn run(
     settings: &PostgresSettings,
+    newest: Layout,
     finish: Option<&Audit<'_>>,
 ) -> Result<Upgrade, FinishError> {
     let fault = |fault: Fault| failed(settings, SchemaError::from(fault));
@@ -95,15 +98,19 @@ async fn run(
     // Locks the layout: a service that starts now waits, and then finds the layout of the finish.
     let layout = (schema::lock(&connection).await).map_err(|error| failed(settings, error))?;
     let replicas = replicas::running(&connection).await.map_err(fault)?;
-    let upgrade = Upgrade { layout, replicas };
+    let upgrade = Upgrade {
+        layout,
+        newest,
+        replicas,
+    };
     if let Some(event) = finish
-        && layout < Layout::NEWEST
+        && layout < newest
     {
         let earlier: Vec<RunningReplica> = upgrade.earlier().cloned().collect();
         if !earlier.is_empty() {
             return Err(FinishError::Earlier(earlier));
         }
-        let set = schema::set_layout(&connection, Layout::NEWEST);
+        let set = schema::set_layout(&connection, newest);
         set.await.map_err(fault)?;
         let events = [event(layout)];
         audit::append(&connection, &events).await.map_err(fault)?;

@@ -4,8 +4,7 @@ use async_trait::async_trait;
 use redb::ReadableTable as _;
 
 use super::RedbStore;
-use super::credentials;
-use super::fault::{Fault, readable};
+use super::fault::Fault;
 use super::tables::{CLIENT_SECRETS, Tables};
 use crate::{ClientSecretStore, StoreError};
 use domain::client::ClientSecret;
@@ -30,8 +29,9 @@ impl ClientSecretStore for RedbStore {
                     found.push(SecretTimes {
                         client_id: client_id.clone(),
                         secret: ClientSecret::from_digest(Digest::from_bytes(*key.value().1)),
-                        added_at: time(added_at),
-                        last_used_at: time(last_used_at),
+                        added_at: Timestamp::from_seconds(added_at),
+                        last_used_at: (last_used_at > 0)
+                            .then_some(Timestamp::from_seconds(last_used_at)),
                     });
                 }
             }
@@ -47,15 +47,13 @@ impl ClientSecretStore for RedbStore {
                 at,
             } in &uses
             {
-                let client = credentials::client(tables, client_id);
-                let client = readable("client", client)?.flatten();
-                if !client.is_some_and(|client| client.secrets().contains(secret)) {
-                    continue;
-                }
                 let key = (client_id.as_str(), secret.digest().as_bytes());
                 let table = tables.client_secrets.open()?;
-                let (added_at, last) = table.get(key)?.map_or((0, 0), |times| times.value());
-                table.insert(key, (added_at, last.max(at.seconds())))?;
+                let times = table.get(key)?.map(|times| times.value());
+                // The secret may have been removed since.
+                if let Some((added_at, last)) = times {
+                    table.insert(key, (added_at, last.max(at.seconds())))?;
+                }
             }
             Ok(())
         })
@@ -65,11 +63,6 @@ impl ClientSecretStore for RedbStore {
 
 const FIRST: [u8; 32] = [0; 32];
 const LAST: [u8; 32] = [0xff; 32];
-
-/// Converts a time in the table; 0 stands for `None`.
-fn time(seconds: u64) -> Option<Timestamp> {
-    (seconds > 0).then_some(Timestamp::from_seconds(seconds))
-}
 
 /// Updates the secrets of a client that changes from `before` to `after`: new secrets get the current time, removed
 /// secrets are deleted.

@@ -194,7 +194,7 @@ pub(super) fn add(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     tables.grants_of_users.open()?.insert(key, ())?;
     let key = (grant.client_id.as_str(), grant.grant_id.as_bytes());
     tables.grants_by_client.open()?.insert(key, ())?;
-    for key in grant.bound_to().thumbprints() {
+    for key in grant.bound.thumbprints() {
         let row = (key.as_bytes(), grant.grant_id.as_bytes());
         tables.grants_by_key.open()?.insert(row, ())?;
     }
@@ -243,7 +243,7 @@ pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault
     tables.grants_of_users.open()?.remove(key)?;
     let by_client = tables.grants_by_client.open()?;
     by_client.remove((grant.client_id.as_str(), id))?;
-    for key in grant.bound_to().thumbprints() {
+    for key in grant.bound.thumbprints() {
         tables.grants_by_key.open()?.remove((key.as_bytes(), id))?;
     }
     Ok(())

@@ -253,10 +253,12 @@ impl Store for RedbStore {
         .await
     }
 
-    async fn swept_at(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn swept_at(&self) -> Result<Timestamp, StoreError> {
         self.read(|transaction| {
             let swept_at = transaction.open_table(META)?.get(SWEPT_AT_KEY)?;
-            Ok(swept_at.map(|seconds| Timestamp::from_seconds(seconds.value())))
+            Ok(Timestamp::from_seconds(
+                swept_at.map_or(0, |seconds| seconds.value()),
+            ))
         })
     }
 

@@ -11,14 +11,13 @@ use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, Stora
 use super::fault::Fault;
 use super::opened::{Opened, durable, settle};
 use super::tables::{
-    CHECKPOINT_KEY, FIRST_SCHEMA_VERSION, JOURNAL_KEY, META, MIGRATIONS, Migration, SCHEMA_VERSION,
-    SCHEMA_VERSION_KEY, SWEPT_AT_KEY, Tables,
+    CHECKPOINT_KEY, JOURNAL_KEY, LAYOUT_KEY, META, MIGRATIONS, Migration, SWEPT_AT_KEY, Tables,
 };
 use super::{journal, revocations, rows};
 use crate::token_lifetime::TokenLifetime;
-use domain::FeedId;
 use domain::clock::Clock as _;
 use domain::random::{self, RandomError};
+use domain::{FeedId, Layout};
 use system::{OsRandom, SystemClock};
 
 /// Page cache size, in bytes. Rotations use few pages, so the pages in use fit.
@@ -34,13 +33,14 @@ pub enum OpenError {
     )]
     InUse { path: PathBuf },
     #[error(
-        "the store {path} has schema version {found} and this version knows {SCHEMA_VERSION}: run the version that wrote it, or a later one; a step back needs the backup from before the upgrade"
+        "the store {path} has layout {found}, and this version knows {} at most: run the version that wrote it, or a later one; a step back needs the backup from before the upgrade",
+        Layout::NEWEST
     )]
     Newer { path: PathBuf, found: u64 },
     #[error(
-        "an unreleased version before 0.3.0 wrote the store {path} (schema version {found}), and no other version reads it: move it away, with its -journal, to start with an empty one"
+        "an unreleased version before 0.3.0 wrote the store {path}, and no other version reads it: move it away, with its -journal, to start with an empty one"
     )]
-    Older { path: PathBuf, found: u64 },
+    Older { path: PathBuf },
     #[error(
         "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away, with its -journal, to start with an empty one"
     )]
@@ -166,7 +166,7 @@ pub(super) fn existing(path: &Path) -> Result<Database, OpenError> {
         let database = builder()
             .open(path)
             .map_err(|error| database_error(path, error))?;
-        match schema_version(&database).map_err(|fault| damaged(path, &fault))? {
+        match layout(path, &database)? {
             Some(_) => prepare(path, &database, |id, checkpoint| {
                 journal::read(&*existing_journal(path)?, id, checkpoint)
             })?,
@@ -195,32 +195,14 @@ pub(super) fn builder() -> redb::Builder {
     builder
 }
 
-/// Checks the schema version, writes what the journal has, creates missing tables, and changes the file to the layout of
+/// Checks the layout, writes what the journal has, creates missing tables, and changes the file to the layout of
 /// this version. `read_journal` gets what [`journal::read`] needs.
 pub(super) fn prepare(
     path: &Path,
     database: &Database,
     read_journal: impl FnOnce(u64, u64) -> io::Result<Option<Vec<Vec<u8>>>>,
 ) -> Result<(), OpenError> {
-    let found = schema_version(database).map_err(|fault| damaged(path, &fault))?;
-    let path_of = || path.to_owned();
-    match found {
-        Some(found) if found > SCHEMA_VERSION => {
-            return Err(OpenError::Newer {
-                path: path_of(),
-                found,
-            });
-        }
-        // No version ever wrote it.
-        Some(0) => return Err(damaged(path, &Fault::Row("schema version 0".into()))),
-        Some(found) if found < FIRST_SCHEMA_VERSION => {
-            return Err(OpenError::Older {
-                path: path_of(),
-                found,
-            });
-        }
-        _ => {}
-    }
+    let found = layout(path, database)?;
     let fresh = FeedId::generate(&OsRandom)?;
     let needed = needed_journal(database).map_err(|fault| damaged(path, &fault))?;
     let records = needed.map_or(Ok(Some(Vec::new())), |(id, checkpoint)| {
@@ -233,10 +215,8 @@ pub(super) fn prepare(
             return Err(file_error(&journal, error));
         }
         Ok(None) | Err(_) => {
-            return Err(OpenError::NoJournal {
-                path: path_of(),
-                journal,
-            });
+            let path = path.to_owned();
+            return Err(OpenError::NoJournal { path, journal });
         }
     };
     let migrated = migrate(database, &records, found, fresh, MIGRATIONS);
@@ -292,25 +272,31 @@ pub(super) fn note_lifetime(database: &Database, configured: u64) -> Result<Toke
     Ok(lifetime)
 }
 
-/// The schema version of the file; `None` for an empty file.
-fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
-    let transaction = database.begin_read()?;
-    if transaction.list_tables()?.next().is_none() {
+/// The layout of the file; `None` for an empty file.
+fn layout(path: &Path, database: &Database) -> Result<Option<Layout>, OpenError> {
+    let read = || -> Result<Option<Option<u64>>, Fault> {
+        let transaction = database.begin_read()?;
+        if transaction.list_tables()?.next().is_none() {
+            return Ok(None);
+        }
+        let number = transaction.open_table(META)?.get(LAYOUT_KEY)?;
+        Ok(Some(number.map(|number| number.value())))
+    };
+    let Some(number) = read().map_err(|fault| damaged(path, &fault))? else {
         return Ok(None);
-    }
-    let version = transaction.open_table(META)?.get(SCHEMA_VERSION_KEY)?;
-    version.map_or_else(
-        || Err(Fault::Row("it has no schema version".into())),
-        |version| Ok(Some(version.value())),
-    )
+    };
+    let path = path.to_owned();
+    let found = number.ok_or_else(|| OpenError::Older { path: path.clone() })?;
+    let known = i64::try_from(found).ok().and_then(Layout::known);
+    known.map(Some).ok_or(OpenError::Newer { path, found })
 }
 
-/// Writes the rows of the journal's `records`, creates missing tables, and runs the migrations after `found`, the schema
-/// version of the file; `None` for a new file, whose feed gets the identity `fresh`.
+/// Writes the rows of the journal's `records`, creates missing tables, and runs the migrations after `found`, the
+/// layout of the file; `None` for a new file, whose feed gets the identity `fresh`.
 pub(super) fn migrate(
     database: &Database,
     records: &[Vec<u8>],
-    found: Option<u64>,
+    found: Option<Layout>,
     fresh: FeedId,
     migrations: &[Migration],
 ) -> Result<(), Fault> {
@@ -327,16 +313,14 @@ pub(super) fn migrate(
         match found {
             None => revocations::set_feed(&mut tables, fresh)?,
             Some(found) => {
-                for (_, migration) in (FIRST_SCHEMA_VERSION..)
-                    .zip(migrations)
-                    .filter(|(from, _)| *from >= found)
-                {
+                let done = found.number() - Layout::FIRST.number();
+                for migration in migrations.iter().skip(done as usize) {
                     migration(&mut tables)?;
                 }
             }
         }
-        let newest = FIRST_SCHEMA_VERSION + migrations.len() as u64;
-        tables.meta.open()?.insert(SCHEMA_VERSION_KEY, newest)?;
+        let newest = u64::from(Layout::FIRST.number()) + migrations.len() as u64;
+        tables.meta.open()?.insert(LAYOUT_KEY, newest)?;
     }
     Ok(transaction.commit()?)
 }

@@ -158,7 +158,7 @@ fn number(transaction: &ReadTransaction, key: &str) -> Result<u64, Fault> {
     Ok(number.map_or(0, |number| number.value()))
 }
 
-/// A time of which 0 says that it is unknown.
+/// A number of which 0 says that there is none.
 fn known(seconds: u64) -> Option<u64> {
     Some(seconds).filter(|seconds| *seconds > 0)
 }
@@ -202,7 +202,7 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
             transaction,
             CLIENT_SECRETS,
             |(client_id, digest), (added_at, used_at)| {
-                Ok(record![client_id, digest, known(added_at), known(used_at)])
+                Ok(record![client_id, digest, added_at, known(used_at)])
             },
         ),
         Table::Codes => read_codes(transaction, to),
@@ -216,8 +216,13 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
                     grant.username.as_str(),
                     grant.current.refresh_expires_at,
                     grant.access_over_at(lifetime),
-                    grant.binding.as_ref().map(|key| key.as_bytes().as_slice()),
                     grant
+                        .bound
+                        .jkt
+                        .as_ref()
+                        .map(|key| key.as_bytes().as_slice()),
+                    grant
+                        .bound
                         .certificate
                         .as_ref()
                         .map(|certificate| certificate.as_bytes().as_slice()),
@@ -483,7 +488,7 @@ mod tests {
         ];
         let expected = copied.chain(indexes).map(str::to_owned).collect();
         assert_eq!(found, expected);
-        let own = [SCHEMA_VERSION_KEY, FEED_HIGH_KEY, FEED_LOW_KEY];
+        let own = [LAYOUT_KEY, FEED_HIGH_KEY, FEED_LOW_KEY];
         for entry in transaction.open_table(META).unwrap().iter().unwrap() {
             let name = entry.unwrap().0.value().to_owned();
             let is_copied = COUNTERS.map(key).contains(&name.as_str());

@@ -14,36 +14,22 @@ use crate::row::{self, Row};
 use domain::clock::Timestamp;
 use domain::{IndexDifference, Layout};
 
-/// The layout of 0.3.0. Unreleased versions before it wrote files with lower numbers.
-pub(super) const FIRST_SCHEMA_VERSION: u64 = 13;
-
 /// Changes a file from one layout to the next.
 pub(super) type Migration = fn(&mut Tables<'_>) -> Result<(), Fault>;
 
-/// The first migration changes [`FIRST_SCHEMA_VERSION`] to the layout after it. A new table needs no migration.
-pub(super) const MIGRATIONS: &[Migration] = &[key_bindings, certificate_bindings];
-
-pub(super) const SCHEMA_VERSION: u64 = FIRST_SCHEMA_VERSION + MIGRATIONS.len() as u64;
+/// The first migration changes [`Layout::FIRST`] to the layout after it. A new table needs no migration.
+pub(super) const MIGRATIONS: &[Migration] = &[];
 
 // A version that does not know a layout must not open the file.
 const _: () = assert!(
-    MIGRATIONS.len() >= (Layout::NEWEST.number() - Layout::FIRST.number()) as usize,
+    MIGRATIONS.len() == (Layout::NEWEST.number() - Layout::FIRST.number()) as usize,
     "each layout needs a migration"
 );
 
-/// [`Layout::KEY_BINDINGS`]: rows without a binding stay as they are.
-const fn key_bindings(_: &mut Tables<'_>) -> Result<(), Fault> {
-    Ok(())
-}
-
-/// [`Layout::CERTIFICATE_BINDINGS`]: as [`key_bindings`].
-const fn certificate_bindings(_: &mut Tables<'_>) -> Result<(), Fault> {
-    Ok(())
-}
-
-/// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
+/// Numbers about the file, such as [`LAYOUT_KEY`] and [`LAST_REVOCATION_KEY`].
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
-pub(super) const SCHEMA_VERSION_KEY: &str = "schema_version";
+/// The number of the [`Layout`]. Unreleased versions before 0.3.0 wrote `schema_version`.
+pub(super) const LAYOUT_KEY: &str = "layout";
 /// The highest sequence that the revocation feed ever used.
 pub(super) const LAST_REVOCATION_KEY: &str = "last_revocation";
 
@@ -101,7 +87,7 @@ pub(super) const REGISTRY_CHANGES: TableDefinition<u64, &str> =
 pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
 
 /// Client ID and digest of a client secret to the times at which the secret was added and last used, in seconds since
-/// 1970; 0 if unknown or never used.
+/// 1970; the second is 0 if the secret was never used.
 pub(super) const CLIENT_SECRETS: TableDefinition<(&str, &[u8; 32]), (u64, u64)> =
     TableDefinition::new("client_secrets");
 /// Name to sealed value; the only name is [`ROOT_KEY`].
@@ -150,7 +136,7 @@ pub(super) const SECOND_FACTORS: TableDefinition<&str, &[u8]> =
 pub(super) const FAILURES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("failures");
 
 /// Number of an [`AuditKind`](domain::AuditKind) and sequence of a row's first entry to the number of this entry among all of
-/// its kind, the number of entries in the row, and the entries. Entries of before version 8 have kind 0.
+/// its kind, the number of entries in the row, and the entries.
 pub(super) const AUDIT: TableDefinition<(u8, u64), (u64, u64, &[u8])> =
     TableDefinition::new("audit_by_kind");
 

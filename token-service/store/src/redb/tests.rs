@@ -101,11 +101,11 @@ fn a_file_in_use_is_refused() {
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
 }
 
-fn set_schema_version(path: &Path, version: u64) {
+fn set_layout(path: &Path, number: u64) {
     let database = Database::create(path).unwrap();
     let transaction = database.begin_write().unwrap();
     let mut meta = transaction.open_table(tables::META).unwrap();
-    meta.insert(tables::SCHEMA_VERSION_KEY, version).unwrap();
+    meta.insert(tables::LAYOUT_KEY, number).unwrap();
     drop(meta);
     transaction.commit().unwrap();
 }
@@ -115,45 +115,41 @@ fn a_file_of_another_version_is_refused_and_kept() {
     let mut file = File::new(false);
     file.store = None;
     let path = file.path();
-    let refused = |version: u64| {
-        set_schema_version(&path, version);
-        let error = RedbStore::open(&path, ACCESS).unwrap_err();
-        error
-            .to_string()
-            .replace(&path.display().to_string(), "FILE")
+    let refused = || {
+        let error = RedbStore::open(&path, ACCESS).unwrap_err().to_string();
+        error.replace(&path.display().to_string(), "FILE")
     };
-    let known = tables::SCHEMA_VERSION;
-    let later = known + 1;
+    let [newest, later] = [Layout::NEWEST, Layout::LATER].map(Layout::number);
+    set_layout(&path, later.into());
     assert_eq!(
-        refused(later),
+        refused(),
         format!(
-            "the store FILE has schema version {later} and this version knows {known}: run the version that wrote it, \
-             or a later one; a step back needs the backup from before the upgrade"
+            "the store FILE has layout {later}, and this version knows {newest} at most: run the version that wrote \
+             it, or a later one; a step back needs the backup from before the upgrade"
         )
     );
-    for older in 1..tables::FIRST_SCHEMA_VERSION {
-        assert_eq!(
-            refused(older),
-            format!(
-                "an unreleased version before 0.3.0 wrote the store FILE (schema version {older}), and no other \
-                 version reads it: move it away, with its -journal, to start with an empty one"
-            )
-        );
-    }
-    for earlier in tables::FIRST_SCHEMA_VERSION..=known {
-        set_schema_version(&path, earlier);
-        let store = RedbStore::open(&path, ACCESS).unwrap();
-        assert_eq!(store.layout(), Layout::NEWEST);
-        drop(store);
-        let database = Database::create(&path).unwrap();
-        let transaction = database.begin_read().unwrap();
-        let meta = transaction.open_table(tables::META).unwrap();
-        let found = meta.get(tables::SCHEMA_VERSION_KEY).unwrap().unwrap();
-        assert_eq!(found.value(), known);
-    }
+    set_layout(&path, newest.into());
+    assert_eq!(
+        RedbStore::open(&path, ACCESS).unwrap().layout(),
+        Layout::NEWEST
+    );
+
+    let database = Database::create(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let mut meta = transaction.open_table(tables::META).unwrap();
+    meta.remove(tables::LAYOUT_KEY).unwrap();
+    meta.insert("schema_version", 15).unwrap();
+    drop(meta);
+    transaction.commit().unwrap();
+    drop(database);
+    assert_eq!(
+        refused(),
+        "an unreleased version before 0.3.0 wrote the store FILE, and no other version reads it: move it away, with \
+         its -journal, to start with an empty one"
+    );
 }
 
-/// An example: from the first release on, a new layout comes with a migration.
+/// An example of what a new layout needs.
 #[test]
 fn a_file_is_migrated_step_by_step() {
     let folder = TempDir::new().unwrap();
@@ -173,14 +169,13 @@ fn a_file_is_migrated_step_by_step() {
         let transaction = database.begin_read().unwrap();
         let steps = transaction.open_table(tables::TOTP_STEPS).unwrap();
         let meta = transaction.open_table(tables::META).unwrap();
-        let version = meta.get(tables::SCHEMA_VERSION_KEY).unwrap().unwrap();
+        let layout = meta.get(tables::LAYOUT_KEY).unwrap().unwrap();
         let step = steps.get("ada").unwrap().unwrap();
-        (version.value(), step.value())
+        (layout.value(), step.value())
     };
-    let first = tables::FIRST_SCHEMA_VERSION;
-    assert_eq!(migrate(first, 2), (first + 2, 2));
-    assert_eq!(migrate(first + 2, 3), (first + 3, 3));
-    assert_eq!(migrate(first + 3, 3), (first + 3, 3));
+    assert_eq!(migrate(Layout::FIRST, 1), (2, 1));
+    assert_eq!(migrate(Layout::LATER, 3), (4, 3));
+    assert_eq!(migrate(Layout::LATER, 1), (2, 3), "nothing is done twice");
 }
 
 #[test]

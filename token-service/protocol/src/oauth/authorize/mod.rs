@@ -297,7 +297,7 @@ impl CodeRequest for AuthorizationRequest {
         let code = SelfContainedCode {
             grant_id,
             record,
-            dpop_jkt: self.dpop_jkt.filter(|_| context.offers_dpop()),
+            dpop_jkt: self.dpop_jkt,
         };
         let nonce = random::bytes(context.random)?;
         let (issuer, key) = (&context.settings.issuer, context.encryption_key);

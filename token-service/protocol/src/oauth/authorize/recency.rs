@@ -7,8 +7,7 @@ use crate::oauth::parameters::Parameters;
 use domain::Session;
 use domain::clock::Timestamp;
 
-/// The parameter of later steps with [`Recency::since`], in seconds since 1970. Clients do not send it. An earlier version
-/// ignores it, so it needs no [`domain::Layout`].
+/// The parameter of later steps with [`Recency::since`], in seconds since 1970. Clients do not send it.
 const SINCE: &str = "signed_in_since";
 
 /// Which sign-ins a request accepts.

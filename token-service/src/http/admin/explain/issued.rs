@@ -238,7 +238,7 @@ async fn next_use(
         refresh_id,
         client_id,
         // The explanation is for whoever has the key and the certificate.
-        proven: grant.bound_to(),
+        proven: grant.bound,
         scope: None,
         // These ids are never used, because nothing is written.
         next_refresh_id: refresh_id,
@@ -247,11 +247,11 @@ async fn next_use(
         lifetime: context.settings.lifetimes.refresh_token,
         grace,
     };
-    if let Some(key) = grant.binding {
+    if let Some(key) = grant.bound.jkt {
         let needed = format!("the token is bound to the key {key}: a use needs a DPoP proof of it");
         checks.push(passed("key", &needed));
     }
-    if let Some(certificate) = grant.certificate {
+    if let Some(certificate) = grant.bound.certificate {
         let needed = format!(
             "the token is bound to the certificate {certificate}: a use needs a connection with it"
         );
