@@ -1,7 +1,7 @@
 //! Durable state behind one trait of atomic domain operations.
 //!
 //! Every operation decides and writes in one transaction (the refresh of PostgreSQL in one guarded statement), and returns
-//! after the write is durable. `Replayed`, `Reused` and `AlreadyClaimed` are successful outcomes whose consequences are already
+//! after the write is durable. `Replayed`, `Reused` and `Again` are successful outcomes whose consequences are already
 //! on disk. An [`Err`](StoreError) means that storage failed and the outcome is unknown.
 
 #[cfg(test)]
@@ -105,12 +105,12 @@ pub enum BackupError {
     Failed(String),
 }
 
-/// What works once: the `jti` of an assertion, or a pushed request. Each kind has a namespace of its own, and the store keeps
-/// only a digest.
+/// What works once: an assertion, a DPoP proof or a pushed request. Each kind has its own namespace, and the store keeps only a
+/// digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AssertionId(Digest);
+pub struct OnceId(Digest);
 
-impl AssertionId {
+impl OnceId {
     /// The id of a user assertion (protocol.md §2.3).
     pub fn of_user_assertion(client_id: &ClientId, jti: &str) -> Self {
         // No Client ID contains the separator, so different pairs have different digests.
@@ -143,12 +143,12 @@ impl AssertionId {
     }
 }
 
-/// The outcome of claiming a value that may be used once.
+/// The use of a value that may be used once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
-    /// The value was unused. It now stays used until it expires.
-    Claimed,
-    AlreadyClaimed,
+pub enum Use {
+    /// The value stays used until it expires.
+    First,
+    Again,
 }
 
 /// Whether a code or session was started that depends on a user's credentials (D-35), or also on a client.

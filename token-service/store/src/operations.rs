@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{AssertionId, BackupError, Begin, Claim, Counts, SessionBegin, StoreError, Swept};
+use crate::{BackupError, Begin, Counts, OnceId, SessionBegin, StoreError, Swept, Use};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::registry_index::{NamedKind, email_value};
@@ -321,19 +321,19 @@ pub trait RevocationStore: Send + Sync {
 
 #[async_trait]
 pub trait OnceStore: Send + Sync {
-    /// Claims the `jti` of an assertion, or a DPoP proof, until `expires_at` (D-10, D-46).
-    async fn claim_jti(
+    /// Uses an id, which then counts as used until `expires_at` (D-10, D-46).
+    async fn use_once(
         &self,
-        id: AssertionId,
+        id: OnceId,
         expires_at: Timestamp,
         now: Timestamp,
-    ) -> Result<Claim, StoreError>;
+    ) -> Result<Use, StoreError>;
 
-    async fn is_jti_claimed(&self, id: AssertionId, now: Timestamp) -> Result<bool, StoreError>;
+    async fn is_used(&self, id: OnceId, now: Timestamp) -> Result<bool, StoreError>;
 
-    /// Claims a TOTP time step for a user, so that each code works only once (RFC 6238 §5.2). Steps up to the last
-    /// claimed step return `AlreadyClaimed`.
-    async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError>;
+    /// Uses a TOTP time step of a user, so that each code works only once (RFC 6238 §5.2). Steps up to the last used step
+    /// return [`Use::Again`].
+    async fn use_totp_step(&self, username: Username, step: u64) -> Result<Use, StoreError>;
 }
 
 /// Credentials of users, and second factors that users set up themselves.
@@ -358,12 +358,8 @@ pub trait CredentialStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<CredentialsVersion>, StoreError>;
 
-    /// Uses up a recovery code. An unknown code returns `AlreadyClaimed` too.
-    async fn claim_recovery_code(
-        &self,
-        username: Username,
-        code: Digest,
-    ) -> Result<Claim, StoreError>;
+    /// Uses up a recovery code. An unknown code returns [`Use::Again`] too.
+    async fn use_recovery_code(&self, username: Username, code: Digest) -> Result<Use, StoreError>;
 }
 
 /// Attempts to guess a secret.

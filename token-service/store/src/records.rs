@@ -1,12 +1,15 @@
 //! The rows of a store in the form in which another store takes them: the columns of PostgreSQL's tables.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use claims::Thumbprint;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use crate::StoreError;
 use crate::row::RowError;
+use domain::Grant;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 
@@ -92,7 +95,7 @@ tables! {
     Grants grants(grant_id Bytes, client_id Text, username Text, refresh_over_at Number, access_over_at Number uncompared,
         jkt Bytes, certificate Bytes, revoked_at Number, body Bytes);
     Revocations revocations(sequence Number, revoked Bytes, at Number, expires_at Number);
-    AssertionIds assertion_ids(digest Bytes, expires_at Number);
+    UsedOnce used_once(digest Bytes, expires_at Number);
     TotpSteps totp_steps(username Text, step Number);
     SecondFactors second_factors(username Text, body Bytes);
     UnfinishedSignIns unfinished_sign_ins(username Text, body Bytes);
@@ -178,6 +181,26 @@ macro_rules! record {
 pub(crate) use record;
 
 impl Record {
+    /// The row of a grant, with the row of bytes `body`.
+    pub(crate) fn of_grant(
+        grant: &Grant,
+        body: impl Into<Cell>,
+        access_token_lifetime: Duration,
+    ) -> Self {
+        let bytes = |key: Thumbprint| key.as_bytes().to_vec();
+        record![
+            grant.grant_id.as_bytes(),
+            grant.client_id.as_str(),
+            grant.username.as_str(),
+            grant.current.refresh_expires_at,
+            grant.access_over_at(access_token_lifetime),
+            grant.bound.jkt.map(bytes),
+            grant.bound.certificate.map(bytes),
+            grant.revoked_at,
+            body
+        ]
+    }
+
     /// `None` for a null.
     pub(crate) fn number<T: TryFrom<i64>>(&self, column: usize) -> Result<Option<T>, RowError> {
         match self.0.get(column) {

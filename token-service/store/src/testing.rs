@@ -197,15 +197,15 @@ watched! {
         }
     }
     OnceStore {
-        claim_jti(id: AssertionId, expires_at: Timestamp, now: Timestamp) -> Result<Claim, StoreError>;
-        is_jti_claimed(id: AssertionId, now: Timestamp) -> Result<bool, StoreError>;
-        claim_totp_step(username: Username, step: u64) -> Result<Claim, StoreError>;
+        use_once(id: OnceId, expires_at: Timestamp, now: Timestamp) -> Result<Use, StoreError>;
+        is_used(id: OnceId, now: Timestamp) -> Result<bool, StoreError>;
+        use_totp_step(username: Username, step: u64) -> Result<Use, StoreError>;
     }
     CredentialStore {
         credentials(username: Username) -> Result<Option<Credentials>, StoreError>;
         second_factor(username: Username) -> Result<Option<SecondFactor>, StoreError>;
         set_second_factor(username: Username, second_factor: Option<SecondFactor>, rests_on: Option<CredentialsVersion>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<Option<CredentialsVersion>, StoreError>;
-        claim_recovery_code(username: Username, code: Digest) -> Result<Claim, StoreError>;
+        use_recovery_code(username: Username, code: Digest) -> Result<Use, StoreError>;
     }
     AttemptStore {
         admit_attempt(keys: Vec<PacedKey>, now: Timestamp) -> Result<Admission, StoreError>;

@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::{Client, KeyAuthentication};
-use store::{AssertionId, Claim as StoreClaim};
+use store::{OnceId, Use};
 
 /// Padding is optional because some clients omit it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -136,7 +136,7 @@ pub async fn authenticate(
         };
         if let Some(client) = found {
             let presented = claim.check(client, certificate, context.settings, context.now)?;
-            claim_assertion(context, &presented).await?;
+            use_assertion(context, &presented).await?;
             return Ok(presented);
         }
     }
@@ -147,18 +147,18 @@ pub async fn authenticate(
 }
 
 /// RFC 7523 §3 rule 7: each client assertion works once.
-async fn claim_assertion(
+async fn use_assertion(
     context: &Context<'_>,
     presented: &PresentedClient,
 ) -> Result<(), TokenError> {
     let PresentedClient::Authenticated(client, Proof::Assertion(assertion)) = presented else {
         return Ok(());
     };
-    let id = AssertionId::of_client_assertion(&client.client_id, &assertion.jti);
+    let id = OnceId::of_client_assertion(&client.client_id, &assertion.jti);
     let until = assertion.remembered_until;
-    match context.store.claim_jti(id, until, context.now).await? {
-        StoreClaim::Claimed => Ok(()),
-        StoreClaim::AlreadyClaimed => Err(TokenError::ClientAssertion(AssertionError::Replayed)),
+    match context.store.use_once(id, until, context.now).await? {
+        Use::First => Ok(()),
+        Use::Again => Err(TokenError::ClientAssertion(AssertionError::Replayed)),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::paths::TOKEN;
 use crate::token::Binding;
 use domain::Client;
 
-/// A DPoP proof, a certificate of the connection, both or nothing. The proof may have been used before: see [`Self::claim`].
+/// A DPoP proof, a certificate of the connection, both or nothing. The proof may have been used before: see [`Self::use_up`].
 #[derive(Debug)]
 #[must_use]
 pub struct Possession {
@@ -54,14 +54,14 @@ impl Possession {
         }
     }
 
-    /// Uses up the proof: see [`PresentedProof::claim`]. Returns the binding of the access token.
+    /// Uses up the proof: see [`PresentedProof::use_up`]. Returns the binding of the access token.
     ///
     /// # Errors
-    /// As [`PresentedProof::claim`].
-    pub async fn claim(self, context: &Context<'_>) -> Result<Binding, TokenError> {
+    /// As [`PresentedProof::use_up`].
+    pub async fn use_up(self, context: &Context<'_>) -> Result<Binding, TokenError> {
         let key = self.proof.key();
         let certificate = self.certificate.filter(|_| self.binds_certificate);
-        self.proof.claim(context, context.used_proofs).await?;
+        self.proof.use_up(context, context.used_proofs).await?;
         Ok(Binding::of(key, certificate))
     }
 }

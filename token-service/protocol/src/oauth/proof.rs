@@ -12,7 +12,7 @@ use crate::Context;
 use crate::settings::{NoncePolicy, SingleUse};
 use domain::client_key::VerifyingKey;
 use domain::clock::Timestamp;
-use store::{AssertionId, Claim};
+use store::{OnceId, Use};
 
 /// The accepted algorithms: `dpop_signing_alg_values_supported` (RFC 9449 §5.1).
 pub const ALGORITHMS: [Algorithm; 3] = Algorithm::ALL;
@@ -24,7 +24,7 @@ pub const WINDOW: Window = Window {
 };
 
 /// The proof of a request, or that it has none. The signature is verified, but the proof may have been used before:
-/// see [`Self::claim`].
+/// see [`Self::use_up`].
 #[derive(Debug)]
 #[must_use]
 pub struct PresentedProof(Option<ProofUse>);
@@ -72,18 +72,22 @@ impl PresentedProof {
     ///
     /// # Errors
     /// [`TokenError::Proof`] if the proof was used before, or the memory is full; [`TokenError::Store`].
-    pub async fn claim(self, context: &Context<'_>, memory: &UsedProofs) -> Result<(), TokenError> {
+    pub async fn use_up(
+        self,
+        context: &Context<'_>,
+        memory: &UsedProofs,
+    ) -> Result<(), TokenError> {
         let Some(used) = self.0 else {
             return Ok(());
         };
         memory.accept(&used, context.now.seconds())?;
         if context.settings.dpop.single_use == SingleUse::Store {
             let (id, until) = (
-                AssertionId::of_proof(&used.id),
+                OnceId::of_proof(&used.id),
                 Timestamp::from_seconds(used.until),
             );
-            let claim = context.store.claim_jti(id, until, context.now);
-            if claim.await? == Claim::AlreadyClaimed {
+            let used = context.store.use_once(id, until, context.now);
+            if used.await? == Use::Again {
                 return Err(ProofRefusal::Replayed.into());
             }
         }

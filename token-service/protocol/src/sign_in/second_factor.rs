@@ -11,7 +11,7 @@ use super::{DeviceCookie, Place, SignInError, totp};
 use crate::Context;
 use crate::amr;
 use domain::{SessionStage, UnfinishedSignIns, Username};
-use store::Claim;
+use store::Use;
 
 #[must_use]
 pub enum SecondFactorOutcome {
@@ -65,13 +65,9 @@ pub(super) async fn check_totp(
         return Ok(Verdict::Wrong);
     };
     Ok(
-        match context
-            .store
-            .claim_totp_step(username.clone(), step)
-            .await?
-        {
-            Claim::Claimed => Verdict::Right,
-            Claim::AlreadyClaimed => Verdict::Used,
+        match context.store.use_totp_step(username.clone(), step).await? {
+            Use::First => Verdict::Right,
+            Use::Again => Verdict::Used,
         },
     )
 }
@@ -112,10 +108,10 @@ pub async fn with_second_factor(
     let by_recovery_code = recovery_code.is_some();
     let (verdict, method) = match recovery_code {
         Some(code) => {
-            let claim = context.store.claim_recovery_code(username.clone(), code);
-            let verdict = match claim.await? {
-                Claim::Claimed => Verdict::Right,
-                Claim::AlreadyClaimed => Verdict::Wrong,
+            let used = context.store.use_recovery_code(username.clone(), code);
+            let verdict = match used.await? {
+                Use::First => Verdict::Right,
+                Use::Again => Verdict::Wrong,
             };
             (verdict, amr::RECOVERY_CODE)
         }

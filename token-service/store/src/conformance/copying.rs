@@ -61,9 +61,9 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
         let (id, lasting) = (numbered("session", number), session(&name, at(100)));
         start(store, id, lasting, None).await;
         let _ = attempt(store, &[&name, "everybody"], at(number as u64)).await;
-        claim(store, "web", &name, at(number as u64)).await;
-        let claimed = store.claim_totp_step(username(&name), number as u64);
-        assert_eq!(claimed.await, Ok(Claim::Claimed));
+        use_id(store, "web", &name, at(number as u64)).await;
+        let used = store.use_totp_step(username(&name), number as u64);
+        assert_eq!(used.await, Ok(Use::First));
         let mut entry = audit_event(number as u64);
         entry.action = dice.one_of(&[
             AuditAction::SignIn,

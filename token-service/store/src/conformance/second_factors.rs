@@ -61,16 +61,13 @@ pub(crate) async fn a_second_factor_ends_what_was_there_and_goes_with_its_user(
 }
 
 pub(crate) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
-    let claim = async |store: Arc<dyn Store>, name, code: &str| {
+    let use_id = async |store: Arc<dyn Store>, name, code: &str| {
         store
-            .claim_recovery_code(username(name), Digest::of(code.as_bytes()))
+            .use_recovery_code(username(name), Digest::of(code.as_bytes()))
             .await
             .unwrap()
     };
-    assert_eq!(
-        claim(subject.store(), "ada", "a").await,
-        Claim::AlreadyClaimed
-    );
+    assert_eq!(use_id(subject.store(), "ada", "a").await, Use::Again);
     let codes = Some(second_factor(&["a", "b", "c"]));
     version_of(&*subject.store(), &username("ada")).await;
     let set = async |store: Arc<dyn Store>| {
@@ -79,17 +76,21 @@ pub(crate) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
     };
     set(subject.store()).await;
     for (name, code, expected) in [
-        ("ada", "d", Claim::AlreadyClaimed),
-        ("grace", "a", Claim::AlreadyClaimed),
-        ("ada", "a", Claim::Claimed),
-        ("ada", "a", Claim::AlreadyClaimed),
+        ("ada", "d", Use::Again),
+        ("grace", "a", Use::Again),
+        ("ada", "a", Use::First),
+        ("ada", "a", Use::Again),
     ] {
-        assert_eq!(claim(subject.store(), name, code).await, expected, "{code}");
+        assert_eq!(
+            use_id(subject.store(), name, code).await,
+            expected,
+            "{code}"
+        );
         subject.restart().await;
     }
-    let attempts = (0..16).map(|_| claim(subject.store(), "ada", "b"));
-    let claims = futures_util::future::join_all(attempts).await;
-    let won = claims.into_iter().filter(|claim| *claim == Claim::Claimed);
+    let attempts = (0..16).map(|_| use_id(subject.store(), "ada", "b"));
+    let uses = futures_util::future::join_all(attempts).await;
+    let won = uses.into_iter().filter(|used| *used == Use::First);
     assert_eq!(won.count(), 1);
     let left = subject.store().second_factor(username("ada")).await;
     assert_eq!(left.unwrap(), Some(second_factor(&["c"])));

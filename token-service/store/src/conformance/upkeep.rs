@@ -72,7 +72,7 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
 pub(crate) async fn the_sweep_keeps_to_its_limit(subject: &mut impl Subject) {
     let store = subject.store();
     for number in 0..25 {
-        claim(&*store, "a", &format!("jti-{number}"), at(0)).await;
+        use_id(&*store, "a", &format!("jti-{number}"), at(0)).await;
     }
     drop(store);
     subject.restart().await;
@@ -93,8 +93,8 @@ pub(crate) async fn the_sweep_finds_expired_assertion_ids_among_live_ones(
     const EACH: usize = 50;
     let store = subject.store();
     for number in 0..EACH {
-        claim(&*store, "a", &format!("expired-{number}"), at(0)).await;
-        claim(&*store, "a", &format!("live-{number}"), at(1000)).await;
+        use_id(&*store, "a", &format!("expired-{number}"), at(0)).await;
+        use_id(&*store, "a", &format!("live-{number}"), at(1000)).await;
     }
     let mut removed = 0;
     // A batch may find no expired id, because it reads only a part of the ids.
@@ -107,9 +107,9 @@ pub(crate) async fn the_sweep_finds_expired_assertion_ids_among_live_ones(
     let store = subject.store();
     for number in 0..EACH {
         let live = format!("live-{number}");
-        let id = AssertionId::of_user_assertion(&client_id("a"), &live);
-        let again = store.claim_jti(id, at(1000), at(100));
-        assert_eq!(again.await, Ok(Claim::AlreadyClaimed));
+        let id = OnceId::of_user_assertion(&client_id("a"), &live);
+        let again = store.use_once(id, at(1000), at(100));
+        assert_eq!(again.await, Ok(Use::Again));
     }
 }
 

@@ -15,9 +15,11 @@ use tokio_postgres::types::ToSql;
 use super::PostgresStore;
 use super::fault::{Fault, readable};
 use super::operation::{Connection, Isolation, traced};
+use super::records::{names_and_values, values};
 use super::revocations::{Ending, announce};
 use super::value::{rows, seconds, timestamp};
 use super::{audit, registry_index};
+use crate::records::{Record, Table};
 use crate::row::{RowError, decode, decode_json, encode};
 use crate::{GrantStore, RevocationStore as _, StoreError, room};
 use domain::cap;
@@ -179,7 +181,8 @@ impl PostgresStore {
     /// Replaces the grant that the decision was based on by its next state. Returns `false` if the grant has changed in
     /// the meantime.
     async fn replace(&self, before: Vec<u8>, after: &Grant) -> Result<bool, StoreError> {
-        let (refresh_over_at, access_over_at) = over_at(after, self.longest_token());
+        let refresh_over_at = seconds(after.current.refresh_expires_at);
+        let access_over_at = seconds(after.access_over_at(self.longest_token()));
         let (id, body) = (after.grant_id, encode(after).map_err(Fault::from)?);
         self.statement(async move |client| {
             let sql = "UPDATE grants SET body = $3, refresh_over_at = $4, access_over_at = $5
@@ -224,26 +227,25 @@ fn grant(row: &Row) -> Result<Grant, Fault> {
     Ok(grant)
 }
 
-/// The statement that inserts a grant and selects the live grants of its user and client, with a common table expression
-/// before. One statement, because each statement takes a round trip. It sees the grants from before the new one; the row of
-/// the new one has no time.
+/// The statement that inserts the row of a grant and selects the live grants of its user and client, with a common table
+/// expression before. One statement, because each statement takes a round trip. It sees the grants from before the new one; the
+/// row of the new one has no time.
 fn new_grant(before: &str) -> String {
+    let (names, values) = names_and_values(Table::Grants);
     format!(
         "WITH {before} new AS (
-            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body, jkt,
-                certificate)
-            VALUES ($1, $2, $3, $4, $5, $6, $8, $9) ON CONFLICT (grant_id) DO NOTHING RETURNING grant_id
+            INSERT INTO grants ({names}) VALUES ({values}) ON CONFLICT (grant_id) DO NOTHING RETURNING grant_id
         )
         SELECT NULL::BIGINT, grant_id FROM new
         UNION ALL
         (SELECT refresh_over_at, grant_id FROM grants
-        WHERE username = $3 AND client_id = $2 AND revoked_at IS NULL ORDER BY grant_id LIMIT $7)"
+        WHERE username = $3 AND client_id = $2 AND revoked_at IS NULL ORDER BY grant_id LIMIT $10)"
     )
 }
 
 /// A used code keeps its row.
 const CODE_IS_USED: &str = "used AS (
-    UPDATE codes SET grant_id = $1, expires_at = $11, body = $12 WHERE code = $10
+    UPDATE codes SET grant_id = $1, expires_at = $12, body = $13 WHERE code = $11
 ),";
 
 /// What the row of a used legacy code becomes.
@@ -263,28 +265,14 @@ pub(super) async fn insert(
     now: Timestamp,
     access_token_lifetime: Duration,
 ) -> Result<bool, Fault> {
-    let id = grant.grant_id.as_bytes().as_slice();
-    let (of, user) = (grant.client_id.as_str(), grant.username.as_str());
-    let (refresh_over_at, access_over_at) = over_at(grant, access_token_lifetime);
-    let body = encode(grant)?;
+    let row = Record::of_grant(grant, encode(grant)?, access_token_lifetime);
     let most = rows(cap::GRANTS.looked_at());
-    let keys = keys_of(grant);
-    let values: [&(dyn ToSql + Sync); 9] = [
-        &id,
-        &of,
-        &user,
-        &refresh_over_at,
-        &access_over_at,
-        &body,
-        &most,
-        &keys.0,
-        &keys.1,
-    ];
+    let mut values = values(Table::Grants, &row);
+    values.push(&most);
     let found = match &used {
         None => client.query(&new_grant(""), &values).await?,
         Some(used) => {
-            let row: [&(dyn ToSql + Sync); 3] = [&used.code, &used.forgotten_at, &used.body];
-            let values = [values.as_slice(), row.as_slice()].concat();
+            values.extend::<[&(dyn ToSql + Sync); 3]>([&used.code, &used.forgotten_at, &used.body]);
             client.query(&new_grant(CODE_IS_USED), &values).await?
         }
     };
@@ -315,25 +303,6 @@ pub(super) async fn insert(
         announce(client, &Revoked::Grant(id), extent).await?;
     }
     Ok(true)
-}
-
-/// The values of `jkt` and `certificate`.
-fn keys_of(grant: &Grant) -> (Option<&[u8]>, Option<&[u8]>) {
-    [&grant.bound.jkt, &grant.bound.certificate]
-        .map(|thumbprint| {
-            thumbprint
-                .as_ref()
-                .map(|thumbprint| thumbprint.as_bytes().as_slice())
-        })
-        .into()
-}
-
-/// The two times in [`Grant::is_over`].
-fn over_at(grant: &Grant, access_token_lifetime: Duration) -> (i64, i64) {
-    (
-        seconds(grant.current.refresh_expires_at),
-        seconds(grant.access_over_at(access_token_lifetime)),
-    )
 }
 
 /// A grant, its row as it was read, and its client and user. A change of the client or user that ends the grant revokes the

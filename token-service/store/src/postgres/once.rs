@@ -4,34 +4,34 @@ use async_trait::async_trait;
 
 use super::PostgresStore;
 use super::value::{number, seconds};
-use crate::{AssertionId, Claim, OnceStore, StoreError};
+use crate::{OnceId, OnceStore, StoreError, Use};
 use domain::Username;
 use domain::clock::Timestamp;
 
 #[async_trait]
 impl OnceStore for PostgresStore {
-    async fn claim_jti(
+    async fn use_once(
         &self,
-        id: AssertionId,
+        id: OnceId,
         expires_at: Timestamp,
         now: Timestamp,
-    ) -> Result<Claim, StoreError> {
+    ) -> Result<Use, StoreError> {
         self.statement(async move |client| {
             // An expired entry that is not yet swept counts as absent.
-            let sql = "INSERT INTO assertion_ids (digest, expires_at) VALUES ($1, $2)
+            let sql = "INSERT INTO used_once (digest, expires_at) VALUES ($1, $2)
             ON CONFLICT (digest) DO UPDATE SET expires_at = excluded.expires_at
-            WHERE assertion_ids.expires_at <= $3";
+            WHERE used_once.expires_at <= $3";
             let digest = id.as_bytes().as_slice();
             let (expires_at, now) = (seconds(expires_at), seconds(now));
             let rows = client.execute(sql, &[&digest, &expires_at, &now]).await?;
-            Ok(claim(rows))
+            Ok(outcome(rows))
         })
         .await
     }
 
-    async fn is_jti_claimed(&self, id: AssertionId, now: Timestamp) -> Result<bool, StoreError> {
+    async fn is_used(&self, id: OnceId, now: Timestamp) -> Result<bool, StoreError> {
         self.statement(async move |client| {
-            let sql = "SELECT 1 FROM assertion_ids WHERE digest = $1 AND expires_at > $2";
+            let sql = "SELECT 1 FROM used_once WHERE digest = $1 AND expires_at > $2";
             let digest = id.as_bytes().as_slice();
             let found = client.query_opt(sql, &[&digest, &seconds(now)]).await?;
             Ok(found.is_some())
@@ -39,7 +39,7 @@ impl OnceStore for PostgresStore {
         .await
     }
 
-    async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {
+    async fn use_totp_step(&self, username: Username, step: u64) -> Result<Use, StoreError> {
         self.statement(async move |client| {
             let sql = "INSERT INTO totp_steps (username, step) VALUES ($1, $2)
             ON CONFLICT (username) DO UPDATE SET step = excluded.step
@@ -47,17 +47,13 @@ impl OnceStore for PostgresStore {
             let rows = client
                 .execute(sql, &[&username.as_str(), &number(step)])
                 .await?;
-            Ok(claim(rows))
+            Ok(outcome(rows))
         })
         .await
     }
 }
 
-/// A written row means that the claim succeeded.
-const fn claim(rows: u64) -> Claim {
-    if rows > 0 {
-        Claim::Claimed
-    } else {
-        Claim::AlreadyClaimed
-    }
+/// A written row means that this was the first use.
+const fn outcome(rows: u64) -> Use {
+    if rows > 0 { Use::First } else { Use::Again }
 }

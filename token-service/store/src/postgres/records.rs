@@ -247,23 +247,45 @@ fn declare(table: Table) -> String {
     )
 }
 
+/// The names of the columns of a table, and a parameter for each.
+pub(super) fn names_and_values(table: Table) -> (String, String) {
+    parameters(table, |number, _| format!("${number}"))
+}
+
+fn parameters(table: Table, parameter: impl Fn(usize, &Column) -> String) -> (String, String) {
+    let columns = (1..).zip(table.columns());
+    let (names, parameters): (Vec<&str>, Vec<String>) = columns
+        .map(|(number, column)| (column.name, parameter(number, column)))
+        .unzip();
+    (names.join(", "), parameters.join(", "))
+}
+
+/// The values for [`names_and_values`].
+pub(super) fn values<'a>(table: Table, row: &'a Record) -> Vec<&'a (dyn ToSql + Sync)> {
+    let cells = row.0.iter().zip(table.columns());
+    let value = |(cell, column): (&'a Cell, &Column)| -> &'a (dyn ToSql + Sync) {
+        match (cell, column.kind) {
+            (Cell::Number(number), _) => number,
+            (Cell::Text(text), _) => text,
+            (Cell::Bytes(bytes), _) => bytes,
+            (Cell::Null, ColumnType::Number) => &None::<i64>,
+            (Cell::Null, ColumnType::Text) => &None::<&str>,
+            (Cell::Null, ColumnType::Bytes) => &None::<&[u8]>,
+        }
+    };
+    cells.map(value).collect()
+}
+
 fn insert(table: Table) -> String {
-    let columns = table.columns().iter();
-    let names: Vec<&str> = columns.clone().map(|column| column.name).collect();
-    let arrays: Vec<String> = (1..)
-        .zip(columns)
-        .map(|(index, column)| format!("${index}::{}[]", sql_type(column)))
-        .collect();
+    let (names, arrays) = parameters(table, |number, column| {
+        format!("${number}::{}[]", sql_type(column))
+    });
     let conflict = match table {
         Table::Counters => "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         _ => "",
     };
-    format!(
-        "INSERT INTO {} ({}) SELECT * FROM unnest({}) {conflict}",
-        table.name(),
-        names.join(", "),
-        arrays.join(", ")
-    )
+    let name = table.name();
+    format!("INSERT INTO {name} ({names}) SELECT * FROM unnest({arrays}) {conflict}")
 }
 
 const fn sql_type(column: &Column) -> &'static str {

@@ -111,11 +111,11 @@ CREATE UNIQUE INDEX IF NOT EXISTS revocations_by_sequence ON revocations (sequen
 CREATE INDEX IF NOT EXISTS revocations_waiting ON revocations (waits_since) WHERE waits_since IS NOT NULL;
 CREATE INDEX IF NOT EXISTS revocations_by_expiry ON revocations (expires_at);
 
-CREATE TABLE IF NOT EXISTS assertion_ids (
+CREATE TABLE IF NOT EXISTS used_once (
     digest BYTEA PRIMARY KEY,
     expires_at BIGINT NOT NULL
 );
-CREATE INDEX IF NOT EXISTS assertion_ids_by_expiry ON assertion_ids (expires_at);
+CREATE INDEX IF NOT EXISTS used_once_by_expiry ON used_once (expires_at);
 CREATE TABLE IF NOT EXISTS totp_steps (
     username TEXT PRIMARY KEY,
     step BIGINT NOT NULL

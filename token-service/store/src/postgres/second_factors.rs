@@ -15,7 +15,7 @@ use super::registry_index;
 use super::revocations::announce;
 use super::sessions;
 use crate::row::{decode, decode_json, encode};
-use crate::{Claim, CredentialStore, RevocationStore as _, StoreError};
+use crate::{CredentialStore, RevocationStore as _, StoreError, Use};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{AuditEvent, Credentials, CredentialsVersion, Extent, SecondFactor, User, Username};
@@ -94,26 +94,22 @@ impl CredentialStore for PostgresStore {
         .await
     }
 
-    async fn claim_recovery_code(
-        &self,
-        username: Username,
-        code: Digest,
-    ) -> Result<Claim, StoreError> {
+    async fn use_recovery_code(&self, username: Username, code: Digest) -> Result<Use, StoreError> {
         self.transaction(async move |client| {
             let username = username.as_str();
             let sql = "SELECT body FROM second_factors WHERE username = $1 FOR UPDATE";
             let Some(row) = client.query_opt(sql, &[&username]).await? else {
-                return Ok(Claim::AlreadyClaimed);
+                return Ok(Use::Again);
             };
             let mut second_factor: SecondFactor = decode(row.try_get(0)?)?;
             if !second_factor.use_up(&code) {
-                return Ok(Claim::AlreadyClaimed);
+                return Ok(Use::Again);
             }
             let sql = "UPDATE second_factors SET body = $2 WHERE username = $1";
             client
                 .execute(sql, &[&username, &encode(&second_factor)?])
                 .await?;
-            Ok(Claim::Claimed)
+            Ok(Use::First)
         })
         .await
     }

@@ -20,8 +20,8 @@ const EXPIRING: [(&str, Duration); 6] = [
         Duration::ZERO,
     ),
     (
-        "DELETE FROM assertion_ids WHERE digest IN
-        (SELECT digest FROM assertion_ids WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
+        "DELETE FROM used_once WHERE digest IN
+        (SELECT digest FROM used_once WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
         Duration::ZERO,
     ),
     (

@@ -20,7 +20,7 @@ use crate::row::{decode_bare, encode_bare};
 use crate::stored_code::StoredCode;
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::clock::Timestamp;
-use domain::{AuditRecord, CodeRecord, Failures, Grant, Revocation, SealedSigningKey, Session};
+use domain::{AuditRecord, CodeRecord, Failures, Revocation, SealedSigningKey, Session};
 
 pub(crate) struct FileRecords {
     database: Arc<Database>,
@@ -208,27 +208,8 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
         Table::Codes => read_codes(transaction, to),
         Table::Grants => {
             let lifetime = Duration::from_secs(number(transaction, TOKEN_LIFETIME_KEY)?);
-            to.each(transaction, GRANTS, |id, body| {
-                let grant: Grant = decode(body)?;
-                Ok(record![
-                    id,
-                    grant.client_id.as_str(),
-                    grant.username.as_str(),
-                    grant.current.refresh_expires_at,
-                    grant.access_over_at(lifetime),
-                    grant
-                        .bound
-                        .jkt
-                        .as_ref()
-                        .map(|key| key.as_bytes().as_slice()),
-                    grant
-                        .bound
-                        .certificate
-                        .as_ref()
-                        .map(|certificate| certificate.as_bytes().as_slice()),
-                    grant.revoked_at,
-                    body
-                ])
+            to.each(transaction, GRANTS, |_, body| {
+                Ok(Record::of_grant(&decode(body)?, body, lifetime))
             })
         }
         Table::Revocations => to.each(transaction, REVOCATIONS, |sequence, body| {
@@ -236,7 +217,7 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
             let revoked = encode_bare(&entry.revoked)?;
             Ok(record![sequence, revoked, entry.at, entry.expires_at])
         }),
-        Table::AssertionIds => to.each(transaction, ASSERTION_IDS, |digest, expires_at| {
+        Table::UsedOnce => to.each(transaction, USED_ONCE, |digest, expires_at| {
             Ok(record![digest, expires_at])
         }),
         Table::TotpSteps => to.each(transaction, TOTP_STEPS, |username, step| {
@@ -392,8 +373,8 @@ fn write_row(tables: &mut Tables<'_>, table: Table, row: &Record) -> Result<(), 
             };
             revocations::add(tables, &entry)?;
         }
-        Table::AssertionIds => {
-            let table = tables.assertion_ids.open()?;
+        Table::UsedOnce => {
+            let table = tables.used_once.open()?;
             table.insert(row.array(0)?, row.some_number::<u64>(1)?)?;
         }
         Table::TotpSteps => {

@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::revocations::announce;
 use super::tables::{SECOND_FACTORS, Tables, USERS, decode_json, encode, found};
 use super::{audit, credentials, grants, names, registry_index, sessions};
-use crate::{Claim, CredentialStore, StoreError};
+use crate::{CredentialStore, StoreError, Use};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{AuditEvent, Credentials, CredentialsVersion, Extent, SecondFactor, User, Username};
@@ -73,22 +73,18 @@ impl CredentialStore for RedbStore {
         .await
     }
 
-    async fn claim_recovery_code(
-        &self,
-        username: Username,
-        code: Digest,
-    ) -> Result<Claim, StoreError> {
+    async fn use_recovery_code(&self, username: Username, code: Digest) -> Result<Use, StoreError> {
         self.write(move |tables, _| {
             let username = username.as_str();
             let found = found(tables.second_factors.open()?.get(username)?)?;
             let Some::<SecondFactor>(mut second_factor) = found else {
-                return Ok(Claim::AlreadyClaimed);
+                return Ok(Use::Again);
             };
             if !second_factor.use_up(&code) {
-                return Ok(Claim::AlreadyClaimed);
+                return Ok(Use::Again);
             }
             put(tables, username, &second_factor)?;
-            Ok(Claim::Claimed)
+            Ok(Use::First)
         })
         .await
     }

@@ -112,7 +112,7 @@ fn expired_assertion_ids(
     now: Timestamp,
     limit: usize,
 ) -> Result<usize, Fault> {
-    let ids = tables.assertion_ids.open()?;
+    let ids = tables.used_once.open()?;
     let rows = ids.range::<&[u8; 32]>((behind(cursor.as_ref()), Bound::Unbounded))?;
     let expired = next_part(
         rows,

@@ -123,9 +123,8 @@ pub(super) const REVOCATIONS: TableDefinition<u64, &[u8]> = TableDefinition::new
 pub(super) const REVOKED: TableDefinition<&[u8], (u64, u64)> = TableDefinition::new("revoked");
 
 /// Digest of Client ID and `jti` to the second of expiry.
-pub(super) const ASSERTION_IDS: TableDefinition<&[u8; 32], u64> =
-    TableDefinition::new("assertion_ids");
-/// Username to the last claimed TOTP time step.
+pub(super) const USED_ONCE: TableDefinition<&[u8; 32], u64> = TableDefinition::new("used_once");
+/// Username to the last used TOTP time step.
 pub(super) const TOTP_STEPS: TableDefinition<&str, u64> = TableDefinition::new("totp_steps");
 
 /// Username to the second factor that the user set up.
@@ -312,7 +311,7 @@ tables! {
     grants_by_key: GRANTS_BY_KEY<(&'static [u8; 32], &'static [u8; 16]), ()>,
     revocations: REVOCATIONS<u64, &'static [u8]>,
     revoked: REVOKED<&'static [u8], (u64, u64)>,
-    assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,
+    used_once: USED_ONCE<&'static [u8; 32], u64>,
     totp_steps: TOTP_STEPS<&'static str, u64>,
     second_factors: SECOND_FACTORS<&'static str, &'static [u8]>,
     failures: FAILURES<&'static [u8; 32], &'static [u8]>,

@@ -18,7 +18,7 @@ use crate::conformance::{
     session, start, use_of, user,
 };
 use crate::operations::*;
-use crate::{AssertionId, Claim};
+use crate::{OnceId, Use};
 use claims::Confirmation;
 use domain::digest::Digest;
 use domain::{
@@ -273,8 +273,8 @@ async fn no_code_and_no_session_id_is_in_the_file() {
     let session = session("ada", at(10));
     start(&*store, Digest::of(session_id.as_bytes()), session, None).await;
     store
-        .claim_jti(
-            AssertionId::of_user_assertion(&code().client_id, jti),
+        .use_once(
+            OnceId::of_user_assertion(&code().client_id, jti),
             at(10),
             at(0),
         )
@@ -414,7 +414,7 @@ async fn a_closed_file_needs_no_repair_although_somebody_holds_the_store() {
     assert_eq!(repaired.load(Ordering::Relaxed), 0);
     let ada = Username::parse("ada").unwrap();
     assert!(store.user(ada.clone()).await.is_err());
-    assert!(store.claim_totp_step(ada, 1).await.is_err());
+    assert!(store.use_totp_step(ada, 1).await.is_err());
     drop(builder.open(file.path()).unwrap());
 }
 
@@ -427,14 +427,14 @@ async fn a_full_queue_turns_operations_away() {
         let store = file.store();
         tasks.spawn(async move {
             let jti = number.to_string();
-            let id = AssertionId::of_user_assertion(&code().client_id, &jti);
-            store.claim_jti(id, at(60), at(0)).await
+            let id = OnceId::of_user_assertion(&code().client_id, &jti);
+            store.use_once(id, at(60), at(0)).await
         });
     }
     let outcomes = tasks.join_all().await;
     let taken = outcomes
         .iter()
-        .filter(|outcome| **outcome == Ok(Claim::Claimed))
+        .filter(|outcome| **outcome == Ok(Use::First))
         .count();
     let turned_away = outcomes
         .iter()

@@ -29,7 +29,7 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random;
 use domain::{Client, CodeRecord, GrantId, RedirectUri, Scope, SelfContainedCode, Session};
-use store::{AssertionId, Claim};
+use store::{OnceId, Use};
 
 pub use code_request::{CodeRequest, ExpectedUser};
 pub use destination::Destination;
@@ -286,11 +286,11 @@ impl CodeRequest for AuthorizationRequest {
         let grant_id = match &self.once {
             None => GrantId::generate(context.random, context.now)?,
             Some(once) => {
-                let id = AssertionId::of_pushed_request(once.grant_id);
+                let id = OnceId::of_pushed_request(once.grant_id);
                 let until = once.remembered_until;
-                match context.store.claim_jti(id, until, context.now).await? {
-                    Claim::Claimed => once.grant_id,
-                    Claim::AlreadyClaimed => return Err(IssueError::RequestUsed),
+                match context.store.use_once(id, until, context.now).await? {
+                    Use::First => once.grant_id,
+                    Use::Again => return Err(IssueError::RequestUsed),
                 }
             }
         };

@@ -58,7 +58,7 @@ pub async fn exchange(
     };
     // Without a requested scope, the client requests what the user authorized.
     let asked = requested.unwrap_or_else(|| code.record.scope.clone());
-    let binding = possession.claim(context).await?;
+    let binding = possession.use_up(context).await?;
     let store = context.store;
     let redemption = store.redeem_code(code, code_presented, first, context.now);
     let issued = redeemed(redemption.await?, asked)?;

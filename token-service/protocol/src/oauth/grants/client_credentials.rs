@@ -34,7 +34,7 @@ pub async fn issue(
     };
     let account = select(&user.accounts, named)?;
     ensure_not_too_early(context, client, &user)?;
-    let binding = possession.claim(context).await?;
+    let binding = possession.use_up(context).await?;
     answer_without_refresh(
         context,
         client,

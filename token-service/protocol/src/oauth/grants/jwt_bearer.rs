@@ -14,7 +14,7 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::possession::Possession;
 use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, User};
-use store::{AssertionId, Claim};
+use store::{OnceId, Use};
 
 /// Exchanges a user assertion for an access token.
 ///
@@ -54,15 +54,15 @@ pub async fn exchange(
         .ok_or(AssertionError::Subject)?;
     let account = select(&user.accounts, named)?;
     ensure_not_too_early(context, client, &user)?;
-    let binding = possession.claim(context).await?;
-    let id = AssertionId::of_user_assertion(&client.client_id, &assertion.jti);
+    let binding = possession.use_up(context).await?;
+    let id = OnceId::of_user_assertion(&client.client_id, &assertion.jti);
     let until = assertion.remembered_until;
-    match context.store.claim_jti(id, until, context.now).await? {
-        Claim::Claimed => {
+    match context.store.use_once(id, until, context.now).await? {
+        Use::First => {
             let amr = amr::USER_ASSERTION;
             answer_without_refresh(context, client, &user, account, amr, &scope, binding)
         }
-        Claim::AlreadyClaimed => Err(AssertionError::Replayed.into()),
+        Use::Again => Err(AssertionError::Replayed.into()),
     }
 }
 

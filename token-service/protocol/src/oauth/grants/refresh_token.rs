@@ -55,7 +55,7 @@ pub async fn refresh(
         let checked = checked.and_then(|()| grant.is_bound_to(rotation.proven));
         checked.map_err(TokenError::Refresh)?;
     }
-    let binding = possession.claim(context).await?;
+    let binding = possession.use_up(context).await?;
     let issued = rotate(context, rotation, context.settings.lifetimes.access_token).await?;
     answer_step(context, &issued, binding)
 }

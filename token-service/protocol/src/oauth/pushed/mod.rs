@@ -60,7 +60,7 @@ pub async fn push(context: &Context<'_>, call: &EndpointRequest<'_>) -> Result<P
     if let (None, Some(key)) = (named, proof.key()) {
         query.push_str(&format!("&dpop_jkt={key}"));
     }
-    proof.claim(context, context.pushed_proofs).await?;
+    proof.use_up(context, context.pushed_proofs).await?;
     let pushed = PushedRequest {
         id: GrantId::generate(context.random, context.now)?,
         client_id: client.client_id.clone(),

@@ -12,7 +12,7 @@ use protocol::oauth::account_selection;
 use protocol::oauth::assertion::client::Unverified;
 use protocol::oauth::assertion::{self, AssertionError, Check};
 use protocol::oauth::grants::jwt_bearer;
-use store::{AssertionId, StoreError};
+use store::{OnceId, StoreError};
 
 pub(super) async fn user_assertion(
     context: &Context<'_>,
@@ -50,7 +50,7 @@ pub(super) async fn user_assertion(
     let username = text(claims, "sub").unwrap_or_default();
     let user = context.directory.user(username).await?;
     checks.extend(subject(user.as_deref(), claims, organization.as_deref()));
-    let id = AssertionId::of_user_assertion;
+    let id = OnceId::of_user_assertion;
     checks.extend(used_before(context, &client, claims, id).await?);
     Ok(checks)
 }
@@ -72,7 +72,7 @@ pub(super) async fn client_assertion(
     }
     let found = assertion.explain(&client, context.settings, context.now);
     let mut checks = views(&client, found);
-    let id = AssertionId::of_client_assertion;
+    let id = OnceId::of_client_assertion;
     checks.extend(used_before(context, &client, claims, id).await?);
     Ok(checks)
 }
@@ -109,13 +109,13 @@ async fn used_before(
     context: &Context<'_>,
     client: &Client,
     claims: &Map<String, Value>,
-    id: fn(&ClientId, &str) -> AssertionId,
+    id: fn(&ClientId, &str) -> OnceId,
 ) -> Result<Option<CheckView>, StoreError> {
     let Some(jti) = text(claims, "jti") else {
         return Ok(None);
     };
     let id = id(&client.client_id, jti);
-    let is_used = context.store.is_jti_claimed(id, context.now).await?;
+    let is_used = context.store.is_used(id, context.now).await?;
     let replayed = || failed("single use", AssertionError::Replayed.description());
     Ok(is_used.then(replayed))
 }

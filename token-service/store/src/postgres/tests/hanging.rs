@@ -87,20 +87,20 @@ async fn an_operation_without_an_answer_fails_and_is_not_repeated() {
     let server = fresh_database().await;
     let proxy = Proxy::start(&server).await;
     let store = open(&proxy.url(&server)).await;
-    let claim = |jti: &str| {
-        let id = AssertionId::of_user_assertion(&code().client_id, jti);
-        store.claim_jti(id, at(60), at(0))
+    let use_id = |jti: &str| {
+        let id = OnceId::of_user_assertion(&code().client_id, jti);
+        store.use_once(id, at(60), at(0))
     };
     // The statement is prepared.
-    assert_eq!(claim("first").await, Ok(Claim::Claimed));
+    assert_eq!(use_id("first").await, Ok(Use::First));
     let idle = store.pool.get().await.unwrap();
-    assert_eq!(claim("second").await, Ok(Claim::Claimed));
+    assert_eq!(use_id("second").await, Ok(Use::First));
     drop(idle);
     assert_eq!(store.pool.status().size, 2);
     proxy.hold(true);
     let cause = "the database did not answer within 12 s";
     let failed = Err(StoreError::Failed(cause.to_owned()));
-    assert_eq!(claim("third").await, failed);
+    assert_eq!(use_id("third").await, failed);
     assert_eq!(
         store.pool.status().size,
         0,
@@ -111,7 +111,7 @@ async fn an_operation_without_an_answer_fails_and_is_not_repeated() {
     assert!(unready.ends_with("no answer within 3 s"), "{unready}");
     proxy.hold(false);
     eventually(&store).await;
-    assert_eq!(claim("third").await, Ok(Claim::AlreadyClaimed));
+    assert_eq!(use_id("third").await, Ok(Use::Again));
 }
 
 /// A replica that hangs holds its rows for some seconds alone.

@@ -17,7 +17,7 @@ use crate::conformance::{
     replacements_and_removals, revoke, session, start, use_of, user,
 };
 use crate::operations::*;
-use crate::{AssertionId, Claim};
+use crate::{OnceId, Use};
 use domain::digest::Digest;
 use domain::{Extent, Revoked, Rotation, TokenId};
 
@@ -252,12 +252,12 @@ async fn no_table_holds_what_a_client_presents() {
     issue_legacy(&**store, code_text, code()).await;
     let session = session("ada", at(100));
     start(&**store, Digest::of(session_id.as_bytes()), session, None).await;
-    let claimed = store.claim_jti(
-        AssertionId::of_user_assertion(&code().client_id, jti),
+    let used = store.use_once(
+        OnceId::of_user_assertion(&code().client_id, jti),
         at(60),
         at(0),
     );
-    claimed.await.unwrap();
+    used.await.unwrap();
     let dump = dump(store).await;
     assert!(
         dump.contains(&hex("app.example.com")),
@@ -387,23 +387,19 @@ async fn a_replica_that_does_not_know_the_layout_in_use_writes_nothing_more() {
     set_layout(store, Layout::LATER).await;
     let error = store.ready().await.unwrap_err().to_string();
     assert_eq!(error, format!("the store failed: {UNKNOWN}"));
-    let claim = || {
-        store.claim_jti(
-            AssertionId::of_user_assertion(&code().client_id, "jti"),
+    let use_id = || {
+        store.use_once(
+            OnceId::of_user_assertion(&code().client_id, "jti"),
             at(60),
             at(0),
         )
     };
-    assert!(claim().await.is_err());
+    assert!(use_id().await.is_err());
     let client = Revoked::Client(code().client_id);
     let announced = store.announce(client, Extent::of(at(0), ACCESS), Arc::default());
     assert!(announced.await.is_err());
     assert!(store.sweep(at(0), at(0), 10).await.is_err());
     set_layout(store, Layout::NEWEST).await;
     store.ready().await.unwrap();
-    assert_eq!(
-        claim().await,
-        Ok(Claim::Claimed),
-        "nothing was written before"
-    );
+    assert_eq!(use_id().await, Ok(Use::First), "nothing was written before");
 }

@@ -113,8 +113,8 @@ fn repairs(file: impl StorageBackend) -> usize {
     repairs.load(Ordering::Relaxed)
 }
 
-pub(super) fn id(jti: &str) -> AssertionId {
-    AssertionId::of_user_assertion(&code().client_id, jti)
+pub(super) fn id(jti: &str) -> OnceId {
+    OnceId::of_user_assertion(&code().client_id, jti)
 }
 
 fn open_on(devices: &[Device; 2]) -> Arc<RedbStore> {
@@ -143,20 +143,20 @@ async fn a_crash_at_any_time_loses_nothing_acknowledged_and_needs_no_repair() {
     let acknowledged = Arc::new(Mutex::new(Vec::new()));
     for crash in 0..8_usize {
         let store = open_on(&devices);
-        let claims = (0..4_usize).map(|worker| {
+        let uses = (0..4_usize).map(|worker| {
             let (store, acknowledged) = (Arc::clone(&store), Arc::clone(&acknowledged));
             tokio::spawn(async move {
                 for number in 0.. {
                     let jti = format!("{crash}-{worker}-{number}");
-                    match store.claim_jti(id(&jti), at(60), at(0)).await {
-                        Ok(claim) => assert_eq!(claim, Claim::Claimed),
+                    match store.use_once(id(&jti), at(60), at(0)).await {
+                        Ok(used) => assert_eq!(used, Use::First),
                         Err(_) => break,
                     }
                     acknowledged.lock().unwrap().push(jti);
                 }
             })
         });
-        let claims: Vec<_> = claims.collect();
+        let uses: Vec<_> = uses.collect();
         let (change, changed) = (many_users(crash), Arc::clone(&store));
         let changing = tokio::spawn(async move {
             // On a busy machine, the store may be closed before.
@@ -175,7 +175,7 @@ async fn a_crash_at_any_time_loses_nothing_acknowledged_and_needs_no_repair() {
             [&*file, &*journal].map(|content| Device::of(content.after_crash()))
         };
         store.close().await;
-        futures_util::future::join_all(claims).await;
+        futures_util::future::join_all(uses).await;
         changing.await.unwrap();
         devices = after;
         let [file, _] = &devices;
@@ -183,12 +183,8 @@ async fn a_crash_at_any_time_loses_nothing_acknowledged_and_needs_no_repair() {
         assert_eq!(repairs(Device::of(file)), 0, "crash {crash}");
         let store = open_on(&devices);
         for jti in &whole {
-            let again = store.claim_jti(id(jti), at(60), at(0));
-            assert_eq!(
-                again.await,
-                Ok(Claim::AlreadyClaimed),
-                "{jti} of crash {crash}"
-            );
+            let again = store.use_once(id(jti), at(60), at(0));
+            assert_eq!(again.await, Ok(Use::Again), "{jti} of crash {crash}");
         }
         // The rows of one transaction are there together.
         let users = store.counts().await.unwrap().users;

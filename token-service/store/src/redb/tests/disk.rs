@@ -131,27 +131,27 @@ async fn a_failed_write_is_an_error_and_loses_nothing_acknowledged() {
 async fn a_full_disk_refuses_and_recovers() {
     let disk = FailingDisk::new();
     let store = RedbStore::open_with(disk.opener(), ACCESS).unwrap();
-    let claim = || {
-        store.claim_jti(
-            crate::AssertionId::of_user_assertion(&code().client_id, "jti"),
+    let use_id = || {
+        store.use_once(
+            crate::OnceId::of_user_assertion(&code().client_id, "jti"),
             at(60),
             at(0),
         )
     };
     disk.fail_after(0);
-    assert!(matches!(claim().await, Err(StoreError::Failed(_))));
+    assert!(matches!(use_id().await, Err(StoreError::Failed(_))));
     assert!(store.ready().await.is_err());
     // No operator must restore a backup because a disk is full.
     let full = (disk.opener())().unwrap_err();
     assert!(matches!(full, OpenError::File { .. }), "{full}");
     assert!(
-        matches!(claim().await, Err(StoreError::Failed(_))),
+        matches!(use_id().await, Err(StoreError::Failed(_))),
         "a closed store answers at once"
     );
     disk.repair();
     until_ready(&store).await;
-    assert_eq!(claim().await.unwrap(), Claim::Claimed);
-    assert_eq!(claim().await.unwrap(), Claim::AlreadyClaimed);
+    assert_eq!(use_id().await.unwrap(), Use::First);
+    assert_eq!(use_id().await.unwrap(), Use::Again);
 }
 
 /// The disk fails at many writes of a checkpoint. The rows of its transaction are there together or not at all,
@@ -164,13 +164,13 @@ async fn a_failed_checkpoint_loses_nothing_acknowledged() {
     let mut failures = 0;
     for writes in (0..).map(|step| step * step) {
         let jti = writes.to_string();
-        let claim = || store.claim_jti(id(&jti), at(60), at(0));
-        assert_eq!(claim().await, Ok(Claim::Claimed));
+        let use_id = || store.use_once(id(&jti), at(60), at(0));
+        assert_eq!(use_id().await, Ok(Use::First));
         disk.fail_after(writes);
         let changed = store.change_registry(change.clone(), at(0)).await;
         disk.repair();
         until_ready(&store).await;
-        assert_eq!(claim().await, Ok(Claim::AlreadyClaimed));
+        assert_eq!(use_id().await, Ok(Use::Again));
         let users = store.counts().await.unwrap().users;
         assert!(matches!(users, 0 | USERS), "{users}");
         if changed.is_ok() {
