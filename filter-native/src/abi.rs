@@ -322,14 +322,14 @@ macro_rules! exported {
     };
 }
 
-/// Exports functions that return 0, if anything.
+/// Exports functions that take nothing, and return 0 or nothing.
 macro_rules! ignored {
-    ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+    ($($name:ident -> $result:ty;)*) => {
         $(
             #[expect(unsafe_code, reason = "the names are Envoy's: nothing else has them")]
             #[unsafe(no_mangle)]
-            extern "C" fn $name($(_: $argument),*) $(-> $result)? {
-                $(<$result>::default())?
+            extern "C" fn $name() -> $result {
+                Default::default()
             }
         )*
     };

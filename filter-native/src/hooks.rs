@@ -184,29 +184,22 @@ fn leave(kept: KeptFilter<'_>) {
     }
 }
 
-// Calls about which the filter does nothing: Envoy goes on. It looks for all of them when it loads the module.
+// Calls about which the filter does nothing: Envoy goes on. It looks for all of them when it loads the module. Callers pass
+// arguments, which a function of the C ABI may leave where they are.
 abi::ignored! {
-    envoy_dynamic_module_on_http_filter_request_body(&EnvoyFilter, KeptFilter<'_>, bool) -> u32;
-    envoy_dynamic_module_on_http_filter_request_trailers(&EnvoyFilter, KeptFilter<'_>) -> u32;
-    envoy_dynamic_module_on_http_filter_response_headers(&EnvoyFilter, KeptFilter<'_>, bool) -> u32;
-    envoy_dynamic_module_on_http_filter_response_body(&EnvoyFilter, KeptFilter<'_>, bool) -> u32;
-    envoy_dynamic_module_on_http_filter_response_trailers(&EnvoyFilter, KeptFilter<'_>) -> u32;
-    envoy_dynamic_module_on_http_filter_stream_complete(&EnvoyFilter, KeptFilter<'_>);
-    envoy_dynamic_module_on_http_filter_http_callout_done(
-        &EnvoyFilter, KeptFilter<'_>, u64, u32, List<'_, Header<'_>>, usize, List<'_, Buffer<'_>>, usize
-    );
-    envoy_dynamic_module_on_http_filter_http_stream_headers(
-        &EnvoyFilter, KeptFilter<'_>, u64, List<'_, Header<'_>>, usize, bool
-    );
-    envoy_dynamic_module_on_http_filter_http_stream_data(
-        &EnvoyFilter, KeptFilter<'_>, u64, List<'_, Buffer<'_>>, usize, bool
-    );
-    envoy_dynamic_module_on_http_filter_http_stream_trailers(
-        &EnvoyFilter, KeptFilter<'_>, u64, List<'_, Header<'_>>, usize
-    );
-    envoy_dynamic_module_on_http_filter_http_stream_complete(&EnvoyFilter, KeptFilter<'_>, u64);
-    envoy_dynamic_module_on_http_filter_http_stream_reset(&EnvoyFilter, KeptFilter<'_>, u64, u32);
-    envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(&EnvoyFilter, KeptFilter<'_>);
-    envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(&EnvoyFilter, KeptFilter<'_>);
-    envoy_dynamic_module_on_http_filter_local_reply(&EnvoyFilter, KeptFilter<'_>, u32, Buffer<'_>, bool) -> u32;
+    envoy_dynamic_module_on_http_filter_request_body -> u32;
+    envoy_dynamic_module_on_http_filter_request_trailers -> u32;
+    envoy_dynamic_module_on_http_filter_response_headers -> u32;
+    envoy_dynamic_module_on_http_filter_response_body -> u32;
+    envoy_dynamic_module_on_http_filter_response_trailers -> u32;
+    envoy_dynamic_module_on_http_filter_stream_complete -> ();
+    envoy_dynamic_module_on_http_filter_http_callout_done -> ();
+    envoy_dynamic_module_on_http_filter_http_stream_headers -> ();
+    envoy_dynamic_module_on_http_filter_http_stream_data -> ();
+    envoy_dynamic_module_on_http_filter_http_stream_trailers -> ();
+    envoy_dynamic_module_on_http_filter_http_stream_complete -> ();
+    envoy_dynamic_module_on_http_filter_http_stream_reset -> ();
+    envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark -> ();
+    envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark -> ();
+    envoy_dynamic_module_on_http_filter_local_reply -> u32;
 }
