@@ -42,7 +42,7 @@ const UNUSED: [&str; 9] = [
     "set_header_map",
 ];
 
-/// A host calls each callback that is exported, for each request. The linker of the filter removes the unused ones.
+/// A host calls each callback that is exported, for each request. `build.sh` names them.
 #[test]
 fn the_module_exports_what_the_filter_uses() {
     let expected = [
