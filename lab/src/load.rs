@@ -386,6 +386,10 @@ fn registrar(world: &World, visitor: &Visitor, number: u64) -> Option<()> {
     change("POST", "/users", &user.to_string())?;
     change("POST", "/clients", &client.to_string())?;
     gets(200);
+    // Changes a client in use, too.
+    let name = json!({"name": format!("Package Builder {number}")});
+    change("PATCH", &path, &name.to_string())?;
+    gets(200);
     let token = ask().ok().and_then(|answer| answer.member("access_token"));
     // In turn, because a revocation covers tokens of the following seconds, too.
     let (disabled, refused) = match number.is_multiple_of(2) {
@@ -406,8 +410,5 @@ fn registrar(world: &World, visitor: &Visitor, number: u64) -> Option<()> {
     gets_again();
     change("DELETE", &path, "")?;
     gets(401);
-    change("DELETE", &user_path, "")?;
-    // Changes a client in use, too.
-    let name = json!({"name": format!("Package Builder {number}")});
-    change("PATCH", "/clients/web-demo", &name.to_string()).map(drop)
+    change("DELETE", &user_path, "").map(drop)
 }

@@ -247,6 +247,7 @@ fn rfc7523_s3_a_user_assertion_is_no_client_assertion() {
     let id = NON_INTERACTIVE.id;
     let key = json!({"keys": [{"kid": "demo-2020", "public_key": demo_key()}]});
     let path = format!("/clients/{id}");
+    keyed.pair.release(&[&NON_INTERACTIVE]);
     keyed.pair.change("PATCH", &path, &key.to_string());
     let user_assertion = Assertion::of("ada@example.com");
     keyed
@@ -330,6 +331,7 @@ fn a_client_changes_from_a_secret_to_keys_and_to_other_keys() {
         secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
         ..crate::support::USER_BOUND
     };
+    keyed.pair.release(&[&dashboard]);
     let account = crate::support::CREDENTIALS;
     let with_key = |key: &SigningKey, kid: &str| {
         let mut assertion = keyed.assertion(dashboard.id);

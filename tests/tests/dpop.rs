@@ -325,6 +325,7 @@ fn rfc9449_s5_a_thief_cannot_bind_a_stolen_refresh_token() {
         }
     }
     let token = refresh_token();
+    pair.release(&[&INSTALLED]);
     pair.done(&format!("client update {} --dpop-bound", INSTALLED.id));
     assert_refused(&refresh(&token, &[]), "invalid_dpop_proof");
     let (one, other) = (key(), key());
@@ -387,6 +388,7 @@ fn rfc9449_s5_2_a_client_may_be_restricted_to_bound_tokens() {
         .exchange(&lobby, &codes[0].1, None)
         .text("refresh_token");
     for client in [WEB, INSTALLED, NON_INTERACTIVE, USER_BOUND] {
+        pair.release(&[&client]);
         pair.done(&format!("client update {} --dpop-bound", client.id));
     }
     let code = Browser::new(&lobby).code_for(&WEB, None);

@@ -255,6 +255,7 @@ fn rfc8705_s2_2_a_registered_certificate_authenticates_at_each_endpoint() {
     assert_eq!(at("/auth/revoke").status, 200);
     assert_eq!(at("/auth/introspect").json()["active"], false);
 
+    pair.own.release(&[&WEB]);
     pair.own.done(&format!(
         "client update {} --tls-certificate {}",
         WEB.id,
@@ -406,6 +407,7 @@ fn rfc8705_s3_every_grant_binds_its_access_token_to_the_certificate() {
     let lobby = pair.own.lobby();
     let own = Identity::new().unwrap();
     for client in [&WEB, &INSTALLED, &NON_INTERACTIVE, &USER_BOUND] {
+        pair.own.release(&[client]);
         let update = format!("client update {} --certificate-bound", client.id);
         pair.own.done(&update);
     }
@@ -474,6 +476,7 @@ fn rfc8705_s4_refresh_tokens_of_public_clients_are_bound() {
     let pair = MutualTls::start();
     let (own, other) = (Identity::new().unwrap(), Identity::new().unwrap());
     let before = pair.exchange(&own, &INSTALLED, &[]).text("refresh_token");
+    pair.own.release(&[&INSTALLED]);
     let update = format!("client update {} --certificate-bound", INSTALLED.id);
     pair.own.done(&update);
     let bound = json!({"x5t#S256": thumbprint(&own)});
@@ -510,6 +513,7 @@ fn rfc8705_s4_refresh_tokens_of_public_clients_are_bound() {
 #[forms::each]
 fn a_token_that_is_bound_to_key_and_certificate_needs_both() {
     let pair = MutualTls::start();
+    pair.own.release(&[&INSTALLED]);
     pair.own.done(&format!(
         "client update {} --certificate-bound --dpop-bound",
         INSTALLED.id
@@ -630,6 +634,7 @@ fn rfc8705_s3_the_api_takes_a_bound_token_with_its_certificate_alone() {
 fn a_lost_device_ends_with_its_certificate() {
     let pair = MutualTls::start();
     for client in [&INSTALLED, &USER_BOUND] {
+        pair.own.release(&[client]);
         let update = format!("client update {} --certificate-bound", client.id);
         pair.own.done(&update);
     }
@@ -671,6 +676,7 @@ fn openid_client_authenticates_with_a_certificate_and_uses_bound_tokens() {
         TLS.id,
         hexadecimal(&own)
     ));
+    pair.own.release(&[&INSTALLED]);
     let update = format!("client update {} --certificate-bound", INSTALLED.id);
     pair.own.done(&update);
     let mut program = client_libraries::node("mtls_client.mjs");

@@ -314,6 +314,7 @@ fn rfc9126_s6_a_client_may_be_registered_for_pushed_requests_alone() {
         json!(format!("{lobby}/auth/par"))
     );
     assert_eq!(metadata["require_pushed_authorization_requests"], false);
+    own.release(&[&WEB]);
     own.done(&format!(
         "client update {} --require-pushed-requests",
         WEB.id

@@ -88,43 +88,57 @@ fn a_crash_is_noticed_and_nothing_else_is() {
     series.expect(pair.state(), ("15s", 0), &expected).unwrap();
 }
 
-/// A restart with the same registrations file keeps operators' changes, and the audit log names the file only for
-/// changes by the file.
+/// D-27. The file defines what it lists, and touches no state.
 #[test]
-fn a_restart_does_not_undo_what_commands_did() {
+fn a_restart_keeps_state_and_commands_keep_the_definitions_of_a_file() {
     let mut pair = OwnPair::start(&[]);
+    let demo = pair.registrations();
     pair.done(&format!("client rotate-secret {}", WEB.id));
     pair.done(&format!("client rotate-secret {} --end-old", WEB.id));
     pair.done("user update ada@example.com --disable");
-    pair.done(&format!("client remove {}", NON_INTERACTIVE.id));
+    let id = NON_INTERACTIVE.id;
+    let text = std::fs::read_to_string(&demo).unwrap();
+    let named = text
+        .lines()
+        .position(|line| line == format!("client_id = \"{id}\""));
+    // The line before has the head of the entry.
+    let place = format!("{demo}:{} defines the client", named.unwrap());
+    for command in [
+        format!("client remove {id}"),
+        format!("client update {id} --name Other"),
+    ] {
+        let refused = pair.failed(&command);
+        for part in [
+            &*place,
+            "token-service apply FILE",
+            &format!("client release {id}"),
+        ] {
+            assert!(refused.contains(part), "{part} in {refused}");
+        }
+    }
     pair.restart();
     let lobby = pair.pair.lobby_url();
     WEB.refresh(&lobby, "nothing")
         .assert_error(401, "invalid_client");
     let user = pair.done("user show ada@example.com --json");
     assert!(user.contains("\"enabled\": false"), "{user}");
-    pair.failed(&format!("client show {}", NON_INTERACTIVE.id));
     let entries = pair.done("audit --user ada@example.com");
     assert_eq!(entries.matches("by=file:").count(), 1, "{entries}");
+    pair.done(&format!("apply {demo} --dry-run --exit-code"));
 
-    let demo = pair.registrations();
+    let released = pair.done(&format!("client release {id}"));
+    assert!(!released.contains(&demo), "{released}");
+    pair.done(&format!("client update {id} --name Other"));
+    pair.restart();
     pair.run(&format!("apply {demo} --dry-run --exit-code"))
         .failed(2);
     let kept = pair.done(&format!("apply {demo}"));
-    for line in [
-        "! user ada@example.com: enabled stays \"false\"; the file says \"true\"".to_owned(),
-        format!("! client {}: stays removed", NON_INTERACTIVE.id),
-        format!(
-            "! client {}: client_secret stays; the file has another",
-            WEB.id
-        ),
-    ] {
-        assert!(kept.contains(&line), "{kept}");
-    }
-    pair.done(&format!("apply {demo} --overwrite"));
+    let adopt = format!("client adopt {id}");
+    assert!(kept.contains(&adopt), "{kept}");
+    pair.done(&adopt);
+    let adopted = pair.done(&format!("apply {demo}"));
+    assert!(adopted.contains("name: \"Other\" -> "), "{adopted}");
     pair.done(&format!("apply {demo} --dry-run --exit-code"));
-    WEB.refresh(&lobby, "nothing")
-        .assert_error(400, "invalid_grant");
 }
 
 /// Number of restarts. `make restarts` sets more.

@@ -274,6 +274,7 @@ fn no_token_is_dead_when_it_is_issued() {
     }
     let account =
         r#"{"user_id": "1879048402", "username": "ghopper", "site": "https://us1.example.com"}"#;
+    pair.change("POST", &format!("{user}/release"), "");
     let linked = format!("{user}/accounts?user_id=1879048402&site=https://us1.example.com");
     pair.change("DELETE", &linked, "");
     pair.change("POST", &format!("{user}/accounts"), account);

@@ -75,10 +75,12 @@ impl Trial {
             tokens: vec![],
         };
         let registrations = registrations().to_string();
-        trial.pair.change("PUT", "/registrations", &registrations);
+        // Commands define these clients and users.
+        let path = "/registrations?import=true";
+        trial.pair.change("PUT", path, &registrations);
         let reply = trial
             .pair
-            .administrate_early_access("PUT", "/registrations", &registrations);
+            .administrate_early_access("PUT", path, &registrations);
         assert_eq!(reply.status, 200, "{}", reply.body);
         for (user, client) in [(0, 0), (0, 1), (1, 0)] {
             trial.issue(user, client);

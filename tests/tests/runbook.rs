@@ -96,7 +96,7 @@ fn a_stolen_secret_and_key_end() {
         "A Client Secret or a client's private key was stolen",
     );
     let (of_secret, of_keys) = commands.split_at(3);
-    let (of_key, of_client) = of_keys.split_at(3);
+    let (of_key, of_client) = of_keys.split_at(4);
     let stolen = tokens(&lobby);
     for command in of_secret {
         run(&pair, command, &[]);

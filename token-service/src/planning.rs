@@ -1,17 +1,13 @@
 //! What a plan of a registry change reads from the store in addition to the [`Excerpt`] of its names. All lists are read
 //! in pages, so that memory is proportional to the plan.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, HashSet};
 
 use document::{Place, Problem};
 use domain::client::{IntegrationKind, IntegrationType};
+use domain::object::ObjectKind;
 use domain::registry_index::{Named, NamedKind, account_value, single_sign_on_value};
-use domain::remembered::ObjectKind;
-use domain::{
-    Client, ClientId, Excerpt, FileChange, LinkedAccount, ObjectName, RegistryChange, User,
-    Username,
-};
+use domain::{Client, ClientId, Excerpt, LinkedAccount, ObjectName, RegistryChange, User};
 use protocol::flow::TokenName;
 use protocol::flows;
 use protocol::settings::Settings;
@@ -79,19 +75,25 @@ pub async fn unfit_for_legacy(
         return Ok(None);
     }
     let (mut count, mut first) = (0, Vec::new());
-    let page = |after| store.users(after, PAGE);
-    let name = |user: &User| user.username.to_string();
-    visit(String::new(), page, name, |user| {
-        let mut accounts = user.accounts.iter();
-        if accounts.any(|one| flows::misfit(TokenName::UserId(&one.user_id), settings).is_some()) {
-            count += 1;
-            if first.len() < FEW {
-                first.push(user.username.to_string());
+    let mut after = String::new();
+    loop {
+        let page = store.users(after, PAGE).await?;
+        for user in &page {
+            let mut accounts = user.accounts.iter();
+            if accounts
+                .any(|one| flows::misfit(TokenName::UserId(&one.user_id), settings).is_some())
+            {
+                count += 1;
+                if first.len() < FEW {
+                    first.push(user.username.to_string());
+                }
             }
         }
-        ControlFlow::Continue(())
-    })
-    .await?;
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = last.username.to_string(),
+            Some(_) | None => break,
+        }
+    }
     let others = if count > first.len() { ", ..." } else { "" };
     Ok((count > 0).then(|| {
         format!(
@@ -218,170 +220,55 @@ fn acts_for(client: &Client, stored: &Excerpt) -> Option<String> {
     }
 }
 
-/// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them. Users to whom
-/// clients in `listed` are bound stay. `stored` contains the clients in `listed`.
+/// Also removes the clients and users that a file manages and that are not in `listed`. Users to whom other clients are bound
+/// stay.
 pub async fn prune(
     plan: &mut Plan,
     listed: &HashSet<ObjectName>,
-    stored: &Excerpt,
     store: &dyn Store,
 ) -> Result<(), StoreError> {
-    let bound = bound_users(plan, listed, stored);
-    let page = |after| store.clients(after, PAGE);
-    visit(String::new(), page, client_id, |client| {
-        if !listed.contains(&client.object_name()) {
-            plan.remove(&client);
+    let managed = store.managed().await?.into_iter().map(|(_, object)| object);
+    let mut left: Vec<ObjectName> = managed.filter(|one| !listed.contains(one)).collect();
+    // Clients first.
+    left.sort();
+    for names in left.chunks(PAGE) {
+        let stored = store.excerpt(names.to_vec()).await?;
+        for object in names {
+            if let Some(client) = Client::find(&stored, &object.name)
+                && object.kind == ObjectKind::Client
+            {
+                plan.remove(client);
+            }
+            if let Some(user) = User::find(&stored, &object.name)
+                && object.kind == ObjectKind::User
+            {
+                match bound(plan, user, store).await? {
+                    Some(client_id) => plan.keep_bound(user, &client_id),
+                    None => plan.remove(user),
+                }
+            }
         }
-        ControlFlow::Continue(())
-    })
-    .await?;
-    let page = |after| store.users(after, PAGE);
-    let name = |user: &User| user.username.to_string();
-    visit(String::new(), page, name, |user| {
-        match bound.get(&user.username) {
-            _ if listed.contains(&user.object_name()) => {}
-            Some(client_id) => plan.keep_bound(&user, client_id),
-            None => plan.remove(&user),
-        }
-        ControlFlow::Continue(())
-    })
-    .await?;
-    let page = |after| store.remembered_objects(false, after, PAGE);
-    let name = |object: &ObjectName| Some(object.clone());
-    visit(None, page, name, |object| {
-        if object.kind != ObjectKind::LegacyInstance && !listed.contains(&object) {
-            plan.change.forget.push(object);
-        }
-        ControlFlow::Continue(())
-    })
-    .await?;
-    if !plan.change.forget.is_empty() {
-        // A start adds forgotten objects again, so it must read all of its file.
-        plan.change.applied_file = FileChange::Forget;
     }
     plan.sort();
     Ok(())
 }
 
-/// The users to whom clients in `listed` are bound after `plan`, each with one of the clients.
-fn bound_users(
+/// A client that is bound to the user after `plan`.
+async fn bound(
     plan: &Plan,
-    listed: &HashSet<ObjectName>,
-    stored: &Excerpt,
-) -> HashMap<Username, ClientId> {
-    let stored = stored.clients().map(|client| &**client);
-    let put: HashMap<&ClientId, &Client> = stored
-        .chain(&plan.change.put_clients)
-        .filter(|client| listed.contains(&client.object_name()))
-        .map(|client| (&client.client_id, client))
-        .collect();
-    let clients = put.into_values();
-    clients
-        .filter_map(|client| Some((client.bound_user()?.clone(), client.client_id.clone())))
-        .collect()
-}
-
-/// The service's own files with registrations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OwnFiles {
-    /// Only the configuration, with legacy instances.
-    Configuration,
-    ConfigurationAndRegistrations,
-}
-
-/// Forgets objects that left the service's own files, so that they can return to them as new objects. `is_listed` is
-/// true for the objects in `files`.
-pub async fn forget_left(
-    plan: &mut Plan,
-    files: OwnFiles,
-    is_listed: impl Fn(&ObjectName) -> bool,
+    user: &User,
     store: &dyn Store,
-) -> Result<(), StoreError> {
-    let only_instances = files == OwnFiles::Configuration;
-    // The key before the keys of all legacy instances.
-    let start = only_instances.then(|| ObjectName::new(ObjectKind::LegacyInstance, ""));
-    let page = |after| store.remembered_objects(true, after, PAGE);
-    let name = |object: &ObjectName| Some(object.clone());
-    visit(start, page, name, |object| {
-        if only_instances && object.kind != ObjectKind::LegacyInstance {
-            return ControlFlow::Break(());
-        }
-        if !is_listed(&object) {
-            plan.change.forget.push(object);
-        }
-        ControlFlow::Continue(())
-    })
-    .await
-}
-
-fn client_id(client: &Client) -> String {
-    client.client_id.to_string()
-}
-
-/// Calls `each` for every row after `start`, until `each` breaks. `name` returns the name after which the next page
-/// begins.
-async fn visit<T, N, F>(
-    start: N,
-    page: impl Fn(N) -> F,
-    name: impl Fn(&T) -> N,
-    mut each: impl FnMut(T) -> ControlFlow<()>,
-) -> Result<(), StoreError>
-where
-    F: Future<Output = Result<Vec<T>, StoreError>>,
-{
-    let mut after = start;
-    loop {
-        let found = page(after).await?;
-        let last = found.last().map(&name).filter(|_| found.len() == PAGE);
-        if found.into_iter().try_for_each(&mut each).is_break() {
-            return Ok(());
-        }
-        match last {
-            Some(last) => after = last,
-            None => return Ok(()),
-        }
+) -> Result<Option<ClientId>, StoreError> {
+    let change = &plan.change;
+    let put = change.put_clients.iter();
+    let mut bound = put.filter(|client| client.bound_user() == Some(&user.username));
+    if let Some(client) = bound.next() {
+        return Ok(Some(client.client_id.clone()));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Visits the numbers of a list of `count`, until the number `last`.
-    async fn visited(count: usize, last: usize) -> (Vec<usize>, usize) {
-        let pages = std::cell::Cell::new(0);
-        let page = async |after: usize| {
-            pages.set(pages.get() + 1);
-            Ok((after + 1..=count).take(PAGE).collect())
-        };
-        let mut seen = Vec::new();
-        let each = |number| {
-            seen.push(number);
-            if number == last {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        };
-        visit(0, page, |number| *number, each).await.unwrap();
-        (seen, pages.get())
-    }
-
-    #[tokio::test]
-    async fn every_row_is_visited_once() {
-        for (count, pages) in [
-            (0, 1),
-            (1, 1),
-            (PAGE - 1, 1),
-            (PAGE, 2),
-            (PAGE + 1, 2),
-            (2 * PAGE + 5, 3),
-        ] {
-            let (seen, read) = visited(count, usize::MAX).await;
-            assert!(seen.into_iter().eq(1..=count), "{count}");
-            assert_eq!(read, pages, "{count}");
-        }
-        let (seen, read) = visited(2 * PAGE, 7).await;
-        assert_eq!((seen.len(), read), (7, 1));
-    }
+    let stored = store.clients_bound_to(user.username.clone(), usize::MAX);
+    let is_left = |id: &ClientId| {
+        let mut put = change.put_clients.iter();
+        !change.remove_clients.contains(id) && !put.any(|client| client.client_id == *id)
+    };
+    Ok(stored.await?.into_iter().find(is_left))
 }

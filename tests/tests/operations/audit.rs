@@ -169,6 +169,7 @@ fn names_of_nothing_are_told() {
         assert!(refused.contains(expected), "{refused}");
     }
     // A removed client still has entries.
+    pair.release(&[&WEB]);
     pair.done(&format!("client remove {}", WEB.id));
     pair.done(&format!("audit --client {}", WEB.id));
     // So far nothing has happened to this user.

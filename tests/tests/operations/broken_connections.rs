@@ -45,7 +45,7 @@ fn changes_leave_their_entries(store: &[(&str, &str)]) {
     };
     let clients: Vec<Value> = (0..ROUNDS * REQUESTS).map(client).collect();
     let document = json!({"clients": clients, "users": []}).to_string();
-    let reply = pair.administrate("PUT", "/registrations", &document);
+    let reply = pair.administrate("PUT", "/registrations?import=true", &document);
     assert_eq!(reply.status, 200, "{}", reply.body);
     let bearer = format!("Bearer {}", pair.admin_token());
     let changed = || -> BTreeSet<String> {

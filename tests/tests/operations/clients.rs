@@ -65,6 +65,7 @@ fn a_scope_leaves_grants_with_the_client_and_returns_with_it() {
     let code = Browser::new(&lobby).code_for(&WEB, None);
     let first = WEB.exchange(&lobby, &code, None);
     assert_eq!(first.json().get("scope"), None, "all that was asked for");
+    pair.release(&[&WEB]);
     let take = format!("client update {} --remove-scope documents", WEB.id);
     let asked = pair.failed(&take);
     for part in [
@@ -130,6 +131,7 @@ fn certificates_are_added_and_removed_while_the_service_runs() {
         .unwrap();
     let file = pair.state().join("cert.der");
     std::fs::write(&file, certificate.der()).unwrap();
+    pair.release(&[&NON_INTERACTIVE]);
     let assert_with = |alias: &str| {
         let mut assertion = Assertion::of("ada@example.com");
         assertion.header["kid"] = json!(alias);
@@ -162,6 +164,7 @@ fn certificates_are_added_and_removed_while_the_service_runs() {
 #[test]
 fn a_change_takes_no_credentials_by_accident() {
     let pair = OwnPair::start(&[]);
+    pair.done("client release key-demo");
     for (path, patch, problem) in [
         (
             "clients/key-demo",

@@ -91,7 +91,7 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
     let differences = pair.done(&format!("apply {registrations} --dry-run"));
     assert!(
         differences.contains("Nothing differs"),
-        "what is remembered of the file: {differences}"
+        "the hashes of the file's secrets stay: {differences}"
     );
     let log = pair.done("audit --action store_resealed");
     assert!(log.contains(new_id), "{log}");

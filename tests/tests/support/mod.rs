@@ -220,6 +220,13 @@ impl OwnPair {
         registrations(self.state.path()).1
     }
 
+    /// Lets commands define clients of the registrations file (D-27).
+    pub(crate) fn release(&self, clients: &[&Client]) {
+        for client in clients {
+            self.done(&format!("client release {}", client.id));
+        }
+    }
+
     /// {lobby_url}.
     pub(crate) fn lobby(&self) -> String {
         self.pair.lobby_url()

@@ -1,96 +1,61 @@
-//! The registrations file that a start applied last, so that the next start reads only what changed in the file (D-27).
-
-use std::sync::Arc;
+//! The registrations file that a start applied last, so that the next start reads only what changed (D-27).
 
 use crate::digest::Digest;
 
-/// Identifies a text without telling anything about the text to readers of the store: a part of a keyed hash.
-pub type Tag = [u8; 16];
-
-/// What the store remembers of the file as a whole. The values of each object are
-/// [remembered](crate::remembered::Remembered) apart.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppliedFile {
-    /// A keyed hash of the text.
-    pub digest: Digest,
-    /// True if the text decides everything: another start with the same text changes nothing.
-    pub is_settled: bool,
-    /// The tags of each entry that decides everything about its object: of its text, and of the object's name. Sorted.
-    pub entries: Vec<(Tag, Tag)>,
+    /// Keyed hash of what decides about every entry beside its text: the program, and the configuration.
+    pub rules: Digest,
+    /// Keyed hash of the text: another start with the same text changes nothing. `None` if the text does not decide
+    /// everything.
+    pub text: Option<Digest>,
 }
-
-impl std::fmt::Debug for AppliedFile {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let entries = self.entries.len();
-        write!(formatter, "AppliedFile({entries} entries)")
-    }
-}
-
-/// Maximum size of a part. Some databases restrict the size of rows.
-const PART: usize = 512 * 1024;
 
 impl AppliedFile {
-    /// The name of the tag of the entry with this text, if the file contained the entry.
-    pub fn name_of(&self, entry: &Tag) -> Option<&Tag> {
-        let found = self.entries.binary_search_by_key(&entry, |(text, _)| text);
-        let (_, name) = self.entries.get(found.ok()?)?;
-        Some(name)
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.rules.as_bytes().to_vec();
+        bytes.extend(self.text.iter().flat_map(Digest::as_bytes));
+        bytes
     }
 
-    /// The parts in which stores keep the file. The first part is the [`AppliedFile::header`].
-    pub fn parts(&self) -> impl Iterator<Item = Vec<u8>> {
-        let mut header = self.digest.as_bytes().to_vec();
-        header.push(self.is_settled.into());
-        let entries = self.entries.chunks(PART / 32);
-        let entries = entries.map(|entries| {
-            let bytes = entries.iter().flat_map(|(text, name)| [text, name]);
-            bytes.flatten().copied().collect()
-        });
-        std::iter::once(header).chain(entries)
-    }
-
-    /// Reads [`AppliedFile::parts`]; `None` if they are damaged.
-    pub fn from_parts(parts: &[Vec<u8>]) -> Option<Self> {
-        let (header, parts) = parts.split_first()?;
-        let (digest, settled) = header.split_first_chunk::<32>()?;
-        let mut entries = Vec::new();
-        for part in parts {
-            let (pairs, rest) = part.as_chunks::<32>();
-            let pairs = pairs.iter().filter_map(|pair| {
-                let (text, name) = pair.split_first_chunk::<16>()?;
-                Some((*text, name.try_into().ok()?))
-            });
-            entries.extend(pairs);
-            if !rest.is_empty() {
-                return None;
-            }
-        }
-        Some(Self {
-            digest: Digest::from_bytes(*digest),
-            is_settled: settled == [1],
-            entries,
-        })
-    }
-
-    /// The digest in the first of [`AppliedFile::parts`].
-    pub fn digest_in(header: &[u8]) -> Option<Digest> {
-        let digest = header.first_chunk::<32>()?;
-        Some(Digest::from_bytes(*digest))
+    /// Reads [`Self::to_bytes`]; `None` if the bytes are damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (rules, text) = bytes.split_first_chunk()?;
+        let text = match text {
+            [] => None,
+            text => Some(Digest::from_bytes(text.try_into().ok()?)),
+        };
+        let rules = Digest::from_bytes(*rules);
+        Some(Self { rules, text })
     }
 }
 
 /// What a change of the registry does to the [`AppliedFile`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FileChange {
     #[default]
     Keep,
-    /// The next start compares each object of its file.
-    Forget,
-    /// Replaces the file. The change is overtaken unless the store has the digest `before` (`None`: no file).
+    /// The next start compares each entry of its file. The digest is random, so that a start that is applying a file notices.
+    Forget(Digest),
+    /// The change is overtaken unless the store has `before`.
     Replace {
-        before: Option<Digest>,
-        after: Option<Arc<AppliedFile>>,
+        before: Option<AppliedFile>,
+        after: Option<AppliedFile>,
     },
+}
+
+impl FileChange {
+    /// What the store has after the change; `None` if the change is overtaken.
+    pub fn of(self, found: Option<AppliedFile>) -> Option<Option<AppliedFile>> {
+        match self {
+            Self::Keep => Some(found),
+            Self::Forget(random) => Some(found.map(|file| AppliedFile {
+                text: Some(random),
+                ..file
+            })),
+            Self::Replace { before, after } => (found == before).then_some(after),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -98,32 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_from_its_parts() {
-        for (count, parts) in [(0, 1), (1, 2), (PART / 32, 2), (PART / 32 + 1, 3)] {
-            let entry = |number: usize| {
-                let tag = (number as u128).to_be_bytes();
-                (tag, tag.map(|byte| !byte))
-            };
-            let file = AppliedFile {
-                digest: Digest::of(b"text"),
-                is_settled: count == 1,
-                entries: (0..count).map(entry).collect(),
-            };
-            let stored: Vec<_> = file.parts().collect();
-            assert_eq!(stored.len(), parts);
-            assert_eq!(AppliedFile::digest_in(&stored[0]), Some(file.digest));
-            assert_eq!(AppliedFile::from_parts(&stored).as_ref(), Some(&file));
-            for number in [0, count / 2] {
-                let (text, name) = entry(number);
-                let expected = (number < count).then_some(name);
-                assert_eq!(
-                    file.name_of(&text).copied(),
-                    expected,
-                    "{number} of {count}"
-                );
-            }
+    fn a_file_is_read_from_its_bytes() {
+        let rules = Digest::of(b"rules");
+        for text in [None, Some(Digest::of(b"text"))] {
+            let file = AppliedFile { rules, text };
+            assert_eq!(AppliedFile::from_bytes(&file.to_bytes()), Some(file));
         }
-        assert_eq!(AppliedFile::from_parts(&[]), None);
-        assert_eq!(AppliedFile::from_parts(&[vec![0; 33], vec![0; 31]]), None);
+        for length in [0, 31, 33, 65] {
+            assert_eq!(AppliedFile::from_bytes(&vec![0; length]), None);
+        }
     }
 }

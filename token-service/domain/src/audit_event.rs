@@ -71,8 +71,6 @@ pub enum AuditAction {
     TokensCutOff,
     /// An administrator gave the revocation feed a new identity.
     RevocationFeedRenewed,
-    /// A registrations file differs from an earlier command. The registry keeps the state of the command (D-27).
-    RegistrationKept,
     /// A password or second factor was not checked, because too many attempts had failed.
     SignInThrottled,
     /// A used refresh token was used again within its grace period. The service repeated its first response (D-3).
@@ -112,7 +110,6 @@ impl AuditAction {
             | Self::SecondFactorRemoved
             | Self::TokensCutOff
             | Self::RevocationFeedRenewed
-            | Self::RegistrationKept
             | Self::StoreResealed
             | Self::UpgradeFinished => AuditKind::Operation,
             Self::SignInRefused

@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::certificate::Certificate;
 use super::client_key::KeyAuthentication;
+use super::managed::Managed;
 use super::redirect_template::RedirectTemplate;
 use super::redirect_uri::{RedirectUri, RedirectUriPattern};
 use super::scope::Scope;
@@ -72,6 +73,9 @@ pub struct Client {
     pub dpop_bound_access_tokens: bool,
     /// The client gets only access tokens that are bound to the certificate of its connection (RFC 8705 §3.4).
     pub tls_client_certificate_bound_access_tokens: bool,
+    /// The file that defines the client; `None` if commands define the client (D-27).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed: Option<Managed>,
     /// Only the store sets this; registry changes ignore it.
     pub version: ClientVersion,
     /// The first `iat` that no revocation of the whole client covers. Only the store sets this; registry changes ignore it.
@@ -236,6 +240,7 @@ impl Client {
             enabled: true,
             dpop_bound_access_tokens: false,
             tls_client_certificate_bound_access_tokens: false,
+            managed: None,
             version: ClientVersion::default(),
             tokens_from: Timestamp::default(),
         }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use crate::client::{Client, ClientId};
 use crate::legacy_instance::LegacyInstance;
-use crate::remembered::Remembered;
 use crate::user::{User, Username};
 
-/// Registrations at one position of the sequence of changes. Contains the clients, users and remembered files of the
+/// Registrations at one position of the sequence of changes. Contains the clients and users of the
 /// names that were asked for, as far as the store has them, and all legacy instances.
 #[derive(Debug, Clone, Default)]
 pub struct Excerpt {
@@ -16,7 +15,6 @@ pub struct Excerpt {
     /// By folded name (D-43).
     users: HashMap<String, Arc<User>>,
     legacy_instances: Vec<LegacyInstance>,
-    remembered: Vec<Remembered>,
     version: Option<u64>,
 }
 
@@ -44,11 +42,6 @@ impl Excerpt {
             legacy_instances,
             ..self
         }
-    }
-
-    #[must_use]
-    pub fn with_remembered(self, remembered: Vec<Remembered>) -> Self {
-        Self { remembered, ..self }
     }
 
     /// Sets the store's position in the sequence of changes.
@@ -89,10 +82,5 @@ impl Excerpt {
     /// All hosts of the legacy flow, sorted by name.
     pub fn legacy_instances(&self) -> &[LegacyInstance] {
         &self.legacy_instances
-    }
-
-    /// What the store remembers of applied files for these names.
-    pub fn remembered(&self) -> &[Remembered] {
-        &self.remembered
     }
 }

@@ -70,9 +70,10 @@ mod tests {
     use crate::clock::Timestamp;
     use crate::digest::Digest;
     use crate::redirect_uri::RedirectUriUse;
-    use crate::remembered::{Element, Made, ObjectKind, ObjectName, Remembered, Said};
     use crate::testing::{account, client_id, scope, username};
-    use crate::{CredentialsVersion, LegacyInstance, RedirectUriPattern, SealedSigningKey, User};
+    use crate::{
+        CredentialsVersion, LegacyInstance, Managed, RedirectUriPattern, SealedSigningKey, User,
+    };
 
     /// Adds the members of a JSON row, also those of objects within.
     fn add_members(path: &str, value: &Value, members: &mut BTreeSet<String>) {
@@ -138,6 +139,17 @@ mod tests {
         ]
     }
 
+    fn managed() -> Managed {
+        Managed {
+            file: "registrations.toml".to_owned(),
+            line: Some(1),
+            entry: Some("hash".to_owned()),
+            disables: true,
+            suspended: true,
+            secrets: [("SECRET".to_owned(), "hash".to_owned())].into(),
+        }
+    }
+
     /// A client of each type, with every member.
     fn clients() -> [Client; 5] {
         integrations().map(|integration| Client {
@@ -157,6 +169,7 @@ mod tests {
             enabled: true,
             dpop_bound_access_tokens: true,
             tls_client_certificate_bound_access_tokens: true,
+            managed: Some(managed()),
             version: ClientVersion::new(1),
             tokens_from: NOW,
         })
@@ -174,6 +187,7 @@ mod tests {
             single_sign_on: true,
             accounts: vec![account("1")],
             enabled: true,
+            managed: Some(managed()),
             credentials_version: CredentialsVersion::new(1),
             tokens_from: NOW,
         };
@@ -181,22 +195,7 @@ mod tests {
             hostname: "us1.example.com".to_owned(),
             auth_server_hostname: "sso.example.com".to_owned(),
             enabled: true,
-        };
-        let field = || "FIELD".to_owned();
-        let element = Element {
-            key: String::new(),
-            value: "Web".to_owned(),
-        };
-        let said = Said::from([(field(), vec![element])]);
-        let made = Made {
-            value: "tag".to_owned(),
-            digest: Digest::of(b"hash"),
-        };
-        let remembered = Remembered {
-            object: ObjectName::new(ObjectKind::Client, "web"),
-            last: said.clone(),
-            start: Some(said),
-            made: [(field(), made)].into(),
+            managed: Some(managed()),
         };
         let key = SealedSigningKey {
             kid: "one".to_owned(),
@@ -211,7 +210,6 @@ mod tests {
             members("clients", &clients()),
             members("users", &[user]),
             members("legacy_instances", &[instance]),
-            members("remembered", &[remembered]),
             members("signing_keys", &[key]),
         ];
         all.into_iter().flatten().collect()
@@ -230,21 +228,23 @@ mod tests {
     /// The members of [`Layout::FIRST`].
     const FIRST: &str = "
         clients.bound_user clients.certificates clients.certificates.alias clients.certificates.not_after
-        clients.certificates.not_before clients.certificates.public_key_der
-        clients.certificates.sha1_thumbprint clients.client_assertion_audience clients.client_id
-        clients.dpop_bound_access_tokens clients.enabled clients.hostname clients.keys clients.keys.kid
-        clients.keys.public_key clients.name clients.organization clients.redirect_templates
-        clients.redirect_uris clients.redirect_uris.exact clients.require_pushed_authorization_requests
-        clients.scopes clients.secrets clients.tls_client_certificate_bound_access_tokens
-        clients.tls_client_certificates clients.tokens_from clients.type clients.version
-        legacy_instances.auth_server_hostname legacy_instances.enabled legacy_instances.hostname
-        remembered.last remembered.last.FIELD remembered.last.FIELD.key remembered.last.FIELD.value
-        remembered.made remembered.made.FIELD remembered.made.FIELD.digest remembered.made.FIELD.value
-        remembered.object remembered.object.kind remembered.object.name remembered.start
-        remembered.start.FIELD remembered.start.FIELD.key remembered.start.FIELD.value signing_keys.algorithm
-        signing_keys.created_at signing_keys.kid signing_keys.number signing_keys.retired_at
-        signing_keys.sealed_pkcs8 signing_keys.signs_from users.accounts users.accounts.site
-        users.accounts.user_id users.accounts.username users.credentials_version users.email users.enabled
-        users.organization users.password_hash users.registered_password_digest users.single_sign_on
-        users.tokens_from users.totp_secret_sealed users.username";
+        clients.certificates.not_before clients.certificates.public_key_der clients.certificates.sha1_thumbprint
+        clients.client_assertion_audience clients.client_id clients.dpop_bound_access_tokens clients.enabled
+        clients.hostname clients.keys clients.keys.kid clients.keys.public_key clients.managed
+        clients.managed.disables clients.managed.entry clients.managed.file clients.managed.line
+        clients.managed.secrets clients.managed.secrets.SECRET clients.managed.suspended clients.name
+        clients.organization clients.redirect_templates clients.redirect_uris clients.redirect_uris.exact
+        clients.require_pushed_authorization_requests clients.scopes clients.secrets
+        clients.tls_client_certificate_bound_access_tokens clients.tls_client_certificates clients.tokens_from
+        clients.type clients.version legacy_instances.auth_server_hostname legacy_instances.enabled
+        legacy_instances.hostname legacy_instances.managed legacy_instances.managed.disables
+        legacy_instances.managed.entry legacy_instances.managed.file legacy_instances.managed.line
+        legacy_instances.managed.secrets legacy_instances.managed.secrets.SECRET legacy_instances.managed.suspended
+        signing_keys.algorithm signing_keys.created_at signing_keys.kid signing_keys.number signing_keys.retired_at
+        signing_keys.sealed_pkcs8 signing_keys.signs_from users.accounts users.accounts.site users.accounts.user_id
+        users.accounts.username users.credentials_version users.email users.enabled users.managed
+        users.managed.disables users.managed.entry users.managed.file users.managed.line users.managed.secrets
+        users.managed.secrets.SECRET users.managed.suspended users.organization users.password_hash
+        users.registered_password_digest users.single_sign_on users.tokens_from users.totp_secret_sealed
+        users.username";
 }

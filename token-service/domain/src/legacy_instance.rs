@@ -5,6 +5,7 @@ use url::Url;
 
 use crate::Revoked;
 use crate::ended_by::Before;
+use crate::managed::Managed;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegacyInstance {
@@ -13,6 +14,9 @@ pub struct LegacyInstance {
     /// {auth_server_hostname}.
     pub auth_server_hostname: String,
     pub enabled: bool,
+    /// The file that defines the instance; `None` if commands define the instance (D-27).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed: Option<Managed>,
 }
 
 impl LegacyInstance {

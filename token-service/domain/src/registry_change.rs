@@ -3,12 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use crate::object::ObjectKind;
 use crate::registry_index::Named;
-use crate::remembered::ObjectKind;
-use crate::{
-    AuditEvent, Client, ClientId, FileChange, LegacyInstance, ObjectName, Remembered, User,
-    Username,
-};
+use crate::{AuditEvent, Client, ClientId, FileChange, LegacyInstance, ObjectName, User, Username};
 
 /// Changes of the registry that are applied together or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,10 +24,6 @@ pub struct RegistryChange {
     /// Legacy instances to add or replace, by hostname.
     pub put_legacy_instances: Vec<LegacyInstance>,
     pub remove_legacy_instances: Vec<String>,
-    /// What to remember of applied files. Replaces what was remembered of the same objects (D-27).
-    pub remember: Vec<Remembered>,
-    /// Objects for which the store forgets the remembered files.
-    pub forget: Vec<ObjectName>,
     /// The position in the sequence of changes at which the change was planned. The change is applied only if nothing
     /// that it [rests on](Premises) has changed since. `None`: always applied.
     pub planned_on: Option<u64>,
@@ -43,7 +36,7 @@ pub struct RegistryChange {
 }
 
 impl RegistryChange {
-    /// The objects that the change adds, replaces or removes, and the objects whose remembered files it changes.
+    /// The objects that the change adds, replaces or removes.
     pub fn touches(&self) -> BTreeSet<ObjectName> {
         let mut touched = BTreeSet::new();
         let mut touch = |kind, name: &str| touched.insert(ObjectName::new(kind, name));
@@ -59,8 +52,6 @@ impl RegistryChange {
         for hostname in put_instances.chain(&self.remove_legacy_instances) {
             touch(ObjectKind::LegacyInstance, hostname);
         }
-        let remembered = self.remember.iter().map(|remembered| &remembered.object);
-        touched.extend(remembered.chain(&self.forget).cloned());
         touched
     }
 }

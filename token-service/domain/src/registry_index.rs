@@ -12,6 +12,8 @@ use url::Url;
 use crate::certificate::Certificate;
 use crate::client::{Client, ClientId, IntegrationType};
 use crate::clock::Timestamp;
+use crate::managed::Managed;
+use crate::object::{ObjectKind, ObjectName};
 use crate::password_hash;
 use crate::redirect_uri::without_port;
 use crate::registry_summary::CertificateExpiry;
@@ -60,6 +62,9 @@ pub enum NamedKind {
     Username = 4,
     /// A [linked account](account_value) of a user, enabled or not. The name is the username.
     Account = 5,
+    /// The [entry](crate::Managed::entry) of a client or user that a file manages; empty without a hash. The name is the
+    /// [key](ObjectName::key) of the object.
+    Managed = 6,
 }
 
 /// A value, and the name of an object that has it.
@@ -90,6 +95,11 @@ pub fn account_value(account: &LinkedAccount) -> Option<String> {
     let site = site.as_ref().map_or(&*account.site, Url::as_str);
     let value = format!("{} {}", site.trim_end_matches('/'), account.user_id);
     is_indexable(&value).then_some(value)
+}
+
+/// The hash, which may be empty, and the object that value and name of [`NamedKind::Managed`] describe.
+pub fn managed_of(value: String, name: &str) -> Option<(String, ObjectName)> {
+    Some((value, ObjectName::from_key(name)?))
 }
 
 /// Seconds since 1970-01-01 UTC with leading zeros, so that values are in the order of time, and the alias.
@@ -190,10 +200,13 @@ impl IndexDifference {
             require_pushed_authorization_requests: _,
             dpop_bound_access_tokens: _,
             tls_client_certificate_bound_access_tokens: _,
+            managed,
             name: _,
             version: _,
             tokens_from: _,
         } = client;
+        let object = ObjectName::new(ObjectKind::Client, client_id.as_str());
+        self.managed(managed.as_ref(), &object, by);
         match integration {
             IntegrationType::UserBound { bound_user, .. } => {
                 let (value, name) = (bound_user.to_string(), client_id.to_string());
@@ -229,6 +242,8 @@ impl IndexDifference {
     }
 
     fn add_user(&mut self, user: &User, by: i64) {
+        let object = ObjectName::new(ObjectKind::User, user.username.as_str());
+        self.managed(user.managed.as_ref(), &object, by);
         let hash = user.password_hash.as_deref();
         if let Some(scheme) = hash.and_then(password_hash::scheme_within_bounds) {
             self.count(CountedKind::PasswordScheme, 0, scheme, by);
@@ -246,6 +261,13 @@ impl IndexDifference {
                 user.username.to_string(),
                 by,
             );
+        }
+    }
+
+    fn managed(&mut self, managed: Option<&Managed>, object: &ObjectName, by: i64) {
+        if let Some(managed) = managed {
+            let value = managed.entry.clone().unwrap_or_default();
+            self.name(NamedKind::Managed, value, object.key(), by);
         }
     }
 

@@ -11,6 +11,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
+use crate::managed::Managed;
 use crate::text::text;
 
 /// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control
@@ -134,6 +135,9 @@ pub struct User {
     pub accounts: Vec<LinkedAccount>,
     /// A disabled user can neither sign in nor be named in a request.
     pub enabled: bool,
+    /// The file that defines the user; `None` if commands define the user (D-27).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed: Option<Managed>,
     /// The version on which codes, sessions and grants depend (D-35). Only the store sets it; registry changes ignore
     /// it.
     pub credentials_version: CredentialsVersion,
@@ -155,6 +159,7 @@ impl User {
             single_sign_on: false,
             accounts: Vec::new(),
             enabled: true,
+            managed: None,
             credentials_version: CredentialsVersion::new(0),
             tokens_from: Timestamp::from_seconds(0),
         }

@@ -1,20 +1,21 @@
-//! Applying a registrations file: the differences from the registry, and the change that applies them.
+//! Changes of clients, users and legacy instances: from commands, from a file that manages them (D-27), and from an import
+//! (D-52).
 
 mod difference;
-mod merge;
 #[cfg(test)]
 mod tests;
 
-use crate::describe::values::Values;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
 use crate::describe::{Registered, Registration};
 use crate::protection::{Protection, ProtectionError};
+use crate::registrations::Registrations;
 use domain::client::ClientId;
-use domain::remembered::ObjectName;
 use domain::user::User;
-use domain::{Excerpt, RegistryChange};
+use domain::{Excerpt, LegacyInstance, Managed, ObjectName, RegistryChange, Username};
 
-pub use difference::{Difference, DifferenceKind, FieldChange};
-pub use merge::{Kept, Occasion};
+pub use difference::{Difference, DifferenceKind, FieldChange, redefined};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -22,10 +23,43 @@ pub struct Plan {
     pub change: RegistryChange,
     /// The same change, for people.
     pub differences: Vec<Difference>,
-    /// Differences that stay, because the registry takes precedence over the file.
+    /// Objects that stay as they are, although the document describes them.
     pub kept: Vec<Kept>,
-    /// Objects that were not compared with the file, because something else must change first.
-    pub postponed: Vec<ObjectName>,
+}
+
+/// An object that stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub object: ObjectName,
+    /// What stays, and why, for people.
+    text: String,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ObjectName { kind, name } = &self.object;
+        write!(formatter, "! {} {name}: {}", kind.name(), self.text)
+    }
+}
+
+/// Where a document comes from.
+#[derive(Clone, Copy)]
+pub enum Origin<'a> {
+    /// A registrations file, which manages what it lists (D-27).
+    File(Source<'a>),
+    /// Another server (D-52).
+    Import {
+        /// Change registered objects that no file manages.
+        overwrites: bool,
+    },
+}
+
+/// A registrations file.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    pub file: &'a str,
+    /// The keyed hash of the text of an entry.
+    pub digest: &'a dyn Fn(usize) -> Option<String>,
 }
 
 impl Plan {
@@ -41,14 +75,13 @@ impl Plan {
         }
     }
 
-    /// True if there is nothing to change, to report or to remember.
+    /// True if there is nothing to change.
     pub fn is_empty(&self) -> bool {
-        self.differences.is_empty()
-            && self.change.remember.is_empty()
-            && self.change.forget.is_empty()
+        self.differences.is_empty() && self.change.touches().is_empty()
     }
 
-    /// Sets an object to the `registration` of a command.
+    /// Sets an object to the `registration` of a command, in which [`enabled`](Registered::owner) says whether the object is
+    /// suspended.
     pub fn register<T: Registered>(
         &mut self,
         mut registration: Registration<T>,
@@ -57,29 +90,178 @@ impl Plan {
     ) -> Result<(), ProtectionError> {
         registration.object.spell_names(stored);
         let before = T::find(stored, registration.object.name());
-        let object = protect(registration, before, protection)?;
+        let mut object = protect(registration, before, protection)?;
+        if let Some(managed) = before.and_then(|before| before.owner().0) {
+            let suspended = !object.owner().1;
+            let managed = Managed {
+                suspended,
+                ..managed.clone()
+            };
+            own(&mut object, managed);
+        }
         self.put(object, before);
         Ok(())
     }
 
-    pub fn put<T: Registered>(&mut self, object: T, before: Option<&T>) {
-        let changes =
-            before.map(|before| FieldChange::between(&Values::of(before), &Values::of(&object)));
-        self.put_changed(object, changes);
+    /// Applies the entries of a document. A client may be bound to a user of the same document.
+    pub fn apply(
+        &mut self,
+        document: Registrations,
+        origin: Origin<'_>,
+        stored: &Excerpt,
+        protection: &dyn Protection,
+    ) -> Result<(), ProtectionError> {
+        for user in document.users {
+            self.entry(user, origin, stored, protection)?;
+        }
+        let put_users = self.change.put_users.iter();
+        let put_users: HashMap<String, Username> = put_users
+            .map(|user| (user.username.folded().into_owned(), user.username.clone()))
+            .collect();
+        for mut client in document.clients {
+            let registered = |name: &Username| match stored.user(name) {
+                Some(user) => Some(user.username.clone()),
+                None => put_users.get(&*name.folded()).cloned(),
+            };
+            client.object.spell_bound_user(registered);
+            self.entry(client, origin, stored, protection)?;
+        }
+        self.sort();
+        Ok(())
     }
 
-    /// Adds the object, or replaces it if there are `changes`.
-    fn put_changed<T: Registered>(&mut self, object: T, changes: Option<Vec<FieldChange>>) {
-        let kind = match changes {
+    fn entry<T: Registered>(
+        &mut self,
+        given: Registration<T>,
+        origin: Origin<'_>,
+        stored: &Excerpt,
+        protection: &dyn Protection,
+    ) -> Result<(), ProtectionError> {
+        let before = T::find(stored, given.object.name());
+        match origin {
+            Origin::File(source) => self.manage(given, source, before, protection),
+            Origin::Import { overwrites } => self.import(given, overwrites, before, protection),
+        }
+    }
+
+    /// Makes an object as its file defines it (D-27). State stays, and a secret in the file replaces the live one only if it
+    /// is another than before in the file.
+    fn manage<T: Registered>(
+        &mut self,
+        mut given: Registration<T>,
+        source: Source<'_>,
+        before: Option<&T>,
+        protection: &dyn Protection,
+    ) -> Result<(), ProtectionError> {
+        let known = before.and_then(|before| before.owner().0);
+        if before.is_some() && known.is_none() {
+            self.keep_unmanaged(given.object.object_name());
+            return Ok(());
+        }
+        let secrets = secrets_of(&given, protection);
+        let is_known =
+            |field: &str| known.is_some_and(|known| known.secrets.get(field) == secrets.get(field));
+        given.hidden.retain(|secret| !is_known(secret.field()));
+        if let Some(before) = before.filter(|_| is_known(CLIENT_SECRET))
+            && let Some(live) = given.object.client_secrets_mut()
+        {
+            *live = before.client_secrets().to_vec();
+        }
+        let number = given.entry;
+        let entry = number.filter(|_| given.is_settled);
+        let managed = Managed {
+            file: source.file.to_owned(),
+            line: given.line,
+            entry: entry.and_then(source.digest),
+            disables: !given.object.owner().1,
+            suspended: before.is_some_and(T::is_suspended),
+            secrets,
+        };
+        let mut object = protect(given, before, protection)?;
+        if let (Some(before), Some(known), None) = (before, known, number) {
+            // A document without the text of the entry says what the entry said.
+            let is_same = managed.disables == known.disables && managed.secrets == known.secrets;
+            own(&mut object, known.clone());
+            object.keep_versions(before);
+            if is_same && object == *before {
+                return Ok(());
+            }
+        }
+        own(&mut object, managed);
+        self.put(object, before);
+        Ok(())
+    }
+
+    /// Makes the legacy instances of the configuration as it defines them, like [`Self::manage`].
+    pub fn configure(&mut self, instances: &[LegacyInstance], stored: &Excerpt) {
+        for instance in instances {
+            let before = LegacyInstance::find(stored, instance.name());
+            let suspended = before.is_some_and(LegacyInstance::is_suspended);
+            match &instance.managed {
+                Some(managed) if before.is_none_or(|before| before.managed.is_some()) => {
+                    let managed = Managed {
+                        suspended,
+                        ..managed.clone()
+                    };
+                    let mut instance = instance.clone();
+                    own(&mut instance, managed);
+                    self.put(instance, before);
+                }
+                _ => self.keep_unmanaged(instance.object_name()),
+            }
+        }
+    }
+
+    /// Adds an object of another server. A registered object stays, because it may be another one of the same name (D-52).
+    fn import<T: Registered>(
+        &mut self,
+        given: Registration<T>,
+        overwrites: bool,
+        before: Option<&T>,
+        protection: &dyn Protection,
+    ) -> Result<(), ProtectionError> {
+        let object = given.object.object_name();
+        let mut after = protect(given, before, protection)?;
+        if let Some(before) = before {
+            let (managed, was_enabled) = before.owner();
+            let (owner, enabled) = after.owner_mut();
+            // Whom an operator has suspended, a table of another server does not bring back.
+            *enabled &= was_enabled;
+            *owner = managed.cloned();
+            if managed.is_some() || !overwrites {
+                let changes = FieldChange::between(before, &after);
+                if !changes.is_empty() {
+                    let fields: Vec<&str> = changes.iter().map(|change| change.field).collect();
+                    let why = match managed {
+                        Some(_) => "a registrations file lists it",
+                        None => "it is registered",
+                    };
+                    let text = format!("stays, because {why}; other {}", fields.join(", "));
+                    self.kept.push(Kept { object, text });
+                }
+                return Ok(());
+            }
+        }
+        self.put(after, before);
+        Ok(())
+    }
+
+    pub fn put<T: Registered>(&mut self, mut object: T, before: Option<&T>) {
+        let kind = match before {
             None => DifferenceKind::Added,
-            Some(changes) if changes.is_empty() => return,
-            Some(changes) => DifferenceKind::Changed(changes),
+            Some(before) => {
+                object.keep_versions(before);
+                if object == *before {
+                    return;
+                }
+                DifferenceKind::Changed(FieldChange::between(before, &object))
+            }
         };
-        let difference = Difference {
-            object: object.object_name(),
-            kind,
-        };
-        self.differences.push(difference);
+        // Another line of the entry is nothing to tell.
+        if kind != DifferenceKind::Changed(Vec::new()) {
+            let object = object.object_name();
+            self.differences.push(Difference { object, kind });
+        }
         T::put(&mut self.change).push(object);
     }
 
@@ -91,31 +273,56 @@ impl Plan {
         object.remove(&mut self.change);
     }
 
-    /// Keeps a user that is not in the file, because a client in the file is bound to the user.
+    /// Keeps a user that is not in the file, because a client is bound to the user.
     pub fn keep_bound(&mut self, user: &User, client_id: &ClientId) {
+        let object = user.object_name();
         let text = format!("stays; the client {client_id} is bound to the user");
-        self.keep(user.object_name(), None, false, text);
+        self.kept.push(Kept { object, text });
     }
 
-    fn keep(
-        &mut self,
-        object: ObjectName,
-        field: Option<&'static str>,
-        conflict: bool,
-        text: String,
-    ) {
-        self.kept.push(Kept {
-            object,
-            field,
-            conflict,
-            text,
-        });
+    fn keep_unmanaged(&mut self, object: ObjectName) {
+        let command = object.kind.command();
+        let text = format!(
+            "stays, because no file manages it; to let the file define it: token-service {command} adopt {}",
+            object.name
+        );
+        self.kept.push(Kept { object, text });
     }
 
     pub fn sort(&mut self) {
         let differences = &mut self.differences;
         differences.sort_by(|one, other| one.object.cmp(&other.object));
+        let kept = &mut self.kept;
+        kept.sort_by(|one, other| one.object.cmp(&other.object));
     }
+}
+
+/// The key of client secrets in [`Managed::secrets`].
+const CLIENT_SECRET: &str = "client_secret";
+
+/// The keyed hashes of the secrets in an entry. Of client secrets, the registry knows the digests anyway.
+fn secrets_of<T: Registered>(
+    given: &Registration<T>,
+    protection: &dyn Protection,
+) -> BTreeMap<String, String> {
+    let mut secrets = BTreeMap::new();
+    if let Some(user) = given.object.user() {
+        for secret in &given.hidden {
+            let tag = secret.tag(&user.username, protection);
+            secrets.insert(secret.field().to_owned(), tag);
+        }
+    }
+    if let [secret, ..] = given.object.client_secrets() {
+        let digest = secret.digest().to_base64url();
+        secrets.insert(CLIENT_SECRET.to_owned(), digest);
+    }
+    secrets
+}
+
+fn own<T: Registered>(object: &mut T, managed: Managed) {
+    let (owner, enabled) = object.owner_mut();
+    *enabled = managed.enables();
+    *owner = Some(managed);
 }
 
 /// The object in its stored form. Unchanged secrets keep their stored form.

@@ -68,7 +68,8 @@ impl RegistrationsFile {
         let problems = Problems::default();
         let mut reader = Reader::new(Completeness::Whole, now);
         for entry in entries {
-            reader.read(self.0.table(*entry, &problems)?, &problems);
+            let number = self.0.list(*entry).map(|_| *entry);
+            reader.read(self.0.table(*entry, &problems)?, number, &problems);
         }
         Some(reader.draft(problems))
     }
@@ -77,7 +78,7 @@ impl RegistrationsFile {
     pub fn whole(&self, now: Timestamp) -> Draft<Registrations> {
         let problems = Problems::default();
         let mut reader = Reader::new(Completeness::Whole, now);
-        reader.read(self.0.whole(&problems), &problems);
+        reader.read(self.0.whole(&problems), None, &problems);
         reader.draft(problems)
     }
 }

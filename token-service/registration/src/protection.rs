@@ -28,7 +28,7 @@ pub trait Protection {
     /// Seals a TOTP secret for this user.
     fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, ProtectionError>;
 
-    /// The tag by which the store remembers a secret of a file. Computing tags, and guessing secrets from tags,
+    /// The tag by which an object remembers a secret of its file (D-27). Computing tags, and guessing secrets from tags,
     /// requires the service's key.
     fn tag(&self, field: &str, username: &Username, secret: &[u8]) -> String;
 
@@ -224,20 +224,6 @@ pub enum Hidden {
     TotpSecret(Zeroizing<Vec<u8>>),
 }
 
-/// Identifies the stored form of the secret in a field of `user`. A hash that became stronger at a sign-in keeps the digest
-/// of the registered hash.
-pub(crate) fn stored_digest(user: &User, field: &str) -> Option<Digest> {
-    let of_hash = |hash: &String| match user.registered_password_digest {
-        Some(registered) => registered,
-        None => Digest::of(hash.as_bytes()),
-    };
-    match field {
-        "password" => user.password_hash.as_ref().map(of_hash),
-        "totp_secret" => user.totp_secret_sealed.as_deref().map(Digest::of),
-        _ => None,
-    }
-}
-
 impl Hidden {
     /// The key of the field.
     pub(crate) const fn field(&self) -> &'static str {
@@ -247,7 +233,7 @@ impl Hidden {
         }
     }
 
-    /// The tag by which the store remembers the secret.
+    /// See [`Protection::tag`].
     pub(crate) fn tag(&self, owner: &Username, protection: &dyn Protection) -> String {
         let (field, secret) = match self {
             Self::Password(password) => ("password", password.as_bytes()),

@@ -13,7 +13,7 @@ use document::{InvalidDocument, Located, Place, Problem, Problems, Section, Tabl
 use domain::Excerpt;
 use domain::client::{Client, ClientId, IntegrationType};
 use domain::clock::Timestamp;
-use domain::remembered::{ObjectKind, ObjectName};
+use domain::object::{ObjectKind, ObjectName};
 use domain::user::{User, Username};
 
 /// A checked registrations file. The type has no `Debug`, because it may contain passwords.
@@ -43,13 +43,11 @@ impl Registrations {
         })
     }
 
-    /// The names of the objects: first users, then clients, each in the order of the document. The flag says whether the
-    /// [document alone](Registration::is_settled) says everything about the object.
-    pub fn objects(&self) -> impl Iterator<Item = (ObjectName, bool)> {
-        let users = self.users.iter();
-        let users = users.map(|user| (user.object.object_name(), user.is_settled));
+    /// The names of the objects: first users, then clients, each in the order of the document.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectName> {
+        let users = self.users.iter().map(|user| user.object.object_name());
         let clients = self.clients.iter();
-        users.chain(clients.map(|client| (client.object.object_name(), client.is_settled)))
+        users.chain(clients.map(|client| client.object.object_name()))
     }
 
     /// Reads registrations as JSON: an object with the lists `clients` and `users`.
@@ -60,7 +58,7 @@ impl Registrations {
     ) -> Draft<Self> {
         let problems = Problems::default();
         let mut reader = Reader::new(completeness, now);
-        reader.read(Table::from_json(body), &problems);
+        reader.read(Table::from_json(body), None, &problems);
         reader.draft(problems)
     }
 }
@@ -107,7 +105,9 @@ impl Reader {
         }
     }
 
-    pub(crate) fn read(&mut self, part: Table, problems: &Problems) {
+    /// Reads a part of the document: the one object of `entry`, or any number of objects.
+    pub(crate) fn read(&mut self, part: Table, entry: Option<usize>, problems: &Problems) {
+        self.reading.entry = entry;
         let mut root = Section::root(part, problems);
         self.users.extend(self.reading.list(&mut root, "users"));
         self.clients.extend(self.reading.list(&mut root, "clients"));

@@ -133,7 +133,6 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
 }
 
 mod register;
-mod survey;
 
 #[cfg(test)]
 mod apply_tests;

@@ -30,8 +30,15 @@ pub(super) fn load_from(
     let environment = environment
         .iter()
         .map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    Config::load(file, environment)
-        .map_err(|error| error.to_string().lines().map(str::to_owned).collect())
+    let config = Config::load(file, environment)
+        .map_err(|error| error.to_string().lines().map(str::to_owned).collect());
+    config.map(|mut config: Config| {
+        for instance in &mut config.legacy_instances {
+            let managed = instance.managed.take().unwrap();
+            assert_eq!(managed.disables, !instance.enabled);
+        }
+        config
+    })
 }
 
 /// An example configuration, as text.
@@ -151,6 +158,7 @@ fn the_example_states_the_defaults_and_paths_are_relative_to_the_file() {
             hostname: "us1.legacy.example".into(),
             auth_server_hostname: "sso-us1.legacy.example".into(),
             enabled: false,
+            managed: None,
         }],
         ..Config::default()
     };
@@ -178,6 +186,7 @@ fn the_demo_states_the_defaults() {
         hostname: format!("{name}.legacy.example"),
         auth_server_hostname: format!("sso-{name}.legacy.example"),
         enabled,
+        managed: None,
     };
     let relative = |text: &str| {
         let folder = tempfile::tempdir().unwrap();
@@ -344,6 +353,7 @@ fn every_key_of_the_example_is_also_a_variable() {
             hostname: "h".into(),
             auth_server_hostname: "https://a:1".into(),
             enabled: true,
+            managed: None,
         }],
         log_format: LogFormat::Json,
     };

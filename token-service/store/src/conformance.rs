@@ -29,7 +29,6 @@ use std::time::Duration;
 use claims::Algorithm;
 use tokio::task::JoinSet;
 
-use super::testing::memory;
 use super::*;
 use claims::{Confirmation, Thumbprint};
 use domain::authorization_code::USED_CODE_RETENTION;
@@ -37,15 +36,15 @@ use domain::cap;
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
+use domain::object::ObjectKind;
 use domain::registry_change::CHANGES_KEPT;
-use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::testing::{installed, legacy, user_bound, web_server};
 use domain::{
     Admission, AppliedFile, AuditAction, AuditEvent, AuditKind, AuditRange, Client, ClientId,
     ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId,
     FileChange, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance, ObjectName, Owner,
     Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revocation, Revoked, Rotation,
+    RegistryChange, RegistryChanges, RegistryOutcome, Revocation, Revoked, Rotation,
     RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
     SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject,
     UnfinishedSignIns, User, Username,
@@ -102,7 +101,6 @@ macro_rules! conformance {
             a_value_that_others_may_not_have_goes_to_one,
             changes_of_the_registry_are_told_by_their_objects,
             the_applied_file_is_remembered,
-            what_files_said_is_remembered,
             many_registrations_are_read_whole,
             look_ups_agree_with_all_registrations,
             an_excerpt_has_what_was_asked_for,
@@ -219,6 +217,7 @@ pub(crate) fn legacy_instance(hostname: &str) -> LegacyInstance {
         hostname: hostname.into(),
         auth_server_hostname: format!("sso-{hostname}"),
         enabled: true,
+        managed: None,
     }
 }
 

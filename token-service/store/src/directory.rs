@@ -22,7 +22,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use crate::{REGISTRATIONS_MAX_AGE, Store, StoreError};
-use domain::remembered::ObjectKind;
+use domain::object::ObjectKind;
 use domain::{
     Client, ClientId, IntegrationType, ObjectName, RegistryChanges, RegistrySummary, User, Username,
 };

@@ -65,7 +65,7 @@ pub trait RegistrationStore: Send + Sync {
         limit: usize,
     ) -> Result<RegistryChanges, StoreError>;
 
-    /// The registrations and remembered files of these names, and all legacy instances, at one position in the sequence
+    /// The registrations of these names, and all legacy instances, at one position in the sequence
     /// of changes. Contains every user whose name has the same folded form as one of these names.
     async fn excerpt(&self, names: Vec<ObjectName>) -> Result<Excerpt, StoreError>;
 
@@ -106,14 +106,9 @@ pub trait RegistrationStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<CertificateExpiry>, StoreError>;
 
-    /// At most `limit` objects of which the store remembers a file, whose keys follow the key of `after`, sorted by key;
-    /// with `at_start`, only objects of a file that a start applied. A shorter list means that no more follow.
-    async fn remembered_objects(
-        &self,
-        at_start: bool,
-        after: Option<ObjectName>,
-        limit: usize,
-    ) -> Result<Vec<ObjectName>, StoreError>;
+    /// The clients and users that a file manages, in any order, each behind the hash of its
+    /// [entry](domain::Managed::entry), which may be empty.
+    async fn managed(&self) -> Result<Vec<(String, ObjectName)>, StoreError>;
 
     /// The registrations file that a start applied last. An unreadable file counts as absent.
     async fn applied_file(&self) -> Result<Option<AppliedFile>, StoreError>;

@@ -85,8 +85,6 @@ tables! {
     RegistryCounts registry_counts(kind Number, number Number, value Text, count Number);
     RegistryNames registry_names(kind Number, value Text, name Text);
     RegistryChanges registry_changes(sequence Number, object Text);
-    Remembered remembered(object Text, body Bytes);
-    RememberedAtStart remembered_at_start(object Text);
     AppliedFile applied_file(part Number, body Bytes);
     SigningKeys signing_keys(kid Text, algorithm Text, created_at Number, body Bytes);
     Sealed sealed(name Text, body Bytes);
@@ -116,15 +114,8 @@ pub(crate) const COUNTERS: [&str; 7] = [
     "token_lifetime_until",
 ];
 
-impl Table {
-    /// Rows of a batch. A part of an applied file has half a megabyte.
-    pub(crate) const fn batch(self) -> usize {
-        match self {
-            Self::AppliedFile => 4,
-            _ => 1000,
-        }
-    }
-}
+/// Rows of a batch.
+pub(crate) const BATCH: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cell {

@@ -18,7 +18,7 @@ use domain::{
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
     FeedId, FeedState, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName, Owner,
     PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
-    RegistryChanges, RegistryOutcome, RegistrySummary, Remembered, Revocation, Revoked, Rotation,
+    RegistryChanges, RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation,
     SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode,
     Session, TokenReference, User, Username,
 };
@@ -101,14 +101,6 @@ impl Watched {
     }
 }
 
-/// Everything that `store` remembers of applied files, sorted by key.
-pub async fn memory(store: &dyn Store) -> Result<Vec<Remembered>, StoreError> {
-    let objects = store.remembered_objects(false, None, usize::MAX).await?;
-    let mut memory = store.excerpt(objects).await?.remembered().to_vec();
-    memory.sort_by_key(|one| one.object.key());
-    Ok(memory)
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -148,7 +140,7 @@ watched! {
         users_with(kind: NamedKind, values: Vec<String>) -> Result<Vec<(String, Username)>, StoreError>;
         clients_bound_to(username: Username, limit: usize) -> Result<Vec<ClientId>, StoreError>;
         certificates_by_expiry(limit: usize) -> Result<Vec<CertificateExpiry>, StoreError>;
-        remembered_objects(at_start: bool, after: Option<ObjectName>, limit: usize) -> Result<Vec<ObjectName>, StoreError>;
+        managed() -> Result<Vec<(String, ObjectName)>, StoreError>;
         applied_file() -> Result<Option<AppliedFile>, StoreError>;
         change_registry(change: RegistryChange, now: Timestamp) -> Result<RegistryOutcome, StoreError>;
         rehash_password(username: Username, hash: String, stronger: String) -> Result<(), StoreError>;

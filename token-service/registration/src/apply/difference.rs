@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::describe::Rule;
-use crate::describe::values::{Item, Values};
-use domain::remembered::ObjectName;
+use crate::describe::values::Values;
+use crate::describe::{Registered, Rule};
+use crate::objects::changes::MANAGED_KEY;
+use domain::{Managed, ObjectName};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldChange {
@@ -15,31 +16,56 @@ pub struct FieldChange {
 }
 
 impl FieldChange {
-    pub(super) fn between(before: &[Values], after: &[Values]) -> Vec<Self> {
-        let pairs = before.iter().zip(after);
-        let differing = pairs.filter(|(before, after)| before.items != after.items);
-        differing
+    /// The fields in which two states of an object differ, and whether a file manages it.
+    pub(super) fn between<T: Registered>(before: &T, after: &T) -> Vec<Self> {
+        let pairs = Values::of(before).into_iter().zip(Values::of(after));
+        let differing = pairs.filter(|(before, after)| before.texts != after.texts);
+        let mut changes: Vec<Self> = differing
             .map(|(before, after)| Self {
                 field: before.field.key,
-                values: values(before, after),
+                values: values(&before, &after),
             })
-            .collect()
+            .collect();
+        let owners = [before, after].map(|object| object.owner().0);
+        if let [Some(_), None] | [None, Some(_)] = owners {
+            let name = |file: Option<&Managed>| {
+                file.map_or_else(|| "nothing".to_owned(), Managed::to_string)
+            };
+            let [before, after] = owners.map(name);
+            changes.push(Self {
+                field: MANAGED_KEY,
+                values: Some(format!("{before} -> {after}")),
+            });
+        }
+        changes
     }
 }
 
-/// Old and new value, or for a list the added and removed values.
+/// The fields of the definition in which two states of an object differ: what a file sets, and commands do not (D-27).
+pub fn redefined<T: Registered>(before: &T, after: &T) -> Vec<&'static str> {
+    let pairs = Values::of(before).into_iter().zip(Values::of(after));
+    let differing = pairs.filter(|(before, after)| before.texts != after.texts);
+    let fields = differing.map(|(before, _)| before.field);
+    let defined = fields.filter(|field| !field.rule.is_state());
+    defined.map(|field| field.key).collect()
+}
+
+/// Old and new value, or for a list the added and removed values. `None` for secrets.
 fn values(before: &Values, after: &Values) -> Option<String> {
-    if is_secret(before) {
+    if matches!(before.field.rule, Rule::ClientSecrets | Rule::Hidden) {
         return None;
     }
+    let single = |values: &Values| match values.texts.first() {
+        Some(text) => format!("{text:?}"),
+        None => "nothing".to_owned(),
+    };
     if !before.field.is_list() {
-        return Some(format!("{} -> {}", text(before), text(after)));
+        return Some(format!("{} -> {}", single(before), single(after)));
     }
     let only = |one: &Values, other: &Values, sign: char| -> Vec<String> {
-        let items = one.items.iter();
-        let missing = items.filter(|item| !other.items.contains(item));
+        let missing = one.texts.iter().filter(|text| !other.texts.contains(text));
         missing
-            .map(|item| format!("{sign}{}", item.element.value.escape_debug()))
+            .map(|text| format!("{sign}{}", text.escape_debug()))
             .collect()
     };
     let mut changes = only(before, after, '-');
@@ -48,24 +74,6 @@ fn values(before: &Values, after: &Values) -> Option<String> {
         changes.push("another order".to_owned());
     }
     Some(changes.join(" "))
-}
-
-/// True if the output contains only the name of the field.
-pub(super) const fn is_secret(values: &Values) -> bool {
-    matches!(values.field.rule, Rule::ClientSecrets | Rule::Hidden)
-}
-
-pub(super) fn text(values: &Values) -> String {
-    let text = |Item { element, .. }: &Item| match values.field.is_list() {
-        true => element.value.escape_debug().to_string(),
-        false => format!("{:?}", element.value),
-    };
-    let texts: Vec<String> = values.items.iter().map(text).collect();
-    if texts.is_empty() {
-        "nothing".to_owned()
-    } else {
-        texts.join(" ")
-    }
 }
 
 /// A difference between file and registry, for people. Its text contains the names of fields, never their values.

@@ -170,3 +170,54 @@ fn what_the_file_does_not_say_stays() {
     assert_eq!(plan(&shorter, &stored), Plan::on(&stored));
     assert_eq!(plan("", &stored), Plan::on(&stored));
 }
+
+/// D-27.
+#[test]
+fn a_file_manages_what_it_lists() {
+    let apply = |text: &str, stored: &Excerpt, digest: &dyn Fn(usize) -> Option<String>| {
+        let mut plan = Plan::on(stored);
+        let source = Source {
+            file: "file",
+            digest,
+        };
+        let origin = Origin::File(source);
+        plan.apply(load(text, stored), origin, stored, &Marking)
+            .unwrap();
+        plan
+    };
+    let numbered = |entry: usize| Some(format!("entry {entry}"));
+    let first = apply(FILE, &Excerpt::default(), &numbered);
+    let stored = applied(&first);
+    let ada = stored.user(&Username::parse("ada").unwrap()).unwrap();
+    let managed = ada.managed.as_ref().unwrap();
+    assert_eq!(managed.to_string(), "file:2");
+    assert_eq!(managed.entry.as_deref(), Some("entry 1"));
+    let secrets: Vec<&String> = managed.secrets.keys().collect();
+    assert_eq!(secrets, ["password", "totp_secret"]);
+    assert_eq!(apply(FILE, &stored, &numbered), Plan::on(&stored));
+    // The entries move.
+    let moved = apply(&format!("\n{FILE}"), &stored, &numbered);
+    assert_eq!(lines(&moved), [""; 0]);
+    let lines_of = |plan: &Plan| -> Vec<Option<usize>> {
+        let users = plan.change.put_users.iter();
+        users
+            .map(|user| user.managed.as_ref().unwrap().line)
+            .collect()
+    };
+    assert_eq!(lines_of(&moved), [Some(3)]);
+    // State stays, and a secret that leaves the file stays.
+    let mut other = User::clone(ada);
+    other.password_hash = Some("hash of a person".to_owned());
+    let stored = Excerpt::new(first.change.put_clients.clone(), [other]);
+    let without = FILE.replace("totp_secret = ", "email = \"a@b\"\n# ");
+    let changed = apply(&without, &stored, &numbered);
+    assert_eq!(lines(&changed), ["~ user ada: email"]);
+    let [user] = changed.change.put_users.as_slice() else {
+        panic!("one user");
+    };
+    assert_eq!(user.password_hash.as_deref(), Some("hash of a person"));
+    assert!(user.totp_secret_sealed.is_some());
+    let unmanaged = Excerpt::new([], [User::new(Username::parse("ada").unwrap())]);
+    let kept = apply(FILE, &unmanaged, &numbered).kept;
+    assert_eq!(kept.len(), 1);
+}

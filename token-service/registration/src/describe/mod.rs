@@ -1,6 +1,6 @@
 //! Descriptions of clients, users and legacy instances: one [`Field`] per field, as plain data.
 //!
-//! Generated from these descriptions: the JSON views, the OpenAPI schemas, the comparison and merging of files (D-27),
+//! Generated from these descriptions: the JSON views, the OpenAPI schemas, the comparison of objects,
 //! the flags and tables of the command line, and the tables of `docs/configuration.md`.
 
 pub(crate) mod checks;
@@ -11,26 +11,24 @@ pub(crate) mod values;
 mod tests;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use domain::client::IntegrationKind;
+use domain::client::{ClientSecret, IntegrationKind};
 use domain::clock::Timestamp;
-use domain::remembered::{Element, ObjectKind, ObjectName};
-use domain::{Excerpt, RegistryChange, SecretTimes, User};
+use domain::object::{ObjectKind, ObjectName};
+use domain::{Excerpt, Managed, RegistryChange, SecretTimes, User};
 
 use reading::Entry;
 
 pub use reading::{Completeness, Registration};
 pub use values::{registration, view};
 
-pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait Registered: Clone + PartialEq + Serialize + Send + Sync + 'static {
     const DESCRIPTION: &'static Description;
 
     /// The name, unique among the objects of the kind.
     fn name(&self) -> &str;
 
-    /// The name under which the store remembers files for the object.
     fn object_name(&self) -> ObjectName {
         ObjectName::new(Self::DESCRIPTION.kind, self.name())
     }
@@ -60,6 +58,31 @@ pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'stat
 
     fn user_mut(&mut self) -> Option<&mut User> {
         None
+    }
+
+    /// The client secrets; empty for an object without client secrets.
+    fn client_secrets(&self) -> &[ClientSecret] {
+        &[]
+    }
+
+    fn client_secrets_mut(&mut self) -> Option<&mut Vec<ClientSecret>> {
+        None
+    }
+
+    /// The file that defines the object, and whether the object is enabled.
+    fn owner(&self) -> (Option<&Managed>, bool);
+
+    fn owner_mut(&mut self) -> (&mut Option<Managed>, &mut bool);
+
+    /// Takes what only the store sets from `before`.
+    fn keep_versions(&mut self, _before: &Self) {}
+
+    /// True if a command disabled the object.
+    fn is_suspended(&self) -> bool {
+        match self.owner() {
+            (Some(managed), _) => managed.suspended,
+            (None, enabled) => !enabled,
+        }
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self>;
@@ -118,8 +141,8 @@ pub struct Field {
     /// Members of the stored form that contain the field: an object has the first or the second. Empty if the only one
     /// has the name of the key.
     pub(crate) members: &'static [&'static str],
-    /// The text of a value in the stored form, with the key that identifies it in a list.
-    pub(crate) element: fn(&Value) -> Element,
+    /// The text of a value in the stored form.
+    pub(crate) text: fn(&Value) -> String,
 }
 
 /// Where a key occurs.
@@ -151,27 +174,30 @@ pub enum Flag {
     },
 }
 
-/// How a file and the registry are merged in a field (D-27).
+/// How objects are compared in a field, and who sets it (D-27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// Never compared: the name of the object, another form of a field, or what only views have.
     None,
-    /// The integration type. It determines the fields of the object.
+    /// The integration type. A command cannot change it.
     Type,
     Value,
     /// A single value, which may be absent.
     Optional,
-    /// A list, merged value by value.
     List,
-    /// A list that must not become empty.
-    FilledList,
-    /// Whether the object is enabled. If nothing is remembered, disabled is the safer state.
+    /// State: whether the object is enabled.
     Enabled,
-    /// Client secrets. Not merged as a list: a secret that a command removed stays removed, and a secret that a command
-    /// created stays the only secret.
+    /// State: the live client secrets.
     ClientSecrets,
-    /// A secret that is stored in a protected form.
+    /// State: a secret that is stored in a protected form.
     Hidden,
+}
+
+impl Rule {
+    /// True for state, which commands change although a file defines the object.
+    pub(crate) const fn is_state(self) -> bool {
+        matches!(self, Self::Enabled | Self::ClientSecrets | Self::Hidden)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -212,7 +238,7 @@ impl Field {
             place: In::Both,
             rule: Rule::Value,
             members: &[],
-            element: values::plain,
+            text: values::plain,
         }
     }
 

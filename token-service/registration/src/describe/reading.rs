@@ -9,7 +9,7 @@ use crate::protection::Hidden;
 use document::{Located, Place, Problems, Section};
 use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
-use domain::remembered::ObjectKind;
+use domain::object::ObjectKind;
 
 pub struct Registration<T> {
     /// The object without its protected secrets.
@@ -19,6 +19,10 @@ pub struct Registration<T> {
     /// False if the document alone does not say everything about the object: its certificates are in other files, or
     /// the time decides about a warning.
     pub is_settled: bool,
+    /// The line of the entry.
+    pub line: Option<usize>,
+    /// The number of the entry in a file that is read entry by entry.
+    pub entry: Option<usize>,
 }
 
 impl<T> Registration<T> {
@@ -28,6 +32,8 @@ impl<T> Registration<T> {
             object,
             hidden: Vec::new(),
             is_settled: true,
+            line: None,
+            entry: None,
         }
     }
 }
@@ -51,6 +57,8 @@ pub(crate) struct Reading {
     /// The first place of each name.
     pub(crate) names: BTreeMap<ObjectKind, BTreeMap<String, Place>>,
     pub(crate) bound_users: Vec<Located<String>>,
+    /// The entry of the file that is being read.
+    pub(crate) entry: Option<usize>,
 }
 
 impl Reading {
@@ -61,6 +69,7 @@ impl Reading {
             warnings: Problems::default(),
             names: BTreeMap::new(),
             bound_users: Vec::new(),
+            entry: None,
         }
     }
 
@@ -79,6 +88,8 @@ impl Reading {
         &mut self,
         section: Section<'_>,
     ) -> Option<Registration<T>> {
+        let line = section.place().line();
+        let number = self.entry;
         let mut entry = Entry {
             section,
             integration: None,
@@ -99,7 +110,12 @@ impl Reading {
         }
         entry.section.finish();
         let is_settled = entry.is_settled;
-        read.map(|read| Registration { is_settled, ..read })
+        read.map(|read| Registration {
+            is_settled,
+            line,
+            entry: number,
+            ..read
+        })
     }
 }
 

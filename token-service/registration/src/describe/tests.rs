@@ -21,7 +21,7 @@ const LEFT_OUT: [&str; 4] = [
 ];
 
 /// Members that are not in registrations.
-const NOT_REGISTERED: [&str; 3] = ["credentials_version", "version", "tokens_from"];
+const NOT_REGISTERED: [&str; 4] = ["credentials_version", "managed", "version", "tokens_from"];
 
 fn undescribed<T: Registered>(object: &T) -> Vec<String> {
     let stored = serde_json::to_value(object).unwrap();
@@ -53,6 +53,7 @@ fn instance() -> LegacyInstance {
         hostname: "us1.legacy.example".to_owned(),
         auth_server_hostname: "sso.legacy.example".to_owned(),
         enabled: true,
+        managed: None,
     }
 }
 

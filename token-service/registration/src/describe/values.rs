@@ -1,31 +1,17 @@
-//! The values of an object, field by field, from its stored form: for comparison, for merging, and as JSON.
+//! The values of an object, field by field, from its stored form: for comparison and as JSON.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Field, In, Registered, Rule, Shape};
 use domain::SecretTimes;
-use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
-use domain::remembered::Element;
 
-/// One value of a field. Two values are equal if their texts are.
-#[derive(Debug, Clone)]
-pub(crate) struct Item {
-    pub(crate) element: Element,
-    pub(crate) stored: Value,
-}
-
-impl PartialEq for Item {
-    fn eq(&self, other: &Self) -> bool {
-        self.element == other.element
-    }
-}
-
+/// The values of a field, as text.
 #[derive(Debug, Clone)]
 pub(crate) struct Values {
     pub(crate) field: &'static Field,
-    pub(crate) items: Vec<Item>,
+    pub(crate) texts: Vec<String>,
 }
 
 impl Values {
@@ -35,7 +21,7 @@ impl Values {
         let fields = T::DESCRIPTION.fields.iter();
         let values = fields.map(|field| Self {
             field,
-            items: field.items(&stored),
+            texts: field.texts(&stored).collect(),
         });
         values.filter(|one| one.field.rule != Rule::None).collect()
     }
@@ -48,42 +34,25 @@ pub(crate) fn stored<T: Registered>(object: &T) -> Map<String, Value> {
     }
 }
 
-/// The object with this stored form; `None` if no object has it.
-pub(crate) fn read_stored<T: Registered>(stored: Map<String, Value>) -> Option<T> {
-    serde_json::from_value(Value::Object(stored)).ok()
-}
-
-/// The integration type of a stored object; `None` for kinds without integration types.
-pub(crate) fn integration(stored: &Map<String, Value>) -> Option<IntegrationKind> {
-    stored.get("type")?.as_str()?.parse().ok()
-}
-
 /// A value that is text in the stored form, or a flag.
-pub(crate) fn plain(value: &Value) -> Element {
-    let text = match value {
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
-    };
-    Element {
-        key: text.clone(),
-        value: text,
     }
 }
 
-/// A value whose text is its key too.
+/// The text of a value of this type.
 pub(crate) fn parsed<V: for<'de> Deserialize<'de>>(
     value: &Value,
     text: impl FnOnce(V) -> String,
-) -> Element {
-    V::deserialize(value).map_or_else(|_| plain(value), |parsed| plain(&text(parsed).into()))
+) -> String {
+    V::deserialize(value).map_or_else(|_| plain(value), text)
 }
 
 impl Field {
     pub(crate) const fn is_list(&self) -> bool {
-        matches!(
-            self.rule,
-            Rule::List | Rule::FilledList | Rule::ClientSecrets
-        )
+        matches!(self.rule, Rule::List | Rule::ClientSecrets)
     }
 
     /// The member of a stored object that contains the field.
@@ -101,9 +70,9 @@ impl Field {
         }
     }
 
-    fn items(&self, stored: &Map<String, Value>) -> Vec<Item> {
+    fn stored_values(&self, stored: &Map<String, Value>) -> Vec<Value> {
         let value = self.member(stored).and_then(|name| stored.get(name));
-        let values = match value {
+        match value {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(values)) if self.is_list() => values.clone(),
             // The stored form of a scope is its tokens, separated by spaces.
@@ -112,43 +81,22 @@ impl Field {
                 tokens.map(Value::from).collect()
             }
             Some(value) => vec![value.clone()],
-        };
-        let item = |stored: Value| {
-            let mut element = (self.element)(&stored);
-            if !self.is_list() {
-                element.key.clear();
-            }
-            Item { element, stored }
-        };
-        values.into_iter().map(item).collect()
+        }
     }
 
-    /// Sets the field of a stored object to `items`. The stored form leaves out some members without a value.
-    pub(crate) fn set(&self, stored: &mut Map<String, Value>, items: &[&Item]) {
-        let member = self.member(stored).unwrap_or(self.key);
-        let mut values = items.iter().map(|item| item.stored.clone());
-        let value = match stored.get(member) {
-            Some(Value::String(_)) if self.is_list() => {
-                let tokens: Vec<&str> = items.iter().map(|item| &*item.element.value).collect();
-                Some(tokens.join(" ").into())
-            }
-            _ if self.is_list() => Some(values.collect()),
-            _ => values.next(),
-        };
-        match value {
-            Some(value) => stored.insert(member.to_owned(), value),
-            None => stored.remove(member),
-        };
+    fn texts(&self, stored: &Map<String, Value>) -> impl Iterator<Item = String> {
+        let values = self.stored_values(stored).into_iter();
+        values.map(|value| (self.text)(&value))
     }
 
     /// The value in registrations and views, if it has the same form there.
     fn json(&self, stored: &Map<String, Value>) -> Option<Value> {
         self.member(stored)?;
-        let mut items = self.items(stored).into_iter();
+        let mut values = self.stored_values(stored).into_iter();
         match self.shape {
-            Shape::Texts => Some(items.map(|item| item.element.value).collect()),
-            _ if self.is_list() => Some(items.map(|item| item.stored).collect()),
-            _ => Some(items.next()?.stored),
+            Shape::Texts => Some(self.texts(stored).collect()),
+            _ if self.is_list() => Some(values.collect()),
+            _ => values.next(),
         }
     }
 }

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize as _;
 use serde_json::Value;
 use url::Url;
 
 use crate::describe::Record;
 use crate::describe::checks::{MAX_CLAIM_LENGTH, claim_text, unique};
 use crate::describe::reading::{Entry, required};
-use crate::describe::values::plain;
+use crate::describe::values::parsed;
 use document::Located;
 use domain::LinkedAccount;
-use domain::remembered::Element;
 
 /// A linked account in registrations and views.
 pub const ACCOUNT: Record = Record {
@@ -29,16 +27,15 @@ pub const ACCOUNT: Record = Record {
     ],
 };
 
-pub(super) fn element(value: &Value) -> Element {
-    let Ok(account) = LinkedAccount::deserialize(value) else {
-        return plain(value);
-    };
-    let key = format!("{:?} at {:?}", account.user_id, account.site);
-    Element {
-        // The quotes separate the two texts.
-        value: format!("{:?} ({key})", account.username),
-        key,
-    }
+pub(super) fn text(value: &Value) -> String {
+    parsed(value, |account: LinkedAccount| {
+        let LinkedAccount {
+            user_id,
+            username,
+            site,
+        } = account;
+        format!("{username:?} ({user_id:?} at {site:?})")
+    })
 }
 
 pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<LinkedAccount> {

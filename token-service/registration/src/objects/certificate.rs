@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::content::content;
 use crate::describe::Record;
 use crate::describe::checks::unique;
 use crate::describe::reading::{Completeness, Entry};
-use crate::describe::values::plain;
+use crate::describe::values::parsed;
 use document::{Located, Place};
 use domain::certificate::CertificateState;
 use domain::clock::Timestamp;
-use domain::remembered::Element;
 use domain::{Certificate, Client};
 
 const ALIAS: (&str, &str) = ("alias", "The certificateAlias, compared with `kid`.");
@@ -59,14 +57,10 @@ pub(super) fn shown(client: &Client, now: Timestamp) -> Option<Value> {
     (!certificates.is_empty()).then(|| certificates.iter().map(view).collect())
 }
 
-pub(super) fn element(value: &Value) -> Element {
-    let Ok(certificate) = Certificate::deserialize(value) else {
-        return plain(value);
-    };
-    Element {
-        value: format!("{} (x5t {})", certificate.alias, certificate.x5t()),
-        key: certificate.alias,
-    }
+pub(super) fn text(value: &Value) -> String {
+    parsed(value, |certificate: Certificate| {
+        format!("{} (x5t {})", certificate.alias, certificate.x5t())
+    })
 }
 
 pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<Certificate> {

@@ -1,11 +1,18 @@
-//! What answers to changes of objects have in addition to the object.
+//! What views have in addition to the object: its owner, and in answers to changes what changed.
 
 use crate::describe::{Field, Shape};
 
 /// Keys of views.
+pub const MANAGED_KEY: &str = "managed_by";
 pub const CHANGES_KEY: &str = "changes";
 pub const WARNINGS_KEY: &str = "warnings";
 pub const LOSING_GRANTS: &str = "losing_grants";
+
+pub(super) const MANAGED: Field = Field::shown(
+    MANAGED_KEY,
+    "Managed by",
+    "File and line that define the object (D-27); absent if commands define the object.",
+);
 
 pub(super) const CHANGES: Field = Field {
     shape: Shape::Texts,

@@ -15,11 +15,11 @@ use domain::client::IntegrationKind::{
 };
 use domain::client::{ClientSecret, ClientVersion, IntegrationType};
 use domain::clock::Timestamp;
+use domain::object::ObjectKind;
 use domain::redirect_uri::RedirectUriUse;
-use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, Excerpt, KeyAuthentication, RedirectUriPattern, RegistryChange, Scope,
-    SecretTimes, Username,
+    Client, ClientId, Excerpt, KeyAuthentication, Managed, RedirectUriPattern, RegistryChange,
+    Scope, SecretTimes, Username,
 };
 
 const PUSHED_ONLY: &str = "require_pushed_authorization_requests";
@@ -128,9 +128,9 @@ const DESCRIPTION: Description = Description {
             edits: Some(["add-redirect-uri", "remove-redirect-uri"]),
             types: &[WebServer, Installed, Legacy],
             shape: Shape::Texts,
-            rule: Rule::FilledList,
+            rule: Rule::List,
             members: &["redirect_uris", "redirect_templates"],
-            element: |value| parsed(value, |uri: RedirectUriPattern| uri.to_string()),
+            text: |value| parsed(value, |uri: RedirectUriPattern| uri.to_string()),
             ..Field::new(
                 "redirect_uris",
                 "Redirect URIs",
@@ -164,7 +164,7 @@ const DESCRIPTION: Description = Description {
             place: In::Registrations,
             rule: Rule::ClientSecrets,
             members: &["secrets"],
-            element: |value| parsed(value, |secret: ClientSecret| secret.digest().to_base64url()),
+            text: |value| parsed(value, |secret: ClientSecret| secret.digest().to_base64url()),
             ..Field::new("client_secret", "", "The client secret.")
         },
         Field {
@@ -213,7 +213,7 @@ const DESCRIPTION: Description = Description {
             types: client_key::TYPES,
             shape: Shape::Records(&client_key::RECORD),
             rule: Rule::List,
-            element: client_key::element,
+            text: client_key::text,
             ..Field::new(
                 client_key::KEY,
                 "Keys",
@@ -250,8 +250,8 @@ const DESCRIPTION: Description = Description {
             types: &[NonInteractive],
             shape: Shape::Records(&certificate::REGISTRATION),
             place: In::Registrations,
-            rule: Rule::FilledList,
-            element: certificate::element,
+            rule: Rule::List,
+            text: certificate::text,
             ..Field::new(
                 "certificates",
                 "Certificates",
@@ -296,6 +296,7 @@ const DESCRIPTION: Description = Description {
                 "The one legacy instance that knows the client.",
             )
         },
+        changes::MANAGED,
         changes::CHANGES,
         changes::WARNINGS,
         Field {
@@ -377,6 +378,7 @@ impl Registered for Client {
             enabled,
             dpop_bound_access_tokens,
             tls_client_certificate_bound_access_tokens,
+            managed: None,
             version: ClientVersion::default(),
             tokens_from: Timestamp::default(),
         }))
@@ -390,6 +392,7 @@ impl Registered for Client {
             "credentials": self.secrets().len() + others,
             "secret_times": client_secret::times(self, times),
             "certificates": certificate::shown(self, now),
+            changes::MANAGED_KEY: self.managed.as_ref().map(ToString::to_string),
         })
     }
 
@@ -436,6 +439,26 @@ impl Registered for Client {
             ));
         }
         warnings
+    }
+
+    fn client_secrets(&self) -> &[ClientSecret] {
+        self.secrets()
+    }
+
+    fn client_secrets_mut(&mut self) -> Option<&mut Vec<ClientSecret>> {
+        self.secrets_mut()
+    }
+
+    fn owner(&self) -> (Option<&Managed>, bool) {
+        (self.managed.as_ref(), self.enabled)
+    }
+
+    fn owner_mut(&mut self) -> (&mut Option<Managed>, &mut bool) {
+        (&mut self.managed, &mut self.enabled)
+    }
+
+    fn keep_versions(&mut self, before: &Self) {
+        (self.version, self.tokens_from) = (before.version, before.tokens_from);
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::content::content;
 use crate::describe::Record;
 use crate::describe::checks::unique;
 use crate::describe::reading::Entry;
-use crate::describe::values::plain;
+use crate::describe::values::parsed;
 use domain::ClientKey;
 use domain::client::IntegrationKind::{self, NonInteractive, UserBound, WebServer};
 use domain::client_key::{AssertionAudience, MAX_KID_LENGTH, VerifyingKey};
-use domain::remembered::Element;
 
 pub(super) const KEY: &str = "keys";
 
@@ -39,16 +37,12 @@ pub(super) const RECORD: Record = Record {
     ],
 };
 
-pub(super) fn element(value: &Value) -> Element {
-    let Ok(key) = ClientKey::deserialize(value) else {
-        return plain(value);
-    };
-    let algorithm = key.public_key.algorithm().name();
-    let jwk = String::from(key.public_key);
-    Element {
-        value: format!("{} ({algorithm} {jwk})", key.kid),
-        key: key.kid,
-    }
+pub(super) fn text(value: &Value) -> String {
+    parsed(value, |key: ClientKey| {
+        let algorithm = key.public_key.algorithm().name();
+        let jwk = String::from(key.public_key);
+        format!("{} ({algorithm} {jwk})", key.kid)
+    })
 }
 
 pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<ClientKey> {

@@ -1,13 +1,17 @@
 //! Hosts of the legacy flow, from the configuration and from JSON.
 
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
 use super::changes;
 use crate::describe::reading::{Completeness, Entry, Reading, Registration, required};
 use crate::describe::{Description, Field, Flag, Registered, Rule, Shape};
-use document::Section;
+use document::{Place, Section};
 use domain::clock::Timestamp;
 use domain::legacy_instance::{differ_in_port, is_host};
-use domain::remembered::ObjectKind;
-use domain::{Excerpt, LegacyInstance, RegistryChange};
+use domain::object::ObjectKind;
+use domain::{Excerpt, LegacyInstance, Managed, RegistryChange, SecretTimes};
 
 const DESCRIPTION: Description = Description {
     kind: ObjectKind::LegacyInstance,
@@ -55,6 +59,7 @@ const DESCRIPTION: Description = Description {
                 "Whether OAuth2 is enabled on the host.",
             )
         },
+        changes::MANAGED,
         changes::WARNINGS,
     ],
 };
@@ -84,9 +89,22 @@ impl Registered for LegacyInstance {
         });
         Some(Registration::of(Self {
             enabled: entry.enabled(),
+            managed: None,
             hostname: hostname?.value,
             auth_server_hostname: auth_server_hostname?,
         }))
+    }
+
+    fn shown(&self, _: Timestamp, _: &[SecretTimes]) -> Value {
+        json!({ changes::MANAGED_KEY: self.managed.as_ref().map(ToString::to_string) })
+    }
+
+    fn owner(&self) -> (Option<&Managed>, bool) {
+        (self.managed.as_ref(), self.enabled)
+    }
+
+    fn owner_mut(&mut self) -> (&mut Option<Managed>, &mut bool) {
+        (&mut self.managed, &mut self.enabled)
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {
@@ -103,7 +121,7 @@ impl Registered for LegacyInstance {
     }
 }
 
-/// Reads the instances of the configuration.
+/// Reads the instances of the configuration, which manages them (D-27).
 pub fn read_all(root: &mut Section<'_>) -> Vec<LegacyInstance> {
     // Reading an instance does not depend on the time.
     let mut reading = Reading::new(Completeness::Whole, Timestamp::from_seconds(0));
@@ -120,7 +138,28 @@ pub fn read_all(root: &mut Section<'_>) -> Vec<LegacyInstance> {
             root.report(place, problem);
         }
     }
-    read.into_iter().map(|read| read.object).collect()
+    let managed = |read: Registration<LegacyInstance>| {
+        let instance = read.object;
+        let names = reading.names.get(&ObjectKind::LegacyInstance);
+        let place = names.and_then(|names| names.get(&instance.hostname));
+        let file = match place {
+            Some(Place::File { path, .. }) => path.display().to_string(),
+            _ => "the configuration".to_owned(),
+        };
+        let managed = Managed {
+            file,
+            line: read.line,
+            entry: None,
+            disables: !instance.enabled,
+            suspended: false,
+            secrets: BTreeMap::new(),
+        };
+        LegacyInstance {
+            managed: Some(managed),
+            ..instance
+        }
+    };
+    read.into_iter().map(managed).collect()
 }
 
 /// Why an instance `hostname` cannot be beside an instance `other`: requests find instances by their names without ports.

@@ -11,8 +11,8 @@ use crate::describe::{Description, Field, Flag, In, Registered, Rule, Shape};
 use crate::protection::Hidden;
 use document::Located;
 use domain::clock::Timestamp;
-use domain::remembered::ObjectKind;
-use domain::{Excerpt, RegistryChange, SecretTimes, User, Username};
+use domain::object::ObjectKind;
+use domain::{Excerpt, Managed, RegistryChange, SecretTimes, User, Username};
 use protocol::sign_in::password;
 
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
@@ -153,13 +153,14 @@ const DESCRIPTION: Description = Description {
             column: true,
             shape: Shape::Records(&account::ACCOUNT),
             rule: Rule::List,
-            element: account::element,
+            text: account::text,
             ..Field::new(
                 "accounts",
                 "Linked accounts",
                 "Linked project-information accounts.",
             )
         },
+        changes::MANAGED,
         changes::CHANGES,
         changes::WARNINGS,
     ],
@@ -200,6 +201,7 @@ impl Registered for User {
         json!({
             "has_password": self.password_hash.is_some(),
             "has_totp": self.totp_secret_sealed.is_some(),
+            changes::MANAGED_KEY: self.managed.as_ref().map(ToString::to_string),
         })
     }
 
@@ -209,6 +211,19 @@ impl Registered for User {
 
     fn user_mut(&mut self) -> Option<&mut User> {
         Some(self)
+    }
+
+    fn owner(&self) -> (Option<&Managed>, bool) {
+        (self.managed.as_ref(), self.enabled)
+    }
+
+    fn owner_mut(&mut self) -> (&mut Option<Managed>, &mut bool) {
+        (&mut self.managed, &mut self.enabled)
+    }
+
+    fn keep_versions(&mut self, before: &Self) {
+        self.credentials_version = before.credentials_version;
+        self.tokens_from = before.tokens_from;
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {

@@ -12,7 +12,7 @@ use ureq::http::Method;
 use super::Connected;
 use super::connection::{Refusal, flag, query};
 use crate::command::output;
-use crate::http::admin::registrations::Applied;
+use crate::http::admin::registrations::{Applied, LINES, Lines};
 use crate::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
 use domain::clock::Clock as _;
@@ -27,11 +27,11 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service apply registrations.toml
   token-service apply registrations.toml --prune     # and remove what the file does not list
 
-The service remembers what a file said of each client and user. apply takes over what changed in the file since then.
-Changes that commands made meanwhile stay, unless you add --overwrite.
+The file manages the clients and users that it lists: apply makes them as it says. It changes no state: who is disabled,
+rotated client secrets, passwords and second factors. A new secret in the file replaces the live one. Whom commands registered,
+the file does not change, until client adopt or user adopt.
 
-Lines start with + for what is new, ~ for what changes, - for what goes, ! for what stays although the file says
-something else.";
+Lines start with + for what is new, ~ for what changes, - for what goes, ! for what stays although the file lists it.";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Arguments {
@@ -40,12 +40,9 @@ pub(in crate::command) struct Arguments {
     /// Print what would change, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Remove clients and users that the file does not list, and revoke everything issued to them.
+    /// Remove clients and users that a file manages and this file does not list, and revoke everything issued to them.
     #[arg(long)]
     prune: bool,
-    /// On a conflict, use the value of the file instead of the value that a command set.
-    #[arg(long)]
-    overwrite: bool,
     /// Exit with 2 if the registry differs from the file. Use it with --dry-run to detect drift.
     #[arg(long)]
     exit_code: bool,
@@ -56,14 +53,16 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
     let problems = Problems::default();
     let mut file = Table::read(&own.file, &problems);
     inline_files(&own.file, &mut file, &problems);
-    let file = match problems.none_or(file) {
+    let mut file = match problems.none_or(file) {
         Ok(file) => file,
         Err(problems) => return Ok(refused(every_problem(&own.file, problems))),
     };
+    add_lines(&mut file)?;
+    let path = std::path::absolute(&own.file).unwrap_or_else(|_| own.file.clone());
     let query = query(&[
         ("dry_run", flag(own.dry_run)),
         ("prune", flag(own.prune)),
-        ("overwrite", flag(own.overwrite)),
+        ("file", Some(path.display().to_string())),
     ]);
     let path = format!("/registrations{query}");
     let answer = match administration.send::<Applied>(Method::PUT, &path, file.members()) {
@@ -78,9 +77,6 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
         lines.extend(applied.kept.iter().cloned());
         if applied.differences.is_empty() && applied.kept.is_empty() {
             lines.push("Nothing differs.".to_owned());
-        }
-        if !applied.kept.is_empty() {
-            lines.push("Lines with ! are not applied; --overwrite applies them.".to_owned());
         }
         if !applied.differences.is_empty() && applied.dry_run {
             lines.push("Nothing was changed: --dry-run.".to_owned());
@@ -172,6 +168,21 @@ fn inline_files(path: &Path, file: &mut Table, problems: &Problems) {
             }
         }
     }
+}
+
+/// Adds the lines of the entries, which the service names where a command would change what the file defines.
+fn add_lines(file: &mut Table) -> anyhow::Result<()> {
+    let lines = |list: &str| {
+        let entries = file.members().get(list).and_then(Value::as_array);
+        let numbers = 0..entries.map_or(0, Vec::len);
+        let places = numbers.map(|number| file.place_of(&format!("{list}[{number}]")));
+        let lines = places.map(|place| place.line().unwrap_or_default());
+        lines.collect::<Vec<usize>>()
+    };
+    let (clients, users) = (lines("clients"), lines("users"));
+    let lines = serde_json::to_value(Lines { clients, users })?;
+    file.members_mut().insert(LINES.to_owned(), lines);
+    Ok(())
 }
 
 /// The content of a certificate file as text: DER becomes PEM (RFC 7468 §5).

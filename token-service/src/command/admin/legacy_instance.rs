@@ -20,6 +20,10 @@ pub(in crate::command) enum Command {
     Put(Connected<New<LegacyInstance>>),
     /// Remove a host.
     Remove(Connected<Named<LegacyInstance>>),
+    /// Let commands define a host that the configuration lists.
+    Release(Connected<Named<LegacyInstance>>),
+    /// Let the configuration define the host, from the next start.
+    Adopt(Connected<Named<LegacyInstance>>),
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
@@ -31,5 +35,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         }
         Command::Put(arguments) => objects::put(arguments),
         Command::Remove(arguments) => objects::remove(arguments),
+        Command::Release(arguments) => objects::hand_over(arguments, "release"),
+        Command::Adopt(arguments) => objects::hand_over(arguments, "adopt"),
     }
 }

@@ -9,7 +9,7 @@ use super::{Connected, table, values};
 use crate::http::admin::Object;
 use crate::http::admin::grants::GrantView;
 use crate::http::admin::pages::Page;
-use domain::remembered::ObjectKind;
+use domain::object::ObjectKind;
 use registration::describe::Registered;
 
 pub(super) fn add<T: Registered>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
@@ -58,6 +58,18 @@ pub(super) fn list<T: Registered>(arguments: &Connected<Paging>) -> anyhow::Resu
 pub(super) fn show<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     administration.get(&own.path())?.print(values::card::<T>)
+}
+
+/// Changes who defines an object: `release` or `adopt`.
+pub(super) fn hand_over<T: Registered>(
+    arguments: &Connected<Named<T>>,
+    operation: &str,
+) -> anyhow::Result<()> {
+    let (own, administration) = arguments.open()?;
+    let path = format!("{}/{operation}", own.path());
+    administration
+        .act(Method::POST, &path)?
+        .print(values::card::<T>)
 }
 
 /// Maximum number of grants that the output of a removal counts.

@@ -35,16 +35,18 @@ async fn apply(service: &Arc<Service>, document: Value, query: ApplyQuery) -> Ap
 async fn pruning_keeps_a_user_to_whom_a_listed_client_is_bound() {
     let site = site().await;
     let service = site.start().await;
-    for name in ["ada", "grace"] {
-        let created = create::<User>(&service, json!({"username": name})).await;
-        assert_eq!(created, Ok(()));
-    }
     let bound = |client_id: &str, user: &str| {
         json!({"client_id": client_id, "type": "user_bound", "client_secret": secret(),
             "bound_user": user})
     };
-    let other = create::<Client>(&service, bound("other", "grace")).await;
-    assert_eq!(other, Ok(()));
+    let users = ["ada", "grace", "hedy"].map(|name| json!({"username": name}));
+    let document = json!({"users": users, "clients": [bound("other", "grace")]});
+    assert_eq!(apply(&service, document, KEEP).await.differences.len(), 4);
+    // A command binds a client to a user whom the file defines.
+    assert_eq!(
+        create::<Client>(&service, bound("mine", "hedy")).await,
+        Ok(())
+    );
     let document = json!({"clients": [bound("batch", "ada")]});
     // Also when the client is already registered.
     for differences in [
@@ -53,8 +55,11 @@ async fn pruning_keeps_a_user_to_whom_a_listed_client_is_bound() {
     ] {
         let applied = apply(&service, document.clone(), PRUNE).await;
         assert_eq!(applied.differences, differences);
-        let kept = "! user ada: stays; the client batch is bound to the user";
-        assert_eq!(applied.kept, [kept]);
+        let kept = [("ada", "batch"), ("hedy", "mine")];
+        let kept = kept.map(|(user, client)| {
+            format!("! user {user}: stays; the client {client} is bound to the user")
+        });
+        assert_eq!(applied.kept, kept);
         let ada = site.store.user(Username::parse("ada").unwrap()).await;
         assert!(ada.unwrap().is_some());
     }
@@ -190,7 +195,7 @@ async fn an_import_adds_and_changes_only_what_it_may_overwrite() {
     );
     let file = json!({"users": [person("ada", "password of ada", "ada@a.example")]});
     apply(&service, file, KEEP).await;
-    let files = store::testing::memory(&*site.store).await.unwrap();
+    let managed = site.store.managed().await.unwrap();
 
     let document = json!({
         "users": [
@@ -234,15 +239,19 @@ async fn an_import_adds_and_changes_only_what_it_may_overwrite() {
     assert_eq!(again.differences, [""; 0]);
     assert_eq!(again.kept, [ada]);
     // No file manages what an import added.
-    assert_eq!(store::testing::memory(&*site.store).await.unwrap(), files);
-    let both = operate(&service, async |admin| {
+    assert_eq!(site.store.managed().await.unwrap(), managed);
+    for (import, overwrite, refusal) in [(true, false, "prune: "), (false, true, "overwrite: ")] {
         let query = ApplyQuery {
             prune: true,
-            ..import(false, false)
+            import,
+            overwrite,
+            ..KEEP
         };
-        admin.apply(object(document.clone()), query).await
-    });
-    assert!(both.await.unwrap_err().starts_with("prune: "));
+        let refused = operate(&service, async |admin| {
+            admin.apply(object(document.clone()), query).await
+        });
+        assert!(refused.await.unwrap_err().starts_with(refusal));
+    }
 }
 
 /// D-52: a new object gets neither the account nor the address of a registered person, nor does it act for one.
@@ -325,6 +334,7 @@ async fn nobody_who_suspends_a_user_waits_for_password_hashes() {
     let order = std::sync::Mutex::new(Vec::new());
     let import = async {
         let query = ApplyQuery {
+            import: true,
             overwrite: true,
             ..KEEP
         };

@@ -4,11 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::planning_tests::{PRUNE, Site, apply, create, delete, excerpts, operations, secret};
-use super::survey::PART;
-use super::*;
-use domain::digest::Digest;
-use domain::{AppliedFile, ClientId, FileChange, RegistryChange, User, Username};
+use super::planning_tests::{PRUNE, Site, apply, create, excerpts, operations, secret};
+use super::register::PART;
+use domain::{ClientId, FileChange, RegistryChange, User, Username};
 use store::RegistrationStore as _;
 
 /// A site with a registrations file of its own, and without legacy instances.
@@ -45,7 +43,7 @@ async fn an_unchanged_file_is_not_read_and_a_changed_one_only_where_it_changed()
     assert_eq!(site.register().await.1, None);
     let (calls, refusal) = site.register().await;
     assert_eq!(refusal, None);
-    let unchanged = ["applied_file", "excerpt", "remembered_objects"];
+    let unchanged = ["excerpt", "applied_file"];
     assert_eq!(operations(&calls), unchanged);
     assert_eq!(excerpts(&calls), [""; 0]);
     let renamed = text.replace(
@@ -107,8 +105,8 @@ async fn a_large_change_is_applied_in_parts_or_not_at_all() {
     let changes = calls
         .iter()
         .filter(|call| call.starts_with("change_registry("));
-    let ends: Vec<bool> = changes.map(|call| call.contains("after: Some(")).collect();
-    // A start that stops in between leaves no file, so that the next start compares every object.
+    let ends: Vec<bool> = changes.map(|call| call.contains("text: Some(")).collect();
+    // A start that stops in between leaves no file, so that the next start compares every entry.
     assert_eq!(ends, [false, false, true]);
     let users = site.store.users(String::new(), 1000).await.unwrap();
     assert_eq!(users.len(), PEOPLE);
@@ -123,14 +121,7 @@ async fn the_file_that_is_applied_last_counts() {
     site.write(&people(0..PEOPLE));
     let theirs = RegistryChange {
         put_users: vec![User::new(Username::parse("theirs").unwrap())],
-        applied_file: FileChange::Replace {
-            before: None,
-            after: Some(Arc::new(AppliedFile {
-                digest: Digest::of(b"theirs"),
-                is_settled: true,
-                entries: Vec::new(),
-            })),
-        },
+        applied_file: FileChange::Forget(domain::digest::Digest::of(b"random")),
         ..RegistryChange::default()
     };
     site.store.change_before("change_registry", 2, theirs);
@@ -146,7 +137,7 @@ async fn the_file_that_is_applied_last_counts() {
     let left = site.register().await.0;
     assert_eq!(
         operations(&left).len(),
-        3,
+        2,
         "nothing is left to apply: {left:?}"
     );
 }
@@ -166,22 +157,32 @@ async fn an_unchanged_file_is_compared_again_where_more_decides() {
     std::fs::write(site.at("cert.pem"), "no certificate").unwrap();
     assert!(site.register().await.1.is_some());
     std::fs::write(site.at("cert.pem"), certificate).unwrap();
-    // A client waits for its bound user, whom a command removed.
+    // An object that the file lists and does not manage is told of at each start.
     let service = site.start().await;
-    assert_eq!(delete::<User>(&service, "person-0000").await, Ok(()));
-    site.write(&(text + &batch("person-0000")));
+    assert_eq!(
+        create::<User>(&service, json!({"username": "theirs"})).await,
+        Ok(())
+    );
+    site.write(&(people(0..1) + "[[users]]\nusername = \"theirs\"\n"));
+    for _ in 0..2 {
+        let (calls, refusal) = site.register().await;
+        assert_eq!(refusal, None);
+        assert!(
+            excerpts(&calls).contains(&"User theirs".to_owned()),
+            "{calls:?}"
+        );
+    }
+    // Pruning lets the next start compare every entry.
+    site.write(&people(0..1));
     assert_eq!(site.register().await.1, None);
-    let find = async || site.store.client(ClientId::parse("batch").unwrap()).await;
-    assert_eq!(find().await.unwrap(), None);
-    let created = create::<User>(&service, json!({"username": "person-0000"})).await;
-    assert_eq!(created, Ok(()));
-    assert_eq!(site.register().await.1, None);
-    assert!(find().await.unwrap().is_some());
-    // Pruning forgets what the file said, so the file adds its objects again.
     let pruned = apply(&service, json!({"users": []}), PRUNE).await;
-    assert_eq!(pruned.unwrap().len(), 3);
+    assert_eq!(pruned.unwrap(), ["- client nightly", "- user person-0000"]);
     assert_eq!(site.register().await.1, None);
-    assert!(find().await.unwrap().is_some());
+    let person = site
+        .store
+        .user(Username::parse("person-0000").unwrap())
+        .await;
+    assert!(person.unwrap().is_some());
 }
 
 /// A list in another form cannot be read entry by entry.
@@ -199,10 +200,4 @@ async fn a_file_in_another_form_is_read_as_a_whole() {
     let (calls, refusal) = site.register().await;
     assert_eq!(refusal, None);
     assert_eq!(excerpts(&calls), [""; 0]);
-    // Grace leaves the file, and is new when she returns to it.
-    site.write(&list(&["ada"]));
-    assert_eq!(site.register().await.1, None);
-    let memory = store::testing::memory(&*site.store).await.unwrap();
-    let keys: Vec<String> = memory.iter().map(|one| one.object.key()).collect();
-    assert_eq!(keys, ["u:ada"]);
 }

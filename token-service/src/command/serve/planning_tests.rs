@@ -15,7 +15,7 @@ use crate::planning::PAGE;
 use domain::testing::{client_id, user_bound, username};
 use domain::{Client, LegacyInstance, RegistryChange, User};
 use store::RegistrationStore as _;
-use store::testing::{Watched, memory};
+use store::testing::Watched;
 use tempfile::TempDir;
 
 /// A service on a store that records its operations.
@@ -77,6 +77,7 @@ pub(super) const KEEP: ApplyQuery = ApplyQuery {
     prune: false,
     overwrite: false,
     import: false,
+    file: None,
 };
 
 /// How `apply --prune` applies a document.
@@ -153,9 +154,9 @@ pub(super) async fn apply(
     .await
 }
 
-/// True if an operation reads a list of all clients, all users or all remembered objects.
+/// True if an operation reads a list of all clients, all users or all managed objects.
 fn is_list(call: &str) -> bool {
-    let lists = ["clients(", "users(", "remembered_objects("];
+    let lists = ["clients(", "users(", "managed("];
     lists.iter().any(|list| call.starts_with(list))
 }
 
@@ -289,7 +290,7 @@ async fn a_start_reads_the_objects_of_its_files() {
     // Nothing has changed. The certificates of two clients are in other files, and are read again.
     let (calls, refusal) = site.register().await;
     assert_eq!(refusal, None);
-    let expected = ["applied_file", "excerpt", "excerpt", "remembered_objects"];
+    let expected = ["excerpt", "applied_file", "managed", "excerpt", "excerpt"];
     assert_eq!(operations(&calls), expected);
     assert!(!excerpts(&calls).contains(&"Client web-demo".to_owned()));
     // Without a registrations file.
@@ -298,56 +299,8 @@ async fn a_start_reads_the_objects_of_its_files() {
     let hostname = &alone.config.legacy_instances.first().unwrap().hostname;
     let (calls, refusal) = alone.register().await;
     assert_eq!(refusal, None);
-    let instance = |name: &str| format!("ObjectName {{ kind: LegacyInstance, name: {name:?} }}");
-    let expected = [
-        "applied_file()".to_owned(),
-        format!("excerpt([{}])", instance(hostname)),
-        format!("remembered_objects(true, Some({}), {PAGE})", instance("")),
-    ];
-    assert_eq!(calls, expected);
-}
-
-fn keys(memory: Vec<domain::Remembered>) -> Vec<String> {
-    let memory = memory.into_iter();
-    memory.map(|one| one.object.key()).collect()
-}
-
-/// An object that left a file can return to the file as a new object, even if a command removed it meanwhile.
-#[tokio::test]
-async fn what_left_the_files_is_forgotten() {
-    let mut site = Site::new(|config| config.legacy_instances.truncate(2)).await;
-    site.config.registrations = Some(site.at("registrations.toml"));
-    let many = |count: usize| {
-        let mut text = String::new();
-        for number in 0..count {
-            writeln!(text, "[[users]]\nusername = \"person-{number:04}\"").unwrap();
-        }
-        text
-    };
-    let count = PAGE + 10;
-    site.write(&many(count));
-    assert_eq!(site.register().await.1, None);
-    let all = async || keys(memory(&*site.store).await.unwrap());
-    assert_eq!(all().await.len(), count + 2);
-    site.write(&many(1));
-    let [stays, leaves] = site.config.legacy_instances.as_slice() else {
-        panic!("two instances");
-    };
-    let (stays, leaves) = (
-        format!("l:{}", stays.hostname),
-        format!("l:{}", leaves.hostname),
-    );
-    assert_eq!(site.register().await.1, None);
-    let person = "u:person-0000".to_owned();
-    let mut expected = vec![leaves, stays.clone(), person.clone()];
-    expected.sort();
-    assert_eq!(all().await, expected);
-    // A start without a registrations file forgets only legacy instances.
-    site.config.legacy_instances.truncate(1);
-    site.config.registrations = None;
-    assert_eq!(site.register().await.1, None);
-    let all = keys(memory(&*site.store).await.unwrap());
-    assert_eq!(all, [stays, person]);
+    let instance = format!("ObjectName {{ kind: LegacyInstance, name: {hostname:?} }}");
+    assert_eq!(calls, [format!("excerpt([{instance}])")]);
 }
 
 #[tokio::test]
@@ -373,15 +326,18 @@ async fn pruning_reads_page_by_page() {
     assert_eq!(removed.len(), 2 * (PAGE + 4));
     assert!(removed.is_sorted());
     let calls = site.store.calls();
-    let read = |list: &str| calls.iter().filter(|call| call.starts_with(list)).count();
-    assert_eq!((read("clients("), read("users(")), (2, 2));
+    assert_eq!(lists(&calls), ["managed()"]);
     let left = site.store.clients(String::new(), PAGE).await.unwrap();
     assert_eq!(left.len(), 1);
     let left = site.store.users(String::new(), PAGE).await.unwrap();
     assert_eq!(left.len(), 1);
-    let kept = keys(memory(&*site.store).await.unwrap());
-    let kept: Vec<&String> = kept.iter().filter(|key| !key.starts_with("l:")).collect();
-    assert_eq!(kept, ["c:app-0", "u:person-0"]);
+    let mut managed = site.store.managed().await.unwrap();
+    managed.sort();
+    let managed: Vec<String> = managed
+        .into_iter()
+        .map(|(_, object)| object.key())
+        .collect();
+    assert_eq!(managed, ["c:app-0", "u:person-0"]);
 }
 
 fn person(name: &str, user_id: &str) -> Value {

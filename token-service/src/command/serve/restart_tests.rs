@@ -1,5 +1,5 @@
-//! A restart does not undo changes by an operator (D-27). Tests each command on both stores, with a file that is
-//! unchanged, changed elsewhere, and changed in the same place.
+//! Each object has one owner (D-27): a file defines what it lists, commands define the rest, and no file touches state. On both
+//! stores.
 
 #[path = "../../../store/src/postgres/tests/server.rs"]
 #[expect(dead_code, reason = "only the tests of the store break the server")]
@@ -10,19 +10,18 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::planning_tests::{KEEP, create, delete, operate, put_host, update};
+use super::planning_tests::{KEEP, PRUNE, create, delete, operate, put_host, update};
 use super::tests::demo;
 use super::*;
 use crate::http::admin::registrations::{Applied, ApplyQuery};
 use crate::http::admin::users::AccountQuery;
 use document::{Problems, Table};
 use domain::clock::{ManualClock, Timestamp};
-use domain::remembered::{ObjectKind, ObjectName};
 use domain::{
-    AuditAction, AuditRecord, Client, ClientId, ClientVersion, CredentialsVersion, User, Username,
+    AuditAction, AuditRecord, Client, ClientId, ClientVersion, CredentialsVersion, LegacyInstance,
+    User, Username,
 };
 use store::postgres::{PostgresSettings, PostgresUrl};
-use store::testing::memory;
 use tempfile::TempDir;
 
 /// The file changes at the placeholders.
@@ -85,12 +84,6 @@ enum Kind {
 
 const KINDS: [Kind; 2] = [Kind::Redb, Kind::Postgres];
 
-/// How `apply --overwrite` applies a document.
-const OVERWRITE: ApplyQuery = ApplyQuery {
-    overwrite: true,
-    ..KEEP
-};
-
 async fn apply(service: &Arc<Service>, text: &str, query: ApplyQuery) -> Applied {
     let problems = Problems::default();
     let document = Table::parse(Path::new("registrations.toml"), text, &problems);
@@ -99,16 +92,16 @@ async fn apply(service: &Arc<Service>, text: &str, query: ApplyQuery) -> Applied
     applied.await.unwrap()
 }
 
-/// Forgets what the files said, as if commands had registered everything.
-async fn forget_files(service: &Service) {
-    let known = memory(&*service.store).await.unwrap();
-    let change = domain::RegistryChange {
-        forget: known.into_iter().map(|one| one.object).collect(),
-        ..Default::default()
-    };
-    let now = SystemClock.now();
-    service.store.change_registry(change, now).await.unwrap();
-    assert_eq!(memory(&*service.store).await.unwrap(), []);
+async fn hand_over<T: registration::describe::Registered>(
+    service: &Arc<Service>,
+    name: &str,
+    file: Option<&str>,
+) -> Result<(), String> {
+    let file = file.map(str::to_owned);
+    operate(service, async |admin| {
+        admin.hand_over::<T>(name, file).await.map(drop)
+    })
+    .await
 }
 
 async fn web(service: &Service) -> Option<Client> {
@@ -136,7 +129,7 @@ async fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
     (web, ada)
 }
 
-/// The audit entries of files and the configuration, including conflicts, oldest first.
+/// The audit entries of files and the configuration, oldest first.
 async fn audited(service: &Arc<Service>) -> Vec<AuditRecord> {
     let query = crate::http::admin::audit::AuditQuery {
         after: Some(0),
@@ -152,38 +145,42 @@ async fn audited(service: &Arc<Service>) -> Vec<AuditRecord> {
     starts.collect()
 }
 
+/// What a command changes of the client `web` or the user `ada`.
 #[derive(Debug, Clone, Copy)]
 enum Command {
     EndOldSecret,
     DisableClient,
-    RemoveClient,
     DisableUser,
+    NewPassword,
+    RemoveClient,
     RemoveUser,
     Unlink,
-    NewPassword,
     NewScope,
     NewRedirectUri,
     Rename,
 }
 
 impl Command {
-    const ALL: [Self; 10] = [
+    const OF_STATE: [Self; 4] = [
         Self::EndOldSecret,
         Self::DisableClient,
-        Self::RemoveClient,
         Self::DisableUser,
+        Self::NewPassword,
+    ];
+
+    const OF_DEFINITION: [Self; 6] = [
+        Self::RemoveClient,
         Self::RemoveUser,
         Self::Unlink,
-        Self::NewPassword,
         Self::NewScope,
         Self::NewRedirectUri,
         Self::Rename,
     ];
 
-    async fn run(self, service: &Arc<Service>) {
+    async fn run(self, service: &Arc<Service>) -> Result<(), String> {
         let client = async |patch| update::<Client>(service, "web", patch).await;
         let user = async |patch| update::<User>(service, "ada", patch).await;
-        let done = match self {
+        match self {
             Self::EndOldSecret => {
                 let rotated = operate(service, async |admin| {
                     admin.add_secret("web").await?;
@@ -215,33 +212,31 @@ impl Command {
                 client(json!({"redirect_uris": uris})).await
             }
             Self::Rename => client(json!({"name": "By command"})).await,
-        };
-        assert_eq!(done, Ok(()), "{self:?}");
-    }
-
-    /// A change of the file in the same place, if it is a conflict, with the field that the audit log names.
-    const fn conflict(self) -> Option<((&'static str, &'static str), &'static str)> {
-        match self {
-            Self::EndOldSecret => Some((("SECRET", "another secret"), "client_secret")),
-            Self::RemoveClient => Some((("NAME", "By file"), "removed")),
-            Self::RemoveUser => Some((("EMAIL", "new@example.com"), "removed")),
-            Self::Unlink => Some((("LINKED", "ada-renamed"), "accounts")),
-            Self::NewPassword => Some((("HASH", "b3RoZXJvdGhlcm90aGVyb3Ro"), "password")),
-            Self::Rename => Some((("NAME", "By file"), "name")),
-            // The file says `true` as before; a list takes both additions.
-            Self::DisableClient | Self::DisableUser | Self::NewScope | Self::NewRedirectUri => None,
         }
     }
 }
 
+/// Without what moves with a change of the entry.
+fn without_owner((web, ada): (Option<Client>, Option<User>)) -> (Option<Client>, Option<User>) {
+    let web = web.map(|web| Client {
+        managed: None,
+        ..web
+    });
+    let ada = ada.map(|ada| User {
+        managed: None,
+        ..ada
+    });
+    (web, ada)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_command_did_outlives_restarts_with_an_unchanged_file() {
+async fn no_file_touches_state() {
     for kind in KINDS {
-        for command in Command::ALL {
+        for command in Command::OF_STATE {
             let site = Site::new(kind).await;
             let first = site.start(&file(&[])).await;
             let before = concerned(&first).await;
-            command.run(&first).await;
+            assert_eq!(command.run(&first).await, Ok(()), "{command:?}");
             let after = concerned(&first).await;
             assert_ne!(before, after, "{kind:?} {command:?}");
             let audited_before = audited(&first).await;
@@ -255,156 +250,302 @@ async fn what_a_command_did_outlives_restarts_with_an_unchanged_file() {
                     "{kind:?} {command:?}"
                 );
             }
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_command_did_outlives_a_change_elsewhere_in_the_file() {
-    for kind in KINDS {
-        for command in Command::ALL {
-            let site = Site::new(kind).await;
-            let first = site.start(&file(&[])).await;
-            command.run(&first).await;
-            let after = concerned(&first).await;
-            drop(first);
-            let restarted = site.start(&file(&[("ORGANIZATION", "minor")])).await;
-            assert_eq!(concerned(&restarted).await, after, "{kind:?} {command:?}");
-            let grace = user(&restarted, "grace").await.unwrap();
-            assert_eq!(grace.organization.as_deref(), Some("minor"));
-            let entry = audited(&restarted).await.pop().unwrap().event;
-            assert_eq!(entry.action, AuditAction::UserUpdated);
-            assert_eq!(entry.username.as_deref(), Some("grace"));
-            assert_eq!(entry.detail.as_deref(), Some("organization"));
-            let path = site.config.registrations.as_ref().unwrap().display();
-            assert_eq!(entry.actor, Some(format!("file:{path}")));
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conflict_is_audited_once_and_only_overwriting_lets_the_file_count() {
-    for kind in KINDS {
-        for command in Command::ALL {
-            let Some((change, field)) = command.conflict() else {
-                continue;
-            };
-            let text = file(&[change]);
-            let expected = {
-                let site = Site::new(kind).await;
-                concerned(&*site.start(&text).await).await
-            };
-            let site = Site::new(kind).await;
-            let first = site.start(&file(&[])).await;
-            command.run(&first).await;
-            let after = concerned(&first).await;
-            drop(first);
-            for _ in 0..2 {
-                let restarted = site.start(&text).await;
-                assert_eq!(concerned(&restarted).await, after, "{kind:?} {command:?}");
-                let mut kept = audited(&restarted).await;
-                kept.retain(|entry| entry.event.action == AuditAction::RegistrationKept);
-                assert_eq!(kept.len(), 1, "{kind:?} {command:?}");
-                assert_eq!(kept[0].event.detail.as_deref(), Some(field));
-            }
-            let running = site.start(&text).await;
-            let applied = apply(&running, &text, KEEP).await;
-            assert_eq!(applied.differences, [""; 0], "{kind:?} {command:?}");
-            assert_eq!(
-                applied.kept.len(),
-                1,
-                "{kind:?} {command:?}: {:?}",
-                applied.kept
+            // A change of the same entries, by a start and by apply.
+            let changed = [("EMAIL", "new@example.com"), ("NAME", "By file")];
+            let (web, ada) = without_owner(after);
+            let expected = (
+                web.map(|web| Client {
+                    name: "By file".to_owned(),
+                    ..web
+                }),
+                ada.map(|ada| User {
+                    email: Some("new@example.com".to_owned()),
+                    ..ada
+                }),
             );
-            assert_eq!(concerned(&running).await, after, "{kind:?} {command:?}");
-            apply(&running, &text, OVERWRITE).await;
-            assert_eq!(concerned(&running).await, expected, "{kind:?} {command:?}");
-            let applied = apply(&running, &text, KEEP).await;
-            assert_eq!((applied.differences, applied.kept), (vec![], vec![]));
+            let running = site.start(&file(&changed)).await;
+            let found = without_owner(concerned(&running).await);
+            assert_eq!(found, expected, "{kind:?} {command:?}");
+            let more = [changed[0], changed[1], ("SCOPES", "\"reports\"")];
+            let applied = apply(&running, &file(&more), KEEP).await;
+            assert_eq!(applied.kept, [""; 0]);
+            let (web, ada) = without_owner(concerned(&running).await);
+            assert_eq!(ada, expected.1, "{kind:?} {command:?}");
+            let web = web.unwrap();
+            assert_eq!(web.scopes.to_string(), "reports");
+            assert_eq!(web.secrets(), expected.0.as_ref().unwrap().secrets());
+            assert_eq!(web.enabled, expected.0.unwrap().enabled);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_take_what_file_and_command_added() {
+async fn a_command_does_not_redefine_what_a_file_defines() {
     for kind in KINDS {
         let site = Site::new(kind).await;
-        let first = site.start(&file(&[])).await;
-        Command::NewScope.run(&first).await;
-        Command::NewRedirectUri.run(&first).await;
-        drop(first);
-        let uris = "\"https://app.example/callback\", \"https://file.example/callback\"";
-        let text = file(&[("SCOPES", "\"reports\""), ("URIS", uris)]);
-        let web = web(&*site.start(&text).await).await.unwrap();
-        // The file removed projects and added reports; the command's admin stays.
-        assert_eq!(web.scopes.to_string(), "admin reports");
-        let uris: Vec<String> = web
-            .redirect_uris()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(
-            uris,
-            [
-                "https://app.example/callback",
-                "https://new.example/callback",
-                "https://file.example/callback"
-            ]
-        );
+        let path = site
+            .config
+            .registrations
+            .as_ref()
+            .unwrap()
+            .display()
+            .to_string();
+        let service = site.start(&file(&[])).await;
+        let before = concerned(&service).await;
+        for command in Command::OF_DEFINITION {
+            let refused = command.run(&service).await.unwrap_err();
+            let (line, release) = match command {
+                Command::RemoveUser | Command::Unlink => (1, "user release ada"),
+                _ => (19, "client release web"),
+            };
+            for part in [
+                &*format!("{path}:{line} "),
+                "token-service apply FILE",
+                release,
+            ] {
+                assert!(refused.contains(part), "{part} in {refused}");
+            }
+            assert_eq!(concerned(&service).await, before, "{kind:?} {command:?}");
+        }
+        for command in Command::OF_DEFINITION {
+            let site = Site::new(kind).await;
+            let service = site.start(&file(&[])).await;
+            assert_eq!(hand_over::<Client>(&service, "web", None).await, Ok(()));
+            assert_eq!(hand_over::<User>(&service, "ada", None).await, Ok(()));
+            assert_eq!(command.run(&service).await, Ok(()), "{command:?}");
+            let after = concerned(&service).await;
+            drop(service);
+            let is_there = (after.0.is_some(), after.1.is_some());
+            let changed = file(&[("NAME", "By file"), ("EMAIL", "new@example.com")]);
+            let restarted = site.start(&changed).await;
+            if is_there == (true, true) {
+                assert_eq!(concerned(&restarted).await, after, "{kind:?} {command:?}");
+            }
+            let kept = apply(&restarted, &changed, KEEP).await.kept;
+            let mut kept = kept.iter();
+            // A listed object that is not registered is added.
+            assert_eq!(
+                kept.any(|line| line.contains("client adopt web")),
+                is_there.0
+            );
+            // Adopted, it is as the file says.
+            if is_there.0 {
+                assert_eq!(
+                    hand_over::<Client>(&restarted, "web", Some("f")).await,
+                    Ok(())
+                );
+            }
+            if is_there.1 {
+                assert_eq!(
+                    hand_over::<User>(&restarted, "ada", Some("f")).await,
+                    Ok(())
+                );
+            }
+            drop(restarted);
+            let adopted = site.start(&changed).await;
+            let fresh = Site::new(kind).await;
+            let fresh = fresh.start(&changed).await;
+            let expected = without_owner(concerned(&fresh).await);
+            let found = without_owner(concerned(&adopted).await);
+            assert_eq!(found, expected, "{kind:?} {command:?}");
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_nobody_touched_does_not_undo_another_one_that_was_applied() {
+async fn a_new_secret_in_the_file_replaces_the_live_one() {
     for kind in KINDS {
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;
-        let other = file(&[("ENABLED", "false"), ("NAME", "Applied")]);
-        let applied = apply(&first, &other, KEEP).await;
-        assert_eq!(applied.kept, [""; 0]);
-        let after = concerned(&first).await;
-        assert!(!after.0.as_ref().unwrap().enabled);
+        for command in [Command::EndOldSecret, Command::NewPassword] {
+            assert_eq!(command.run(&first).await, Ok(()));
+        }
+        let (web, ada) = concerned(&first).await;
         drop(first);
-        let restarted = site.start(&file(&[("ORGANIZATION", "minor")])).await;
-        assert_eq!(concerned(&restarted).await, after, "{kind:?}");
-        // The file is set to the new state and then changes further.
-        drop(restarted);
-        let caught_up = site.start(&other).await;
-        assert_eq!(concerned(&caught_up).await, after, "{kind:?}");
-        drop(caught_up);
-        let on = site
-            .start(&file(&[("ENABLED", "false"), ("NAME", "Further")]))
+        // Passed over the first secrets in the file, and back again.
+        let changed = file(&[
+            ("SECRET", "another secret"),
+            ("HASH", "b3RoZXJvdGhlcm90aGVyb3Ro"),
+        ]);
+        for text in [changed, file(&[])] {
+            let restarted = site.start(&text).await;
+            let (new_web, new_ada) = concerned(&restarted).await;
+            let (new_web, new_ada) = (new_web.unwrap(), new_ada.unwrap());
+            assert_ne!(
+                new_web.secrets(),
+                web.as_ref().unwrap().secrets(),
+                "{kind:?}"
+            );
+            assert_eq!(new_web.secrets().len(), 1);
+            assert_ne!(new_ada.password_hash, ada.as_ref().unwrap().password_hash);
+            assert!(text.contains(&new_ada.password_hash.unwrap()));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_and_commands_disable_independently() {
+    let (on, off) = (file(&[]), file(&[("ENABLED", "false")]));
+    let enabled = async |service: &Arc<Service>| web(service).await.unwrap().enabled;
+    let set = async |service: &Arc<Service>, enabled: bool| {
+        let set = update::<Client>(service, "web", json!({"enabled": enabled}));
+        assert_eq!(set.await, Ok(()));
+    };
+    for kind in KINDS {
+        let site = Site::new(kind).await;
+        let service = site.start(&off).await;
+        assert!(!enabled(&service).await);
+        // The command is no error, and the file still counts.
+        set(&service, true).await;
+        assert!(!enabled(&service).await);
+        set(&service, false).await;
+        drop(service);
+        let service = site.start(&on).await;
+        assert!(!enabled(&service).await, "{kind:?}");
+        set(&service, true).await;
+        assert!(enabled(&service).await);
+        drop(service);
+        assert!(!enabled(&site.start(&off).await).await);
+        assert!(enabled(&site.start(&on).await).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_does_not_change_whom_it_does_not_manage() {
+    for kind in KINDS {
+        let site = Site::new(kind).await;
+        let service = site.start("").await;
+        let ada = json!({"username": "ada", "email": "ada@command.example"});
+        assert_eq!(create::<User>(&service, ada).await, Ok(()));
+        let before = user(&service, "ada").await;
+        drop(service);
+        for _ in 0..2 {
+            let service = site.start(&file(&[("ENABLED", "false")])).await;
+            assert_eq!(user(&service, "ada").await, before, "{kind:?}");
+            assert!(web(&service).await.is_some(), "what is new is added");
+            let applied = apply(&service, &file(&[("ENABLED", "false")]), KEEP).await;
+            let [kept] = applied.kept.as_slice() else {
+                panic!("{:?}", applied.kept);
+            };
+            assert!(kept.starts_with("! user ada: stays, because no file manages it"));
+            assert!(kept.ends_with("token-service user adopt ada"), "{kept}");
+            let pruned = apply(
+                &service,
+                "",
+                ApplyQuery {
+                    dry_run: true,
+                    ..PRUNE
+                },
+            )
             .await;
-        assert_eq!(web(&on).await.unwrap().name, "Further");
+            assert_eq!(pruned.differences, ["- client web", "- user grace"]);
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_remembers_nothing_keeps_what_it_has() {
+async fn what_left_the_file_stays_until_it_is_pruned() {
     for kind in KINDS {
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;
-        Command::EndOldSecret.run(&first).await;
-        Command::Unlink.run(&first).await;
-        let after = concerned(&first).await;
-        forget_files(&first).await;
+        let (web, ada) = concerned(&first).await;
+        let without = "[[users]]\nusername = \"grace\"\n";
         drop(first);
-        let text = file(&[("NAME", "New")]) + "\n[[users]]\nusername = \"hedy\"\n";
-        let restarted = site.start(&text).await;
-        assert_eq!(concerned(&restarted).await, after, "{kind:?}");
-        assert!(
-            user(&restarted, "hedy").await.is_some(),
-            "what is new is added"
+        let restarted = site.start(without).await;
+        assert_eq!(concerned(&restarted).await, (web.clone(), ada), "{kind:?}");
+        let refused = Command::Rename.run(&restarted).await.unwrap_err();
+        assert!(refused.contains("client release web"), "{refused}");
+        assert_eq!(hand_over::<Client>(&restarted, "web", None).await, Ok(()));
+        assert_eq!(
+            apply(&restarted, without, PRUNE).await.differences,
+            ["- user ada"]
+        );
+        let found = concerned(&restarted).await;
+        assert_eq!(without_owner(found), without_owner((web, None)), "{kind:?}");
+    }
+}
+
+/// A replica with another file, or an operator who applies one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_file_that_is_applied_last_counts() {
+    for kind in KINDS {
+        let site = Site::new(kind).await;
+        let (own, other) = (file(&[]), file(&[("NAME", "Other"), ("ENABLED", "false")]));
+        let first = site.start(&own).await;
+        let before = without_owner(concerned(&first).await);
+        apply(&first, &other, KEEP).await;
+        let applied = without_owner(concerned(&first).await);
+        assert_ne!(applied, before);
+        drop(first);
+        let restarted = site.start(&own).await;
+        assert_eq!(
+            without_owner(concerned(&restarted).await),
+            before,
+            "{kind:?}"
         );
         drop(restarted);
-        // Disabled wins because it is the safer state.
-        let site = Site::new(kind).await;
-        let first = site.start(&file(&[])).await;
-        forget_files(&first).await;
-        drop(first);
-        let disabled = site.start(&file(&[("ENABLED", "false")])).await;
-        assert!(!web(&disabled).await.unwrap().enabled);
-        assert!(!user(&disabled, "ada").await.unwrap().enabled);
+        let restarted = site.start(&other).await;
+        assert_eq!(
+            without_owner(concerned(&restarted).await),
+            applied,
+            "{kind:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_configuration_defines_its_legacy_instances() {
+    for kind in KINDS {
+        let mut site = Site::new(kind).await;
+        let mut instances = demo(&site.folder).legacy_instances;
+        instances.truncate(1);
+        let host = instances[0].hostname.clone();
+        let put =
+            |server: &str, enabled| json!({"auth_server_hostname": server, "enabled": enabled});
+        let server = instances[0].auth_server_hostname.clone();
+        let found = async |service: &Arc<Service>| {
+            let found = service.store.legacy_instances().await.unwrap();
+            let found = found.into_iter().find(|one| one.hostname == host);
+            found.map(|one| (one.auth_server_hostname, one.enabled))
+        };
+        let service = site.start("").await;
+        assert_eq!(
+            put_host(&service, &host, put("a.example", true)).await,
+            Ok(())
+        );
+        drop(service);
+        // A command registered the instance before.
+        site.config.legacy_instances = instances.clone();
+        let service = site.start("").await;
+        assert_eq!(found(&service).await, Some(("a.example".to_owned(), true)));
+        assert_eq!(
+            hand_over::<LegacyInstance>(&service, &host, Some("f")).await,
+            Ok(())
+        );
+        drop(service);
+        let service = site.start("").await;
+        assert_eq!(found(&service).await, Some((server.clone(), true)));
+        let refused = put_host(&service, &host, put("a.example", true))
+            .await
+            .unwrap_err();
+        for part in ["config.toml:", &*format!("legacy-instance release {host}")] {
+            assert!(refused.contains(part), "{part} in {refused}");
+        }
+        assert!(delete::<LegacyInstance>(&service, &host).await.is_err());
+        assert_eq!(put_host(&service, &host, put(&server, false)).await, Ok(()));
+        drop(service);
+        site.config.legacy_instances[0].auth_server_hostname = "b.example".to_owned();
+        let service = site.start("").await;
+        assert_eq!(found(&service).await, Some(("b.example".to_owned(), false)));
+        drop(service);
+        site.config.legacy_instances.clear();
+        let service = site.start("").await;
+        assert_eq!(found(&service).await, Some(("b.example".to_owned(), false)));
+        assert_eq!(
+            hand_over::<LegacyInstance>(&service, &host, None).await,
+            Ok(())
+        );
+        assert_eq!(delete::<LegacyInstance>(&service, &host).await, Ok(()));
     }
 }
 
@@ -424,10 +565,11 @@ async fn replicas_that_start_together_apply_a_file_once() {
         .filter(|entry| entry.event.action == AuditAction::ClientUpdated);
     assert_eq!(updated.count(), 1);
     // A command at one replica, a restart of the other.
-    Command::RemoveUser.run(&one).await;
+    assert_eq!(Command::NewPassword.run(&one).await, Ok(()));
+    let ada = user(&one, "ada").await;
     drop(other);
     let restarted = site.start(&changed).await;
-    assert_eq!(user(&restarted, "ada").await, None);
+    assert_eq!(user(&restarted, "ada").await, ada);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -435,6 +577,7 @@ async fn replicas_do_not_undo_each_others_changes() {
     let site = Site::new(Kind::Postgres).await;
     let text = file(&[]);
     let (one, other) = (site.start(&text).await, site.start(&text).await);
+    assert_eq!(hand_over::<Client>(&one, "web", None).await, Ok(()));
     for round in 0..10 {
         let disabled = round % 2 == 0;
         // The other replica does not know this change yet when it renames the client.
@@ -448,25 +591,34 @@ async fn replicas_do_not_undo_each_others_changes() {
     }
 }
 
-/// Everybody who reads the store can read the memory, so it contains no secret and nothing that helps to guess a
+/// Everybody who reads the store can read what an object remembers of its entry: no secret, and nothing that helps to guess a
 /// secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_memory_holds_no_secret() {
+async fn an_object_remembers_no_secret_of_its_entry() {
     let site = Site::new(Kind::Redb).await;
     let text = "[[users]]\nusername = \"ada\"\npassword = \"open sesame, please\"\n\
                 totp_secret = \"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\"\n";
     let service = site.start(text).await;
-    let before = memory(&*service.store).await.unwrap();
-    let json = serde_json::to_string(&before).unwrap();
+    let ada = user(&service, "ada").await.unwrap();
+    let json = serde_json::to_string(&ada.managed).unwrap();
+    assert!(
+        json.contains("password") && json.contains("totp_secret"),
+        "{json}"
+    );
     let digest = domain::digest::Digest::of(b"open sesame, please").to_base64url();
-    for secret in ["sesame", "GEZDGNBV", "12345678901234567890", &digest] {
+    let of_entry = domain::digest::Digest::of(text.as_bytes()).to_base64url();
+    for secret in [
+        "sesame",
+        "GEZDGNBV",
+        "12345678901234567890",
+        &digest,
+        &of_entry[..16],
+    ] {
         assert!(!json.contains(secret), "{json}");
     }
-    let ada = user(&service, "ada").await.unwrap();
     drop(service);
     let restarted = site.start(text).await;
     assert_eq!(user(&restarted, "ada").await.unwrap(), ada);
-    assert_eq!(memory(&*restarted.store).await.unwrap(), before);
 }
 
 /// The content that decides about requests, as the service sees it.
@@ -487,6 +639,7 @@ async fn a_replica_takes_up_what_others_change_all_the_time() {
     let site = Site::new(Kind::Postgres).await;
     let text = file(&[]);
     let (one, other) = (site.start(&text).await, site.start(&text).await);
+    assert_eq!(hand_over::<Client>(&one, "web", None).await, Ok(()));
     let load = async {
         for number in 0..20 {
             let name = format!("person-{number}");
@@ -530,13 +683,12 @@ async fn a_replica_that_missed_too_much_forgets_everything() {
         found.is_some()
     };
     assert!(knows("ada").await);
-    Command::RemoveUser.run(&one).await;
-    let forget = (0..domain::registry_change::CHANGES_KEPT).map(|number| {
-        let name = number.to_string();
-        ObjectName::new(ObjectKind::Client, name)
-    });
+    assert_eq!(hand_over::<User>(&one, "ada", None).await, Ok(()));
+    assert_eq!(Command::RemoveUser.run(&one).await, Ok(()));
+    let absent = (0..domain::registry_change::CHANGES_KEPT)
+        .map(|number| domain::testing::client_id(&number.to_string()));
     let change = domain::RegistryChange {
-        forget: forget.collect(),
+        remove_clients: absent.collect(),
         ..Default::default()
     };
     let now = SystemClock.now();

@@ -16,7 +16,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
             web::resource("/legacy-instances/{hostname}")
                 .route(web::put().to(put))
                 .route(web::delete().to(delete)),
-        );
+        )
+        .configure(objects::owner_routes::<LegacyInstance>);
 }
 
 /// Lists the hosts of the legacy flow.
@@ -27,10 +28,11 @@ async fn list(reader: Reader) -> Answer {
     answer::ok(reader.views(&instances).await?)
 }
 
-/// Registers or changes a host of the legacy flow. Disabling the host revokes its access tokens. A start overwrites the host only if the configuration has changed there.
+/// Registers or changes a host of the legacy flow. Disabling the host revokes its access tokens. Of a host in the configuration, only
+/// `enabled` can change.
 #[utoipa::path(put, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)), request_body = LegacyInstanceRegistration,
-    responses((status = 200, body = LegacyInstanceView), (status = 400, body = ErrorBody)))]
+    responses((status = 200, body = LegacyInstanceView), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn put(administrator: Administrator, hostname: Path<String>, payload: Payload) -> Answer {
     let instance = body::object(payload).await?;
     answer::ok(
@@ -43,7 +45,7 @@ async fn put(administrator: Administrator, hostname: Path<String>, payload: Payl
 /// Removes a host of the legacy flow. Its access tokens are revoked.
 #[utoipa::path(delete, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)),
-    responses((status = 204), (status = 404, body = ErrorBody)))]
+    responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn delete(administrator: Administrator, hostname: Path<String>) -> Answer {
     objects::delete::<LegacyInstance>(administrator, hostname).await
 }

@@ -38,7 +38,7 @@ use self::schema::{ClientView, UserView};
 use super::{error, line, paths, uncancelled};
 use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
-use domain::{AuditEvent, Client, User};
+use domain::{AuditEvent, Client, LegacyInstance, User};
 use registration::protection::Passwords;
 
 /// A JSON object, such as a request body.
@@ -166,6 +166,7 @@ impl Modify for Complete {
                 "Removes a user; everything issued to them is revoked, at the edge too.",
             ],
         );
+        objects::describe_owner::<LegacyInstance>(openapi);
         for item in openapi.paths.paths.values_mut() {
             let operations = [
                 &mut item.get,
@@ -215,7 +216,7 @@ fn meaning(status: &str) -> &'static str {
         "403" => "The admin token has the role read-only.",
         "404" => "There is nothing of this name.",
         "409" => {
-            "It exists already, or is in a state that does not allow the operation; nothing was changed."
+            "It exists already, a file defines it, or its state does not allow the operation; nothing was changed."
         }
         "413" => "The body is too large.",
         "500" => "The service failed.",

@@ -21,10 +21,10 @@ use super::pages::{Page, PageQuery, entries};
 use super::schema::{Given, View};
 use super::{Administration, Object, blocking, body};
 use crate::audit_log::Entry;
+use domain::object::ObjectKind;
 use domain::random::Random;
-use domain::remembered::ObjectKind;
-use domain::{AuditAction, ClientId, Excerpt, ObjectName, SecretTimes, Username};
-use registration::apply::{Difference, Plan};
+use domain::{AuditAction, ClientId, Excerpt, Managed, ObjectName, SecretTimes, Username};
+use registration::apply::{Difference, Plan, redefined};
 use registration::describe::{self, Completeness, Registered, Registration, Shape};
 use registration::objects::changes::{CHANGES_KEY, LOSING_GRANTS, WARNINGS_KEY};
 use registration::registrations::{Draft, looked_up, read_entry};
@@ -70,6 +70,15 @@ pub(super) fn routes<T: Administered>(routes: &mut web::ServiceConfig) {
                 .route(web::patch().to(update::<T>))
                 .route(web::delete().to(delete::<T>)),
         );
+    routes.configure(owner_routes::<T>);
+}
+
+/// The routes by which the owner of an object changes.
+pub(super) fn owner_routes<T: Registered>(routes: &mut web::ServiceConfig) {
+    let [_, one] = paths::<T>();
+    routes
+        .route(&format!("{one}/release"), web::post().to(release::<T>))
+        .route(&format!("{one}/adopt"), web::post().to(adopt::<T>));
 }
 
 /// Lists enabled and disabled objects, sorted by name.
@@ -123,6 +132,17 @@ pub(super) async fn delete<T: Registered>(
 ) -> Answer {
     administrator.delete::<T>(&name).await?;
     answer::done()
+}
+
+async fn release<T: Registered>(administrator: Administrator, name: Path<String>) -> Answer {
+    answer::ok(administrator.hand_over::<T>(&name, None).await?)
+}
+
+async fn adopt<T: Registered>(administrator: Administrator, name: Path<String>) -> Answer {
+    let file = administrator.service.config.registrations.as_ref();
+    let file = file.map(|path| path.display().to_string());
+    let file = file.unwrap_or_else(|| "the next file that lists it".to_owned());
+    answer::ok(administrator.hand_over::<T>(&name, Some(file)).await?)
 }
 
 impl Administration {
@@ -201,6 +221,8 @@ impl Administration {
             let first = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
             let before = found::<T>(&first, name)?;
             let mut body = describe::registration(before);
+            // What the file says of a managed object is no state.
+            body.insert("enabled".to_owned(), (!before.is_suspended()).into());
             merge_patch(&mut body, patch(before)?);
             let draft = self.read::<T>(body).await?;
             let stored =
@@ -255,6 +277,9 @@ impl Administration {
         self.changing(async || {
             let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
             let object = found::<T>(&stored, name)?;
+            if let Some(managed) = object.owner().0 {
+                return Err(defined_elsewhere(object, managed, &[]));
+            }
             // Read after the excerpt: a client that is bound to a user in between overtakes the plan.
             if T::DESCRIPTION.kind == ObjectKind::User
                 && let Some(username) = Username::parse(object.name())
@@ -274,6 +299,43 @@ impl Administration {
         .await
     }
 
+    /// Lets commands define an object, or `file` from when it is applied next (D-27).
+    pub async fn hand_over<T: Registered>(
+        &self,
+        name: &str,
+        file: Option<String>,
+    ) -> Result<View<T>, AdminError> {
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
+            let before = found::<T>(&stored, name)?;
+            let mut object = before.clone();
+            let suspended = before.is_suspended();
+            let managed = file.clone().map(|file| Managed {
+                file,
+                line: None,
+                entry: None,
+                disables: false,
+                suspended,
+                secrets: BTreeMap::new(),
+            });
+            if managed.is_some() == before.owner().0.is_some() {
+                return Err(AdminError::Conflict(match before.owner().0 {
+                    Some(managed) => format!("{managed} defines {name} already"),
+                    None => format!("no file defines {name}"),
+                }));
+            }
+            *object.owner_mut().0 = managed;
+            let mut plan = Plan::on(&stored);
+            plan.put(object.clone(), Some(before));
+            plan.change.applied_file = self.forgets()?;
+            self.make(plan, None).await?;
+            let times = self.secret_times(std::slice::from_ref(&object)).await;
+            let times = answer::after_change("its answer lacks the times of secrets", times);
+            Ok(self.view(&object, &times))
+        })
+        .await
+    }
+
     /// Changes a stored object in place; returns the view and what `change` returns.
     pub(super) async fn edit<T: Administered, R>(
         &self,
@@ -284,6 +346,7 @@ impl Administration {
         self.changing(async || {
             let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
             let mut object = found::<T>(&stored, name)?.clone();
+            *object.owner_mut().1 = !object.is_suspended();
             let outcome = change(&mut object)?;
             let registration = Registration::of(object);
             let view = self.register(registration, &stored, how).await?;
@@ -337,6 +400,13 @@ impl Administration {
         how: ChangeQuery,
     ) -> Result<View<T>, AdminError> {
         let object = registration.object.clone();
+        let before = T::find(stored, object.name());
+        if let Some((before, managed)) = before.and_then(|one| Some((one, one.owner().0?))) {
+            let fields = redefined(before, &object);
+            if !fields.is_empty() {
+                return Err(defined_elsewhere(before, managed, &fields));
+            }
+        }
         let plan = self.planned(stored, move |stored, protection| {
             let mut plan = Plan::on(stored);
             plan.register(registration, stored, protection)?;
@@ -347,6 +417,14 @@ impl Administration {
         let put = T::put(&mut plan.change).first().cloned();
         let after = put.or_else(|| T::find(stored, object.name()).cloned());
         let after = after.unwrap_or(object);
+        let disabling = after
+            .owner()
+            .0
+            .filter(|managed| managed.disables && !managed.suspended);
+        let disabling = disabling.map(|managed| {
+            let name = after.name();
+            format!("{name} stays disabled: {managed} has enabled = false")
+        });
         let mut also = None;
         if how.revoke {
             let clients = plan.change.put_clients.iter();
@@ -358,7 +436,8 @@ impl Administration {
             let entry = Entry::new(AuditAction::GrantRevoked).client(client_id.as_str());
             also = Some(entry.detail("all, with a change of the client"));
         }
-        let effects = self.effects(&plan, stored, false).await?;
+        let mut effects = self.effects(&plan, stored, false).await?;
+        effects.warnings.extend(disabling);
         let changes: Vec<String> = plan
             .differences
             .iter()
@@ -415,6 +494,27 @@ pub(super) fn found<'a, T: Registered>(
 ) -> Result<&'a T, AdminError> {
     let not_found = || AdminError::not_found(T::DESCRIPTION.kind.name(), name);
     T::find(stored, name).ok_or_else(not_found)
+}
+
+/// The refusal to change `fields` of an object that a file defines, or to remove the object (D-27).
+fn defined_elsewhere<T: Registered>(object: &T, managed: &Managed, fields: &[&str]) -> AdminError {
+    let (kind, name) = (T::DESCRIPTION.kind, object.name());
+    let fields = match fields {
+        [] => String::new(),
+        fields => format!(" ({})", fields.join(", ")),
+    };
+    let apply = match (kind, fields.is_empty()) {
+        (ObjectKind::LegacyInstance, _) => "start the service again",
+        (_, true) => "run token-service apply FILE --prune",
+        (_, false) => "run token-service apply FILE",
+    };
+    AdminError::Conflict(format!(
+        "{managed} defines the {} {name}{fields}: change the file and {apply}, or let commands define the {}: token-service \
+         {} release {name}",
+        kind.name(),
+        kind.name(),
+        kind.command(),
+    ))
 }
 
 /// The patch without its members `add` and `remove`, and with the lists that these make of the `registered` ones.
@@ -474,25 +574,52 @@ fn merge_patch(target: &mut Object, patch: Object) {
     }
 }
 
+fn operation<T: Registered>(id: &str, summary: &str, failures: &[&str]) -> OperationBuilder {
+    let operation = OperationBuilder::new()
+        .operation_id(Some(id))
+        .summary(Some(summary))
+        .tag(T::DESCRIPTION.list.replace('-', " "));
+    let failures = failures.iter();
+    failures.fold(operation, |operation, status| {
+        operation.response(*status, failed())
+    })
+}
+
+fn name<T: Registered>() -> ParameterBuilder {
+    ParameterBuilder::new()
+        .name(T::DESCRIPTION.name_key)
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .schema(Some(of_type(Type::String)))
+}
+
+/// Adds the operations that hand an object over to the OpenAPI description of the administration.
+pub(super) fn describe_owner<T: Registered>(openapi: &mut OpenApi) {
+    let [_, one] = paths::<T>();
+    for (id, summary) in [
+        (
+            "release",
+            "Lets commands define an object that a file manages, as it is now. A file that lists it does not change it.",
+        ),
+        (
+            "adopt",
+            "Lets a file define an object that no file manages, from when the file is applied next.",
+        ),
+    ] {
+        let operation = operation::<T>(id, summary, &["404", "409"])
+            .parameter(name::<T>())
+            .response("200", response(Some(reference::<View<T>>())));
+        let (path, method) = (format!("/admin{one}/{id}"), vec![HttpMethod::Post]);
+        let paths = &mut openapi.paths;
+        paths.add_path_operation(path, method, operation);
+    }
+}
+
 /// Adds the operations to the OpenAPI description of the administration.
 pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str; 5]) {
-    let operation = |id, summary, failures: &[&str]| {
-        let operation = OperationBuilder::new()
-            .operation_id(Some(id))
-            .summary(Some(summary))
-            .tag(T::DESCRIPTION.list);
-        let failures = failures.iter();
-        failures.fold(operation, |operation, status| {
-            operation.response(*status, failed())
-        })
-    };
-    let name = || {
-        ParameterBuilder::new()
-            .name(T::DESCRIPTION.name_key)
-            .parameter_in(ParameterIn::Path)
-            .required(Required::True)
-            .schema(Some(of_type(Type::String)))
-    };
+    describe_owner::<T>(openapi);
+    let operation = operation::<T>;
+    let name = name::<T>;
     let view = || response(Some(reference::<View<T>>()));
     let page = Ref::from_schema_name(format!("Page_{}", View::<T>::name()));
     let [list, create, show, update, delete] = summaries;

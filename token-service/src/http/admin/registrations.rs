@@ -16,11 +16,15 @@ use super::{Administration, Object, blocking, body};
 use crate::audit_log::Entry;
 use crate::planning;
 use document::Place;
-use domain::remembered::{ObjectKind, ObjectName};
-use domain::{AuditAction, AuditEvent, ClientId, Excerpt, RegistryChange, RegistryOutcome};
+use domain::digest::Digest;
+use domain::object::{ObjectKind, ObjectName};
+use domain::random::{self, RandomError};
+use domain::{
+    AuditAction, AuditEvent, ClientId, Excerpt, FileChange, RegistryChange, RegistryOutcome,
+};
 use protocol::flow::TokenName;
 use protocol::flows;
-use registration::apply::{Difference, DifferenceKind, Kept, Occasion, Plan};
+use registration::apply::{Difference, DifferenceKind, Origin, Plan, Source};
 use registration::describe::Completeness;
 use registration::objects::port_problem;
 use registration::protection::{Protection, ProtectionError};
@@ -36,26 +40,47 @@ pub struct RegistrationsDocument {
     pub clients: Vec<ClientRegistration>,
     /// What the users that it lists are.
     pub users: Vec<UserRegistration>,
+    /// The lines of the entries in the file, for messages.
+    pub lines: Option<Lines>,
 }
 
+/// The lines of the entries of a registrations file, in the order of the lists.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Lines {
+    /// Of the clients.
+    pub clients: Vec<usize>,
+    /// Of the users.
+    pub users: Vec<usize>,
+}
+
+/// The key of [`Lines`] in a document.
+pub const LINES: &str = "lines";
+
+/// The file in messages, if a request names none.
+const UNNAMED: &str = "a request to /admin/registrations";
+
 /// How to apply registrations.
-#[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ApplyQuery {
     /// Return what would change, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// Remove clients and users that the document does not list, and revoke everything issued to them.
+    /// Remove clients and users that a file manages and the document does not list, and revoke everything issued to them.
     #[serde(default)]
     pub prune: bool,
-    /// On a conflict, use the value of the document instead of the value that a command set.
-    #[serde(default)]
-    pub overwrite: bool,
-    /// Add the objects of another server. Registered objects stay, each with a text in `kept`. With `overwrite`, those change
-    /// that no registrations file lists. Refused: a client that could act for a registered user without a sign-in, and a user
-    /// with an account or a single-sign-on address of another. Not with `prune`.
+    /// Add the objects of another server, which no file manages. Registered objects stay, each with a text in `kept`. Refused: a
+    /// client that could act for a registered user without a sign-in, and a user with an account or a single-sign-on address of
+    /// another. Not with `prune`.
     #[serde(default)]
     pub import: bool,
+    /// With `import`: change registered objects that no registrations file lists.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Name of the file that manages the objects, for messages.
+    #[serde(default)]
+    pub file: Option<String>,
 }
 
 /// What applying registrations did, or would do.
@@ -64,9 +89,8 @@ pub struct Applied {
     /// One text per client and user that changes: `+` new, `~` changed with its fields, `-` removed. A changed one goes
     /// on with a line for each field, which has the old and the new value unless they are secret.
     pub differences: Vec<String>,
-    /// One line per field, each with `!`, in which the registry stays as it is although the file says something else: a
-    /// command changed it after a file was last applied, or no file was applied to the object before (D-27). With `import`,
-    /// one line per object that stays (D-52).
+    /// One line, with `!`, per object that stays although the document describes it: no file manages it (D-27), or with
+    /// `import`, it is registered (D-52). With `prune`: or a client is bound to the user.
     #[serde(default)]
     pub kept: Vec<String>,
     /// What is allowed but unwise.
@@ -79,7 +103,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(web::resource("/registrations").route(web::put().to(apply)));
 }
 
-/// Applies what changed in the document since the last applied document. Applying it again changes nothing.
+/// Makes the listed objects that a file manages as the document says, adds new ones, and manages them from then on. Applying it
+/// again changes nothing.
 #[utoipa::path(put, path = "/admin/registrations", tag = "service", params(ApplyQuery),
     request_body = RegistrationsDocument,
     responses((status = 200, body = Applied), (status = 400, body = ErrorBody)))]
@@ -93,15 +118,22 @@ impl Administration {
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`], or a failure; then nothing is changed.
     pub async fn apply(&self, document: Object, query: ApplyQuery) -> Result<Applied, AdminError> {
-        let occasion = match (query.import, query.overwrite) {
-            (true, _) if query.prune => {
-                let why = "prune: an import removes nothing; leave out prune or import";
-                return Err(AdminError::Malformed(why.to_owned()));
-            }
-            (true, overwrites) => Occasion::Import { overwrites },
-            (false, false) => Occasion::Apply,
-            (false, true) => Occasion::Overwrite,
+        let malformed = |why: &str| Err(AdminError::Malformed(why.to_owned()));
+        if query.import && query.prune {
+            return malformed("prune: an import removes nothing; leave out prune or import");
+        }
+        if query.overwrite && !query.import {
+            return malformed(
+                "overwrite: only an import overwrites; a file always counts for what it manages",
+            );
+        }
+        let mut document = document;
+        let lines = document.remove(LINES).map(serde_json::from_value);
+        let Ok(lines) = lines.transpose() else {
+            return malformed("lines: expected the lists clients and users of numbers");
         };
+        let lines: Lines = lines.unwrap_or_default();
+        let file = query.file.as_deref().unwrap_or(UNNAMED).to_owned();
         let document = Arc::new(document);
         self.changing(async || {
             let now = self.service.clock.now();
@@ -115,7 +147,13 @@ impl Administration {
             .await?;
             let stored = self.excerpt(names).await?;
             let excerpt = Arc::clone(&stored);
-            let registrations = blocking(move || draft.check(&excerpt)).await??;
+            let mut registrations = blocking(move || draft.check(&excerpt)).await??;
+            for (user, line) in registrations.users.iter_mut().zip(&lines.users) {
+                user.line = Some(*line);
+            }
+            for (client, line) in registrations.clients.iter_mut().zip(&lines.clients) {
+                client.line = Some(*line);
+            }
             let instances = stored.legacy_instances();
             let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
             let takes_certificates = self.service.config.mutual_tls.is_some();
@@ -123,15 +161,34 @@ impl Administration {
             let unserved = unserved.map(|(_, warning)| warning.to_string());
             let warnings = registrations.warnings.iter().map(ToString::to_string);
             let mut warnings: Vec<String> = warnings.chain(unserved).collect();
-            let listed = registrations.objects().map(|(object, _)| object).collect();
+            let listed = registrations.objects().collect();
             let places = registrations.client_places.clone();
+            let file = file.clone();
+            let ApplyQuery {
+                import, overwrite, ..
+            } = query;
             let mut plan = self
                 .planned(&stored, move |stored, protection| {
-                    Plan::merge(registrations, stored, occasion, protection)
+                    let source = Source {
+                        file: &file,
+                        digest: &|_| None,
+                    };
+                    let origin = match import {
+                        true => Origin::Import {
+                            overwrites: overwrite,
+                        },
+                        false => Origin::File(source),
+                    };
+                    let mut plan = Plan::on(stored);
+                    plan.apply(registrations, origin, stored, protection)?;
+                    Ok(plan)
                 })
                 .await?;
             if query.prune {
-                planning::prune(&mut plan, &listed, &stored, &*self.service.store).await?;
+                planning::prune(&mut plan, &listed, &*self.service.store).await?;
+            }
+            if !query.import {
+                plan.change.applied_file = self.forgets()?;
             }
             self.refuse_misfits(&plan.change, &stored, &places)?;
             if query.import {
@@ -180,6 +237,12 @@ impl Administration {
         Err(AdminError::Overtaken)
     }
 
+    /// Lets the next start compare every entry of its file.
+    pub(super) fn forgets(&self) -> Result<FileChange, RandomError> {
+        let random = random::bytes(&*self.service.random)?;
+        Ok(FileChange::Forget(Digest::from_bytes(random)))
+    }
+
     /// Plans a change outside the async workers.
     ///
     /// # Errors
@@ -221,7 +284,7 @@ impl Administration {
         }
         let now = self.service.clock.now();
         let store = &self.service.store;
-        let entries = entries(&plan.differences, &plan.kept).chain(also);
+        let entries = plan.differences.iter().map(entry_of).chain(also);
         let events: Arc<[AuditEvent]> = entries.map(|entry| self.event(entry)).collect();
         let change = RegistryChange {
             audit: Arc::clone(&events),
@@ -267,19 +330,8 @@ impl Administration {
     }
 }
 
-/// Audit entries, without the actor, for a plan that was carried out: the changes and the new conflicts.
-pub fn entries<'a>(
-    differences: &'a [Difference],
-    kept: &'a [Kept],
-) -> impl Iterator<Item = Entry> + 'a {
-    let conflicts = kept.iter().filter(|kept| kept.conflict).map(|kept| {
-        let field = kept.field.unwrap_or("removed");
-        about(AuditAction::RegistrationKept, &kept.object, field)
-    });
-    differences.iter().map(entry).chain(conflicts)
-}
-
-fn entry(difference: &Difference) -> Entry {
+/// The audit entry, without the actor, for a change that was made.
+pub fn entry_of(difference: &Difference) -> Entry {
     let (added, changed, removed) = match difference.object.kind {
         ObjectKind::Client => (
             AuditAction::ClientCreated,

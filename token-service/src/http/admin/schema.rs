@@ -9,7 +9,7 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::Object;
-use domain::remembered::ObjectKind;
+use domain::object::ObjectKind;
 use domain::{Client, LegacyInstance, LinkedAccount, User};
 use registration::describe::{Field, Record, Registered, Shape};
 use registration::objects::ACCOUNT;

@@ -15,7 +15,7 @@ use super::objects::{self, Administered, ChangeQuery, found};
 use super::schema::{AccountView, UserView};
 use super::{Administration, Object, body};
 use crate::audit_log::Entry;
-use domain::remembered::ObjectKind;
+use domain::object::ObjectKind;
 use domain::{AuditAction, LinkedAccount, User};
 use registration::apply::Plan;
 use registration::registrations::looked_up;

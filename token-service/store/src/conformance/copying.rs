@@ -9,13 +9,12 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
     register_at_random(store, 20 + dice.below(20)).await;
     let change = RegistryChange {
         put_legacy_instances: vec![legacy_instance("us1.example")],
-        remember: vec![Remembered {
-            start: Some(Said::new()),
-            ..remembered("web", "1")
-        }],
         applied_file: FileChange::Replace {
             before: None,
-            after: Some(Arc::new(applied_file("file"))),
+            after: Some(AppliedFile {
+                rules: Digest::of(b"rules"),
+                text: Some(Digest::of(b"text")),
+            }),
         },
         ..put(
             vec![web_server("shop", &["one", "two"], &[])],

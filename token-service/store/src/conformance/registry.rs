@@ -157,7 +157,7 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
     apply(&*store, change, 0).await;
     let change = RegistryChange {
         remove_clients: vec![client_id("web")],
-        remember: vec![remembered("web", "1"), remembered("other", "1")],
+        put_clients: vec![client("other")],
         ..RegistryChange::default()
     };
     apply(&*store, change, 0).await;
@@ -184,12 +184,9 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
         changes(&*store, last + 1, 10).await,
         RegistryChanges::Forgotten
     );
-    let forget = (0..CHANGES_KEPT).map(|number| {
-        let name = number.to_string();
-        ObjectName::new(ObjectKind::Client, name)
-    });
+    let absent = (0..CHANGES_KEPT).map(|number| client_id(&number.to_string()));
     let change = RegistryChange {
-        forget: forget.collect(),
+        remove_clients: absent.collect(),
         ..RegistryChange::default()
     };
     apply(&*store, change, 0).await;
@@ -209,66 +206,15 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
     assert_eq!(stale, RegistryOutcome::Overtaken);
 }
 
-pub(crate) fn remembered(name: &str, value: &str) -> Remembered {
-    Remembered {
-        object: ObjectName::new(ObjectKind::Client, name),
-        last: Said::from([(
-            "name".to_owned(),
-            vec![Element {
-                key: String::new(),
-                value: value.to_owned(),
-            }],
-        )]),
-        start: Some(Said::new()),
-        made: [(
-            "password".to_owned(),
-            Made {
-                value: "tag".to_owned(),
-                digest: Digest::of(b"hash"),
-            },
-        )]
-        .into(),
-    }
-}
-
-pub(crate) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
-    let remember = |remember| RegistryChange {
-        remember,
-        ..RegistryChange::default()
-    };
-    let change = remember(vec![remembered("a", "1"), remembered("b", "1")]);
-    apply(&*subject.store(), change, 0).await;
-    let change = RegistryChange {
-        forget: vec![
-            ObjectName::new(ObjectKind::Client, "b"),
-            // The same name with another kind.
-            ObjectName::new(ObjectKind::User, "a"),
-        ],
-        ..remember(vec![remembered("a", "2")])
-    };
-    apply(&*subject.store(), change, 1).await;
-    subject.restart().await;
-    let found = memory(&*subject.store()).await.unwrap();
-    assert_eq!(found, [remembered("a", "2")]);
-}
-
-/// Large enough for several parts.
-pub(super) fn applied_file(text: &str) -> AppliedFile {
-    let entry = |number: u128| (number.to_be_bytes(), [7; 16]);
-    AppliedFile {
-        digest: Digest::of(text.as_bytes()),
-        is_settled: true,
-        entries: (0..40_000).map(entry).collect(),
-    }
-}
-
 pub(crate) async fn the_applied_file_is_remembered(subject: &mut impl Subject) {
-    let [first, second] = ["first", "second"].map(applied_file);
-    let replace = |before: Option<&AppliedFile>, after: Option<&AppliedFile>| FileChange::Replace {
-        before: before.map(|file| file.digest),
-        after: after.cloned().map(Arc::new),
+    let file = |text: Option<Digest>| {
+        let rules = Digest::of(b"rules");
+        Some(AppliedFile { rules, text })
     };
-    let (one, other) = (Some(&first), Some(&second));
+    let replace = |before, after| FileChange::Replace { before, after };
+    let (one, other) = (file(None), file(Some(Digest::of(b"text"))));
+    let random = Digest::of(b"random");
+    let forgotten = file(Some(random));
     let mut stored = None;
     for (applied_file, outcome, found) in [
         (replace(None, one), RegistryOutcome::Changed, one),
@@ -277,15 +223,21 @@ pub(crate) async fn the_applied_file_is_remembered(subject: &mut impl Subject) {
         (replace(None, other), RegistryOutcome::Overtaken, one),
         (replace(other, other), RegistryOutcome::Overtaken, one),
         (replace(one, other), RegistryOutcome::Changed, other),
-        (FileChange::Forget, RegistryOutcome::Changed, None),
-        (replace(one, other), RegistryOutcome::Overtaken, None),
+        (
+            FileChange::Forget(random),
+            RegistryOutcome::Changed,
+            forgotten,
+        ),
+        (replace(other, one), RegistryOutcome::Overtaken, forgotten),
+        (replace(forgotten, None), RegistryOutcome::Changed, None),
+        (FileChange::Forget(random), RegistryOutcome::Changed, None),
         (replace(None, other), RegistryOutcome::Changed, other),
         (replace(other, None), RegistryOutcome::Changed, None),
         (replace(None, one), RegistryOutcome::Changed, one),
     ] {
         let position = subject.store().registry_version().await.unwrap();
         let change = RegistryChange {
-            applied_file: applied_file.clone(),
+            applied_file,
             ..put(vec![], vec![user("ada")])
         };
         let made = subject.store().change_registry(change, at(0)).await;
@@ -297,7 +249,7 @@ pub(crate) async fn the_applied_file_is_remembered(subject: &mut impl Subject) {
             "{applied_file:?}"
         );
         stored = subject.store().applied_file().await.unwrap();
-        assert_eq!(stored.as_ref(), found, "{applied_file:?}");
+        assert_eq!(stored, found, "{applied_file:?}");
     }
     subject.restart().await;
     assert_eq!(subject.store().applied_file().await.unwrap(), stored);

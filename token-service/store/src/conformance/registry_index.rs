@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use domain::password_hash::{self, UsedScheme};
 use domain::registry_index::{NamedKind, account_value};
-use domain::{Certificate, CertificateExpiry, Excerpt, RegistrySummary};
+use domain::{Certificate, CertificateExpiry, Excerpt, Managed, RegistrySummary};
 
 pub(crate) fn bound(id: &str, to: &str) -> Client {
     user_bound(id, &[], to).with_scopes("projects")
@@ -67,6 +67,7 @@ impl Dice {
         Client {
             enabled: self.below(4) > 0,
             scopes: Scope::parse(&scopes).unwrap_or_default(),
+            managed: self.managed(),
             ..some
         }
     }
@@ -100,6 +101,7 @@ impl Dice {
             enabled: self.below(4) > 0,
             password_hash: self.hash(),
             accounts: accounts.into_iter().map(account).collect(),
+            managed: self.managed(),
             ..user(self.one_of(&NAMES))
         }
     }
@@ -113,21 +115,16 @@ impl Dice {
         }
     }
 
-    fn remembered(&mut self) -> Remembered {
-        Remembered {
-            object: self.object(),
-            start: (self.below(2) == 0).then(Said::new),
-            ..remembered("", &self.below(1000).to_string())
-        }
-    }
-
-    fn object(&mut self) -> ObjectName {
-        let kinds = [
-            ObjectKind::Client,
-            ObjectKind::User,
-            ObjectKind::LegacyInstance,
-        ];
-        ObjectName::new(self.one_of(&kinds), self.one_of(&NAMES))
+    fn managed(&mut self) -> Option<Managed> {
+        let entry = (self.below(3) > 0).then(|| self.below(1000).to_string());
+        (self.below(2) == 0).then(|| Managed {
+            file: "registrations.toml".to_owned(),
+            line: Some(self.below(100)),
+            entry,
+            disables: false,
+            suspended: false,
+            secrets: BTreeMap::new(),
+        })
     }
 
     fn several<T>(&mut self, most: usize, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
@@ -142,8 +139,6 @@ impl Dice {
             remove_users: self.several(1, |dice| username(dice.one_of(&NAMES))),
             put_legacy_instances: self.several(1, |dice| legacy_instance(dice.one_of(&NAMES))),
             remove_legacy_instances: self.several(1, |dice| dice.one_of(&NAMES).to_owned()),
-            remember: self.several(2, Self::remembered),
-            forget: self.several(1, Self::object),
             revoke_clients: self.several(1, |dice| client_id(dice.one_of(&NAMES))),
             applied_file: FileChange::Keep,
             planned_on: None,
@@ -324,21 +319,21 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
         expected.truncate(limit);
         assert_eq!(found, expected);
     }
-    let kinds = [
-        ObjectKind::Client,
-        ObjectKind::User,
-        ObjectKind::LegacyInstance,
-    ];
-    let named = |kind| NAMES.map(|name| ObjectName::new(kind, name));
-    let possible = kinds.into_iter().flat_map(named).collect();
-    let mut memory = store.excerpt(possible).await.unwrap().remembered().to_vec();
-    memory.sort_by_key(|one| one.object.key());
-    for at_start in [false, true] {
-        memory.retain(|one| !at_start || one.start.is_some());
-        let names: Vec<&ObjectName> = memory.iter().map(|one| &one.object).collect();
-        let found = objects(store, at_start).await;
-        assert_eq!(found.iter().collect::<Vec<_>>(), names);
-    }
+    let entry = |managed: &Option<Managed>, kind, name: &str| {
+        let entry = managed.as_ref()?.entry.clone().unwrap_or_default();
+        Some((entry, ObjectName::new(kind, name)))
+    };
+    let of_clients = clients
+        .iter()
+        .filter_map(|one| entry(&one.managed, ObjectKind::Client, one.client_id.as_str()));
+    let of_users = users
+        .iter()
+        .filter_map(|one| entry(&one.managed, ObjectKind::User, one.username.as_str()));
+    let mut expected: Vec<(String, ObjectName)> = of_clients.chain(of_users).collect();
+    let mut found = store.managed().await.unwrap();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
 }
 
 /// The certificates of a client.
@@ -377,34 +372,11 @@ async fn summary_of(store: &dyn Store, clients: &[Client], users: &[User]) -> Re
     }
 }
 
-/// All objects of which the store remembers a file, read in small pages.
-async fn objects(store: &dyn Store, at_start: bool) -> Vec<ObjectName> {
-    let mut found: Vec<ObjectName> = Vec::new();
-    loop {
-        let after = found.last().cloned();
-        let page = store.remembered_objects(at_start, after, 3).await.unwrap();
-        let is_last = page.len() < 3;
-        found.extend(page);
-        if is_last {
-            return found;
-        }
-    }
-}
-
 pub(crate) async fn an_excerpt_has_what_was_asked_for(subject: &mut impl Subject) {
-    let of_user = Remembered {
-        object: ObjectName::new(ObjectKind::User, "ada"),
-        ..remembered("", "1")
-    };
     let registered = RegistryChange {
         put_legacy_instances: vec![
             legacy_instance("us2.example"),
             legacy_instance("us1.example"),
-        ],
-        remember: vec![
-            remembered("web", "1"),
-            remembered("other", "1"),
-            of_user.clone(),
         ],
         ..put(
             vec![client("web"), client("other"), client("off").disabled()],
@@ -444,14 +416,10 @@ pub(crate) async fn an_excerpt_has_what_was_asked_for(subject: &mut impl Subject
         excerpt.legacy_instances(),
         ["us1.example", "us2.example"].map(legacy_instance)
     );
-    let mut memory = excerpt.remembered().to_vec();
-    memory.sort_by_key(|one| one.object.key());
-    assert_eq!(memory, [remembered("web", "1"), of_user]);
     let version = store.registry_version().await.unwrap();
     assert_eq!(excerpt.version(), Some(version));
     let empty: Excerpt = store.excerpt(Vec::new()).await.unwrap();
     assert_eq!(empty.legacy_instances().len(), 2);
-    assert!(empty.remembered().is_empty());
 }
 
 /// Changes of clients and users that cannot be read, with their names.

@@ -7,7 +7,7 @@ use super::fault::Fault;
 use super::operation::Connection;
 use super::revocations::{announce, tokens_from};
 use super::{
-    audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
+    applied_file, audit, client_secrets, credentials, grants, registry_index, second_factors,
     sessions,
 };
 use crate::row::encode_json;
@@ -35,7 +35,7 @@ pub(super) async fn change(
         }
     }
     if registry_index::is_taken(client, &change.untaken).await?
-        || !remembered::change_file(client, &change.applied_file).await?
+        || !applied_file::change(client, change.applied_file).await?
     {
         return Ok(RegistryOutcome::Overtaken);
     }
@@ -83,7 +83,6 @@ pub(super) async fn change(
         let extent = extent_of_change(&revoked, now, access_token_lifetime);
         announce(client, &revoked, extent).await?;
     }
-    remembered::change(client, change).await?;
     audit::append(client, &change.audit).await?;
     Ok(RegistryOutcome::Changed)
 }

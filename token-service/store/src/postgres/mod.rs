@@ -4,6 +4,7 @@
 //! is changing. As in every store, the domain types decide. If the database rolls back an operation in favour of
 //! another transaction, the operation is retried a limited number of times.
 
+mod applied_file;
 mod attempts;
 mod audit;
 mod cause;
@@ -25,7 +26,6 @@ mod positions;
 mod records;
 mod registry;
 mod registry_index;
-mod remembered;
 mod replicas;
 mod revocations;
 mod schema;

@@ -15,7 +15,7 @@ use super::settings::PostgresSettings;
 use super::value::timestamp;
 use super::{OpenError, OsRandom, audit, connection, positions};
 use crate::StoreError;
-use crate::records::{Batch, COUNTERS, Cell, Column, ColumnType, Record, Records, Table};
+use crate::records::{BATCH, Batch, COUNTERS, Cell, Column, ColumnType, Record, Records, Table};
 use crate::row::{decode, encode};
 use domain::{FeedId, Grant};
 
@@ -76,7 +76,7 @@ impl DatabaseRecords {
     }
 
     async fn page(&self, table: Table) -> Result<Batch, Fault> {
-        let sql = format!("FETCH {} FROM {CURSOR}", table.batch());
+        let sql = format!("FETCH {} FROM {CURSOR}", BATCH);
         let rows = self.client.query(&sql, &[]).await?;
         let records = rows.iter().map(|row| read(table, row));
         let records = records.collect::<Result<_, Fault>>()?;
@@ -198,7 +198,7 @@ impl Records for DatabaseRecords {
             declared.map_err(Fault::from)?;
             loop {
                 let batch = self.page(*table).await?;
-                let is_last = batch.records.len() < table.batch();
+                let is_last = batch.records.len() < BATCH;
                 if to.send(batch).await.is_err() {
                     return Err(StoreError::Failed("nobody takes the rows".into()));
                 }

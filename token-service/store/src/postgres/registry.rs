@@ -12,13 +12,13 @@ use super::fault::Fault;
 use super::operation::{Connection, Isolation, run};
 use super::revocations::counter;
 use super::value::{registration, registration_in, rows, unsigned};
-use super::{changing, credentials, names, registry_index, remembered};
+use super::{applied_file, changing, credentials, names, registry_index};
 use crate::row::decode_json;
 use crate::{RegistrationStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
+use domain::object::ObjectKind;
 use domain::password_hash::{self, UsedScheme};
-use domain::registry_index::{CountedKind, NamedKind, expiry_of, origin_values};
-use domain::remembered::ObjectKind;
+use domain::registry_index::{CountedKind, NamedKind, expiry_of, managed_of, origin_values};
 use domain::{
     AppliedFile, CertificateExpiry, Client, ClientId, Excerpt, LegacyInstance, ObjectName,
     RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, User, Username,
@@ -84,20 +84,14 @@ impl RegistrationStore for PostgresStore {
                 ObjectKind::LegacyInstance => {}
             }
         }
-        // PostgreSQL refuses a text with U+0000, and no object has such a name.
-        let objects = names.iter().map(ObjectName::key);
-        let objects = objects.filter(|key| !key.contains('\0')).collect();
-        let names: Arc<[Vec<String>; 3]> = Arc::new([clients, users, objects]);
+        let names: Arc<[Vec<String>; 2]> = Arc::new([clients, users]);
         self.snapshot(async move |client| {
-            let [clients, users, objects] = &*names;
+            let [clients, users] = &*names;
             let sql = "SELECT client_id, body FROM clients WHERE client_id = ANY($1)";
             let clients = client.rows_named(sql, clients, registration).await?;
             let users = names::users(client, users).await?;
-            let sql = "SELECT object, body FROM remembered WHERE object = ANY($1)";
-            let remembered = client.rows_named(sql, objects, registration).await?;
             Ok(Excerpt::new(clients, users)
                 .with_legacy_instances(legacy_instances(client).await?)
-                .with_remembered(remembered)
                 .at(counter(client, "registry_position").await?))
         })
         .await
@@ -194,21 +188,15 @@ impl RegistrationStore for PostgresStore {
         .await
     }
 
-    async fn remembered_objects(
-        &self,
-        at_start: bool,
-        after: Option<ObjectName>,
-        limit: usize,
-    ) -> Result<Vec<ObjectName>, StoreError> {
-        let after = after.map(|after| after.key()).unwrap_or_default();
+    async fn managed(&self) -> Result<Vec<(String, ObjectName)>, StoreError> {
         self.statement(async move |client| {
-            let sql = if at_start {
-                "SELECT object FROM remembered_at_start WHERE object > $1 ORDER BY object LIMIT $2"
-            } else {
-                "SELECT object FROM remembered WHERE object > $1 ORDER BY object LIMIT $2"
-            };
-            let object = |row: &Row| Ok(ObjectName::from_key(row.try_get(0)?));
-            client.rows_behind(sql, after, limit, object).await
+            let sql = "SELECT value, name FROM registry_names WHERE kind = $1";
+            let rows = client.query(sql, &[&(NamedKind::Managed as i16)]).await?;
+            let mut found = Vec::with_capacity(rows.len());
+            for row in rows {
+                found.extend(managed_of(row.try_get(0)?, row.try_get(1)?));
+            }
+            Ok(found)
         })
         .await
     }
@@ -251,7 +239,7 @@ impl RegistrationStore for PostgresStore {
     }
 
     async fn applied_file(&self) -> Result<Option<AppliedFile>, StoreError> {
-        self.statement(async move |client| remembered::applied_file(client).await)
+        self.statement(async move |client| applied_file::read(client).await)
             .await
     }
 

@@ -35,14 +35,7 @@ CREATE TABLE IF NOT EXISTS registry_changes (
     object TEXT NOT NULL
 );
 
-CREATE TABLE IF NOT EXISTS remembered (
-    object TEXT PRIMARY KEY,
-    body BYTEA NOT NULL
-);
-CREATE TABLE IF NOT EXISTS remembered_at_start (
-    object TEXT PRIMARY KEY
-);
--- The registrations file that a start applied last, in parts.
+-- The registrations file that a start applied last, in the row 0.
 CREATE TABLE IF NOT EXISTS applied_file (
     part INTEGER PRIMARY KEY,
     body BYTEA NOT NULL

@@ -11,8 +11,8 @@ use super::operation::Connection;
 use super::registry_index;
 use crate::row::{decode, decode_json, encode, encode_json};
 use crate::{SealedStore, StoreError};
-use domain::remembered::{ObjectKind, ObjectName};
-use domain::{Remembered, SealedSigningKey, SealedValue, SecondFactor, User, Username};
+use domain::object::{ObjectKind, ObjectName};
+use domain::{SealedSigningKey, SealedValue, SecondFactor, User, Username};
 
 #[async_trait]
 impl SealedStore for PostgresStore {
@@ -131,18 +131,7 @@ async fn reseal_registered(
     };
     registry_index::replace_user(client, &user, &changed).await?;
     let object = ObjectName::new(ObjectKind::User, username.as_str());
-    let key = object.key();
     note_changes(client, last, [object]).await?;
-    let sql = "SELECT body FROM remembered WHERE object = $1 FOR UPDATE";
-    if let (Some(row), Some(before)) = (client.query_opt(sql, &[&key]).await?, before) {
-        let mut remembered: Remembered = decode_json(row.try_get(0)?)?;
-        if remembered.reseal(before, after) {
-            let sql = "UPDATE remembered SET body = $2 WHERE object = $1";
-            client
-                .execute(sql, &[&key, &encode_json(&remembered)?])
-                .await?;
-        }
-    }
     Ok(true)
 }
 

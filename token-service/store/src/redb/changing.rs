@@ -7,7 +7,7 @@ use super::fault::Fault;
 use super::revocations::{announce, tokens_from};
 use super::tables::{Tables, encode_json};
 use super::{
-    audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
+    applied_file, audit, client_secrets, credentials, grants, registry_index, second_factors,
     sessions,
 };
 use crate::row::before;
@@ -36,7 +36,7 @@ pub(super) fn change(
         }
     }
     if registry_index::is_taken(tables, &change.untaken)?
-        || !remembered::change_file(tables, &change.applied_file)?
+        || !applied_file::change(tables, change.applied_file)?
     {
         return Ok(RegistryOutcome::Overtaken);
     }
@@ -76,7 +76,6 @@ pub(super) fn change(
         let extent = extent_of_change(&revoked, now, access_token_lifetime);
         announce(tables, revoked, extent)?;
     }
-    remembered::change(tables, change)?;
     audit::append(tables, entries)?;
     Ok(RegistryOutcome::Changed)
 }

@@ -3,6 +3,7 @@
 //! Writes go through [`writer`], which makes many operations durable in one transaction. Reads open their own snapshot and
 //! never wait for the writer. Between two checkpoints, a [`journal`] beside the file has what the transactions wrote.
 
+mod applied_file;
 mod attempts;
 mod audit;
 mod backup;
@@ -23,7 +24,6 @@ mod recorded;
 mod records;
 mod registry;
 mod registry_index;
-mod remembered;
 mod revocations;
 mod rows;
 mod sealed;

@@ -3,10 +3,7 @@
 use std::borrow::Borrow;
 use std::ops::Deref;
 
-use redb::{
-    AccessGuard, Key, ReadableTable as _, StorageError, Table, TableDefinition, TableHandle as _,
-    Value,
-};
+use redb::{AccessGuard, Key, Table, TableDefinition, TableHandle as _, Value};
 
 use super::fault::Fault;
 use super::rows::{Change, Rows};
@@ -65,18 +62,6 @@ impl<'txn, K: Key + 'static, V: Value + 'static> Recorded<'txn, K, V> {
             )?;
         }
         Ok(self.table.remove(key)?)
-    }
-
-    /// Removes all rows.
-    pub(super) fn clear(&mut self) -> Result<(), Fault> {
-        let keys = self.table.iter()?.map(|row| {
-            let key = row?.0;
-            Ok(K::as_bytes(&key.value()).as_ref().to_vec())
-        });
-        for key in keys.collect::<Result<Vec<_>, StorageError>>()? {
-            self.remove(K::from_bytes(&key))?;
-        }
-        Ok(())
     }
 
     pub(super) fn replay(&mut self, row: &Change<'_>) -> Result<(), Fault> {

@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::tables::*;
 use super::{attempts, audit, codes, grants, open, revocations, sessions};
 use crate::StoreError;
-use crate::records::{Batch, COUNTERS, Record, Records, Table, record};
+use crate::records::{BATCH, Batch, COUNTERS, Record, Records, Table, record};
 use crate::row::{decode_bare, encode_bare};
 use crate::stored_code::StoredCode;
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
@@ -115,7 +115,7 @@ struct Outlet<'a> {
 impl Outlet<'_> {
     fn add(&mut self, record: Record) -> Result<(), Fault> {
         self.records.push(record);
-        if self.records.len() < self.table.batch() {
+        if self.records.len() < BATCH {
             return Ok(());
         }
         self.send()
@@ -173,7 +173,6 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
         Table::Clients => named(to, CLIENTS),
         Table::Users => named(to, USERS),
         Table::LegacyInstances => named(to, LEGACY_INSTANCES),
-        Table::Remembered => named(to, REMEMBERED),
         Table::Sealed => named(to, SEALED),
         Table::SecondFactors => named(to, SECOND_FACTORS),
         Table::UnfinishedSignIns => named(to, UNFINISHED_SIGN_INS),
@@ -187,9 +186,6 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
         }),
         Table::RegistryChanges => to.each(transaction, REGISTRY_CHANGES, |sequence, object| {
             Ok(record![sequence, object])
-        }),
-        Table::RememberedAtStart => to.each(transaction, REMEMBERED_AT_START, |object, ()| {
-            Ok(record![object])
         }),
         Table::AppliedFile => to.each(transaction, APPLIED_FILE, |part, body| {
             Ok(record![part, body])
@@ -318,7 +314,6 @@ fn write_row(tables: &mut Tables<'_>, table: Table, row: &Record) -> Result<(), 
         Table::Clients => put(&mut tables.clients, 1)?,
         Table::Users => put(&mut tables.users, 1)?,
         Table::LegacyInstances => put(&mut tables.legacy_instances, 1)?,
-        Table::Remembered => put(&mut tables.remembered, 1)?,
         Table::Sealed => put(&mut tables.sealed, 1)?,
         Table::SecondFactors => put(&mut tables.second_factors, 1)?,
         Table::UnfinishedSignIns => put(&mut tables.unfinished_sign_ins, 1)?,
@@ -336,10 +331,6 @@ fn write_row(tables: &mut Tables<'_>, table: Table, row: &Record) -> Result<(), 
             let sequence = row.some_number::<u64>(0)?;
             let table = tables.registry_changes.open()?;
             table.insert(sequence, row.text(1)?)?;
-        }
-        Table::RememberedAtStart => {
-            let table = tables.remembered_at_start.open()?;
-            table.insert(row.text(0)?, ())?;
         }
         Table::AppliedFile => {
             let part = row.some_number::<u32>(0)?;

@@ -11,15 +11,15 @@ use super::RedbStore;
 use super::change_log::{changes_behind, note_changes, position};
 use super::fault::{Fault, readable};
 use super::tables::{
-    CLIENTS, LEGACY_INSTANCES, REGISTRY_CHANGES, REGISTRY_COUNTS, REGISTRY_NAMES, REMEMBERED,
-    REMEMBERED_AT_START, Registrations, USERS, all_json, decode_json, registration, row,
+    CLIENTS, LEGACY_INSTANCES, REGISTRY_CHANGES, REGISTRY_COUNTS, REGISTRY_NAMES, Registrations,
+    USERS, all_json, decode_json, registration, row,
 };
-use super::{audit, changing, credentials, names, registry_index, remembered};
+use super::{applied_file, audit, changing, credentials, names, registry_index};
 use crate::{RegistrationStore, StoreError};
 use domain::clock::Timestamp;
+use domain::object::ObjectKind;
 use domain::password_hash::{self, UsedScheme};
-use domain::registry_index::{CountedKind, NamedKind, expiry_of, origin_values};
-use domain::remembered::ObjectKind;
+use domain::registry_index::{CountedKind, NamedKind, expiry_of, managed_of, origin_values};
 use domain::{
     AppliedFile, CertificateExpiry, Client, ClientId, Excerpt, LegacyInstance, ObjectName,
     RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, User, Username,
@@ -61,8 +61,7 @@ impl RegistrationStore for RedbStore {
         objects.dedup();
         self.read_much(move |transaction| {
             let client_rows = transaction.open_table(CLIENTS)?;
-            let memory = transaction.open_table(REMEMBERED)?;
-            let (mut clients, mut users, mut remembered) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut clients, mut users) = (Vec::new(), Vec::new());
             for object in &objects {
                 match object.kind {
                     ObjectKind::Client => {
@@ -75,11 +74,9 @@ impl RegistrationStore for RedbStore {
                     }
                     ObjectKind::LegacyInstance => {}
                 }
-                remembered.extend(row(&memory, "remembered file", &object.key())?);
             }
             Ok(Excerpt::new(clients, users)
                 .with_legacy_instances(all_json(transaction, LEGACY_INSTANCES)?)
-                .with_remembered(remembered)
                 .at(position(transaction)?))
         })
         .await
@@ -165,20 +162,17 @@ impl RegistrationStore for RedbStore {
         })
     }
 
-    async fn remembered_objects(
-        &self,
-        at_start: bool,
-        after: Option<ObjectName>,
-        limit: usize,
-    ) -> Result<Vec<ObjectName>, StoreError> {
-        let after = after.map(|after| after.key()).unwrap_or_default();
-        self.read(|transaction| {
-            if at_start {
-                objects_behind(&transaction.open_table(REMEMBERED_AT_START)?, &after, limit)
-            } else {
-                objects_behind(&transaction.open_table(REMEMBERED)?, &after, limit)
-            }
+    async fn managed(&self) -> Result<Vec<(String, ObjectName)>, StoreError> {
+        self.read_much(|transaction| {
+            let names = transaction.open_table(REGISTRY_NAMES)?;
+            let found = registry_index::values(&names, NamedKind::Managed)?;
+            let found = found.filter_map(|entry| match entry {
+                Ok((value, name)) => managed_of(value, &name).map(Ok),
+                Err(fault) => Some(Err(fault)),
+            });
+            found.collect()
         })
+        .await
     }
 
     async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
@@ -202,7 +196,7 @@ impl RegistrationStore for RedbStore {
     }
 
     async fn applied_file(&self) -> Result<Option<AppliedFile>, StoreError> {
-        self.read_much(remembered::applied_file).await
+        self.read(applied_file::read)
     }
 
     async fn change_registry(
@@ -237,19 +231,6 @@ impl RegistrationStore for RedbStore {
         })
         .await
     }
-}
-
-/// The objects whose keys follow `after`, sorted by key.
-fn objects_behind<V: redb::Value + 'static>(
-    table: &impl ReadableTable<&'static str, V>,
-    after: &str,
-    limit: usize,
-) -> Result<Vec<ObjectName>, Fault> {
-    let keys = behind(table, after)?.filter_map(|entry| match entry {
-        Ok((key, _)) => ObjectName::from_key(key.value()).map(Ok),
-        Err(error) => Some(Err(error.into())),
-    });
-    keys.take(limit).collect()
 }
 
 /// Registrations with names after `after`, sorted by name.

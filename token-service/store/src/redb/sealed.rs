@@ -13,8 +13,8 @@ use super::tables::{
     ROOT_KEY, SEALED, SECOND_FACTORS, decode, encode, encode_json, found, found_json,
 };
 use crate::{SealedStore, StoreError};
-use domain::remembered::{ObjectKind, ObjectName};
-use domain::{Remembered, SealedSigningKey, SealedValue, SecondFactor, User, Username};
+use domain::object::{ObjectKind, ObjectName};
+use domain::{SealedSigningKey, SealedValue, SecondFactor, User, Username};
 
 #[async_trait]
 impl SealedStore for RedbStore {
@@ -83,19 +83,11 @@ impl SealedStore for RedbStore {
                         return Ok(false);
                     };
                     let resealed = User {
-                        totp_secret_sealed: Some(after.clone()),
+                        totp_secret_sealed: Some(after),
                         ..user.clone()
                     };
                     registry_index::put_user(tables, Some(&user), &resealed)?;
                     let object = ObjectName::new(ObjectKind::User, username.as_str());
-                    let key = object.key();
-                    let table = tables.remembered.open()?;
-                    let found: Option<Remembered> = found_json(table.get(key.as_str())?)?;
-                    if let (Some(mut remembered), Some(before)) = (found, before)
-                        && remembered.reseal(before, &after)
-                    {
-                        table.insert(key.as_str(), encode_json(&remembered)?.as_slice())?;
-                    }
                     // A registry change that was planned earlier must not restore the old sealed value.
                     note_changes(tables, [object])?;
                 }

@@ -67,12 +67,7 @@ pub(super) const USERS: TableDefinition<&str, &[u8]> = TableDefinition::new("use
 /// Hostname to legacy instance, JSON.
 pub(super) const LEGACY_INSTANCES: TableDefinition<&str, &[u8]> =
     TableDefinition::new("legacy_instances");
-/// Key of an object to what is remembered of its files, JSON.
-pub(super) const REMEMBERED: TableDefinition<&str, &[u8]> = TableDefinition::new("remembered");
-/// Keys of the objects in [`REMEMBERED`] that the file of a start listed.
-pub(super) const REMEMBERED_AT_START: TableDefinition<&str, ()> =
-    TableDefinition::new("remembered_at_start");
-/// Number to a part of the file that a start applied last.
+/// 0 to the file that a start applied last.
 pub(super) const APPLIED_FILE: TableDefinition<u32, &[u8]> = TableDefinition::new("applied_file");
 /// Kind, number and value of [`Counted`](domain::registry_index::Counted) to the count, which is never 0.
 pub(super) const REGISTRY_COUNTS: TableDefinition<(u8, u64, &str), u64> =
@@ -294,8 +289,6 @@ tables! {
     clients: CLIENTS<&'static str, &'static [u8]>,
     users: USERS<&'static str, &'static [u8]>,
     legacy_instances: LEGACY_INSTANCES<&'static str, &'static [u8]>,
-    remembered: REMEMBERED<&'static str, &'static [u8]>,
-    remembered_at_start: REMEMBERED_AT_START<&'static str, ()>,
     applied_file: APPLIED_FILE<u32, &'static [u8]>,
     registry_counts: REGISTRY_COUNTS<(u8, u64, &'static str), u64>,
     registry_names: REGISTRY_NAMES<(u8, &'static str, &'static str), ()>,
