@@ -11,7 +11,7 @@ COPY . .
 # Programs link much sooner with thin link-time optimization. The filter has the profile of a release, and its bytes.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/source/target \
     CARGO_PROFILE_RELEASE_LTO=thin cargo build --release --locked --features token-service/jemalloc \
-        --package token-service --package token-guard --package gatepass-filter-native \
+        --package token-service --package token-guard --package filter-native \
  && filter/build.sh \
  && install -D --target-directory=/built target/release/token-service target/release/token-guard target/release/libtoken_filter.so \
         target/wasm32-wasip1/release/filter.wasm

@@ -68,7 +68,7 @@ check: prerequisites ## formatting, clippy and unit tests of what changed, witho
 lint: prerequisites lint-workflows ## formatting, clippy, workflows, no test left out
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	cargo clippy --package gatepass-filter --release --target wasm32-wasip1 --locked -- --deny warnings
+	cargo clippy --package filter --release --target wasm32-wasip1 --locked -- --deny warnings
 	@! git grep --line-number '#\[ignore' -- '*.rs' \
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
@@ -140,8 +140,8 @@ MEASURED := $(if $(SHORT),$(LAB),$(TARGET)/release/lab)
 measured: $(if $(SHORT),lab,.cache/envoy build)
 	@# In the selections of a release: others have other features of the dependencies.
 	$(if $(SHORT),,cargo build --release --locked --package token-service --package token-guard --features token-service/jemalloc)
-	$(if $(SHORT),,cargo build --release --locked --package gatepass-filter-native)
-	$(if $(SHORT),,cargo build --release --locked --package gatepass-lab)
+	$(if $(SHORT),,cargo build --release --locked --package filter-native)
+	$(if $(SHORT),,cargo build --release --locked --package lab)
 
 .PHONY: bench
 bench: bench-filter bench-gateways bench-peers bench-revocation bench-service ## all benchmarks, one after the other, on a quiet machine
@@ -236,7 +236,7 @@ all:
 
 .PHONY: build-native
 build-native: prerequisites ## build the filter as a native module of Envoy: target/release/libtoken_filter.so
-	cargo build --release --locked --package gatepass-filter-native
+	cargo build --release --locked --package filter-native
 
 .PHONY: tools
 tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp .cache/promtool ## install what the tests need: toolchain, gateways, k6, client libraries, Helm, Chromium, PostgreSQL

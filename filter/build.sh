@@ -9,7 +9,7 @@ for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/; do
     flags+=${flags:+$'\x1f'}--remap-path-prefix=${registry%/}=/crates
 done
 export CARGO_ENCODED_RUSTFLAGS=$flags
-cargo rustc --package=gatepass-filter --lib --crate-type=staticlib --target=wasm32-wasip1 --release --locked "$@"
+cargo rustc --package=filter --lib --crate-type=staticlib --target=wasm32-wasip1 --release --locked "$@"
 
 # The SDK has all callbacks of the ABI. rustc would export them all, and a host calls each callback that a module exports, for
 # each request. So this script links the module, and names the callbacks that the filter uses.
