@@ -141,7 +141,7 @@ impl<'a> CompactJws<'a> {
     }
 
     /// `jwk`, the key that the signer says to have. Only for a JWS whose meaning is to prove the possession of a key, such
-    /// as a DPoP proof: everybody can sign with a key of their own (RFC 8725 §3.10).
+    /// as a DPoP proof: everybody can sign with their own key (RFC 8725 §3.10).
     pub fn embedded_key(&self) -> Option<&Value> {
         self.others.get("jwk")
     }

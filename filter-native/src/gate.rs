@@ -29,7 +29,7 @@ use calls::call;
 /// it replaces.
 static DATA: LazyLock<ProcessData> = LazyLock::new(ProcessData::default);
 
-/// Time until state that a panic may have damaged is made anew.
+/// Time until state that a panic may have damaged is rebuilt.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The place of the main thread's driver. It reads the feeds and gets no requests.
@@ -220,10 +220,10 @@ impl Gate {
         self.metrics.publish(self.envoy, &values, panics);
     }
 
-    /// Makes anew what a panic may have damaged. The requests that waited there are refused.
+    /// Rebuilds what a panic may have damaged. The requests that waited there are refused.
     fn mend(&self) {
         let is_damaged = |index: usize| self.member(index).is_none();
-        // The others have the feeds in common with the main thread's driver, which alone reads them.
+        // The others share the feeds with the main thread's driver, which alone reads them.
         let all = is_damaged(MAIN);
         let damaged: Vec<usize> = (0..self.members.len())
             .filter(|index| all || is_damaged(*index))

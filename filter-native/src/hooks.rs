@@ -156,7 +156,7 @@ fn decide(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) -> Action {
     }
 }
 
-/// A request that is held may go on.
+/// A request that is held may continue.
 fn resume(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) {
     let Some(kept_filter) = &kept else {
         return;
@@ -184,7 +184,7 @@ fn leave(kept: KeptFilter<'_>) {
     }
 }
 
-// Calls about which the filter does nothing: Envoy goes on. It looks for all of them when it loads the module. Callers pass
+// Calls about which the filter does nothing: Envoy continues. It looks for all of them when it loads the module. Callers pass
 // arguments, which a function of the C ABI may leave where they are.
 abi::ignored! {
     envoy_dynamic_module_on_http_filter_request_body -> u32;

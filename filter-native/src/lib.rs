@@ -3,11 +3,11 @@
 //!
 //! [`abi`] has Envoy's functions and all `unsafe`, and [`hooks`] the functions that Envoy calls.
 //! A [`gate::Gate`] is one configuration of the filter. Envoy calls it on its main thread (ticks and fetches) and on its
-//! workers (requests). Each thread has a driver of its own behind a lock that no other thread wants for long. All drivers have
-//! keys and revocations in common, so a million revocations take their memory once.
+//! workers (requests). Each thread has its own driver behind a lock that no other thread wants for long. All drivers share
+//! keys and revocations, so a million revocations take their memory once.
 //!
 //! The module runs in Envoy's process, so a panic must not leave it: [`hooks`] catches it at each call, and [`gate`] refuses
-//! requests until the state that it may have damaged is made anew.
+//! requests until the state that it may have damaged is rebuilt.
 
 #![cfg(target_os = "linux")]
 

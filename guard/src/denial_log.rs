@@ -28,7 +28,7 @@ impl<'a> Denied<'a> {
 }
 
 /// The members of the line. In method and path, bytes that are not printable ASCII are percent-encoded; in the
-/// request id, they are removed. So a client can neither start a line of its own nor send escape sequences to a
+/// request id, they are removed. So a client can neither start its own line nor send escape sequences to a
 /// terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Line {

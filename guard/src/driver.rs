@@ -1,5 +1,5 @@
 //! One guard with everything around it that is the same in every host: which fetches are sent when, which requests wait and
-//! in which order they go on, what the log says, and what the metrics show.
+//! in which order they continue, what the log says, and what the metrics show.
 //!
 //! A host does four things:
 //! - It tells what happens: [`Driver::tick`] whenever [`Driver::next_tick`] has passed, [`Driver::arrived`] and
@@ -80,7 +80,7 @@ pub struct Driver {
     /// True if a fetch may be due.
     looks_for_fetches: bool,
     to_send: VecDeque<Fetch>,
-    /// Most requests that go on after one tick or fetch, and how many of them are left.
+    /// Most requests that continue after one tick or fetch, and how many of them are left.
     batch: usize,
     turns: usize,
     /// True if the next tick must come soon.
@@ -114,7 +114,7 @@ impl Driver {
         driver
     }
 
-    /// Creates a driver of the same configuration for another thread of this process. All have the feeds in common, which this
+    /// Creates a driver of the same configuration for another thread of this process. All share the feeds, which this
     /// one reads. What one of them fetches, the host gives to the others with [`Driver::joins`] and [`Driver::adopts`].
     #[must_use]
     pub fn beside(
@@ -124,13 +124,13 @@ impl Driver {
         clock: &impl HostClock,
     ) -> Self {
         let mut driver = Self::new(self.guard.beside(host, shared_data), clock);
-        // What they have in common has times of one steady clock.
+        // What they share has times of one steady clock.
         driver.clock = self.clock.clone();
         driver.tell_time(clock);
         driver
     }
 
-    /// True if a panic interrupted a change of what several drivers have in common. None of them may go on.
+    /// True if a panic interrupted a change of what several drivers share. None of them may continue.
     pub fn is_damaged(&self) -> bool {
         self.guard.is_damaged()
     }
@@ -148,7 +148,7 @@ impl Driver {
         self.ended(fetch, end);
     }
 
-    /// For hosts in which the answers of one callback nest: at most 32 requests go on after one tick or fetch.
+    /// For hosts in which the answers of one callback nest: at most 32 requests continue after one tick or fetch.
     #[must_use]
     pub fn in_batches(self) -> Self {
         let batch = BATCH;

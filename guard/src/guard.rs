@@ -90,8 +90,8 @@ impl Guard {
         }
     }
 
-    /// Creates a guard with the same configuration, for another thread. It has the feeds in common with this one, which reads
-    /// them, and for now the keys ([`Guard::adopt`]), but a cache of its own.
+    /// Creates a guard with the same configuration, for another thread. It shares the feeds with this one, which reads
+    /// them, and for now the keys ([`Guard::adopt`]), but has its own cache.
     #[must_use]
     pub(crate) fn beside(
         &self,

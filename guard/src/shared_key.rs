@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 /// The prefix of the keys for `what`, with the version of its format. It contains a hash of `texts`: everything that two
-/// VMs must have in common so that a value means the same to both.
+/// VMs must share so that a value means the same to both.
 pub(crate) fn prefix<'a>(
     what: &str,
     version: &str,

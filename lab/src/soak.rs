@@ -299,7 +299,7 @@ impl Soak {
             let resealed = self
                 .world
                 .administrate(&visitor, "POST", "/encryption-keys/reseal", "");
-            ensure!(resealed.is_some(), "the store could not be sealed anew");
+            ensure!(resealed.is_some(), "the store could not be sealed again");
         }
         if number > 3 && self.is_replicated {
             self.restart_replica(number.is_multiple_of(2))?;

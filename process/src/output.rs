@@ -1,6 +1,6 @@
 //! Standard output and standard error. A slow or stalled reader never blocks the program.
 //!
-//! Lines wait in a bounded queue for a thread of their own. If the queue is full, lines are dropped and counted. The
+//! Lines wait in a bounded queue for their own thread. If the queue is full, lines are dropped and counted. The
 //! queue is our own because `tracing-appender` prints to standard output when it ends: with a stalled reader the
 //! process would not end.
 
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// Reports each write, and stands still until the test lets it go on.
+    /// Reports each write, and stands still until the test lets it continue.
     struct Gated {
         writes: Sender<Vec<u8>>,
         gate: Receiver<()>,

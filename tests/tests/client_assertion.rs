@@ -17,7 +17,7 @@ const CREDENTIALS: (&str, &str) = ("grant_type", "client_credentials");
 /// From RFC 7636, appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
-/// A client with a key, registered at a pair of its own.
+/// A client with a key, registered at its own pair.
 pub(crate) struct Keyed {
     pub(crate) pair: OwnPair,
     pub(crate) key: SigningKey,

@@ -210,7 +210,7 @@ fn the_page_at_the_redirect_uri_shows_commands_that_work() {
     );
 
     // Nobody pastes what somebody else wrote into a link. `iss` and `state` come before all else (RFC 9207 §2.4), and the
-    // legacy flow has neither, at a host of its own (D-24).
+    // legacy flow has neither, at its own host (D-24).
     let ours = form_body(&[("iss", &at(ports.lobby)), ("state", "abc")]);
     let iss = form_body(&[("iss", &at(ports.lobby))]);
     let evil = "state=abc&iss=https%3A%2F%2Fevil.example";

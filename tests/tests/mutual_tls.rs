@@ -500,7 +500,7 @@ fn rfc8705_s4_refresh_tokens_of_public_clients_are_bound() {
     assert_bound(&repeated, &bound);
     let second = second.text("refresh_token");
     assert_eq!(repeated.text("refresh_token"), second);
-    // The binding is that of the grant, also if the client is registered anew without it.
+    // The grant keeps its binding, also if the client is registered again without it.
     let update = format!("client update {} --certificate-optional", INSTALLED.id);
     pair.own.done(&update);
     stolen(&second);

@@ -238,7 +238,7 @@ fn the_socket_units_have_the_default_addresses() {
     }
 }
 
-/// Real rules in a kernel, and real connections, in a network of their own.
+/// Real rules in a kernel, and real connections, in their own network.
 #[test]
 fn the_kernel_counts_the_connections_of_an_address() {
     let alone = ["--map-root-user", "--net"];

@@ -287,7 +287,7 @@ fn rfc9126_s2_3_what_cannot_be_pushed() {
     push(&WEB, &lobby, &[("state", &long)]).assert_error(400, "invalid_request");
     let method = get(&url, &[]);
     method.assert_error(405, "method_not_allowed");
-    // A public client names itself, as at the token endpoint, and may call from a page of its own.
+    // A public client names itself, as at the token endpoint, and may call from its own page.
     assert_eq!(push(&INSTALLED, &lobby, &CHALLENGE).status, 201);
     let origin = [("origin", "https://spa.example.com".to_owned())];
     let request = INSTALLED.request(&CHALLENGE);

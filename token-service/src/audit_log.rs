@@ -129,7 +129,7 @@ impl AuditLog {
         }
     }
 
-    /// Counts an entry about tokens of a client. Returns whether it is kept as an entry of its own.
+    /// Counts an entry about tokens of a client. Returns whether it is kept as its own entry.
     fn count_token(&self, event: &AuditEvent) -> bool {
         let Some(client_id) = &event.client_id else {
             return true;
@@ -309,7 +309,7 @@ mod tests {
             let detail = format!("{count} more since {}, not kept one by one", NOW.rfc3339());
             assert_eq!(counted, [(Some("busy"), Some(detail))]);
         }
-        // The next minute starts anew.
+        // The next minute starts again.
         record(AuditAction::TokensIssued, "busy", 1);
         assert_eq!(kept(AuditAction::TokensIssued), 2 * at_most + 2);
     }

@@ -80,7 +80,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest response in bytes, the limit of OpenTelemetry's own clients.
 const MAX_ANSWER: u64 = 4 << 20;
 
-/// Sends batches to the collector. The exporter calls from a thread of its own, so that `send_bytes` may block.
+/// Sends batches to the collector. The exporter calls from its own thread, so that `send_bytes` may block.
 #[derive(Debug)]
 struct Collector(ureq::Agent);
 

@@ -1,4 +1,4 @@
-//! Tests in both languages what both have in common.
+//! Tests what both languages share, in each.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! How a request goes on, or is answered.
+//! How a request continues, or is answered.
 
 use std::sync::MutexGuard;
 

@@ -52,7 +52,7 @@ impl Feed {
         self.identity = Some(head.feed);
         self.position = position;
         // This VM reads on itself where what it took over is stale: there may be no other VM. A time of the future is that of a
-        // host whose VMs have clocks of their own.
+        // host whose VMs have their own clocks.
         let age = time.steady.checked_sub(head.answered_at);
         self.caught_up = age.is_some_and(|age| age <= self.config.max_staleness_seconds);
         self.caught_up.then_some(head.answered_at)

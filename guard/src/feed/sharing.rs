@@ -24,7 +24,7 @@ const VACANT: &[u8] = b"";
 /// Pages in the ring.
 const SLOTS: u64 = 16;
 
-/// Number of new pages after which the leader writes another snapshot: half of the ring, so that the ring goes on from
+/// Number of new pages after which the leader writes another snapshot: half of the ring, so that the ring continues from
 /// every snapshot.
 const SNAPSHOT_EVERY: u64 = SLOTS / 2;
 
@@ -363,7 +363,7 @@ impl Sharing {
         data.set(&key, &head.encode(), version)
     }
 
-    /// The leader writes all entries up to `position` for VMs that start later, if the ring will soon no longer go on
+    /// The leader writes all entries up to `position` for VMs that start later, if the ring will soon no longer continue
     /// from the last such snapshot.
     pub(super) fn publish_snapshot(
         &mut self,

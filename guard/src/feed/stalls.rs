@@ -50,7 +50,7 @@ impl Stalls {
     }
 
     /// A page with a new position, and with more behind it, was applied. True if the feed has too many such pages that add
-    /// nothing: it would go on without end. `held`: number of entries in the table.
+    /// nothing: it would continue without end. `held`: number of entries in the table.
     pub(super) fn is_barren(&mut self, added: bool, held: usize) -> bool {
         self.barren = match added {
             true => 0,

@@ -8,7 +8,7 @@ use super::Guard;
 use crate::config::{Config, IssuerConfig, WhenStale};
 use crate::feed::{Feed, FeedConfig, Freshness, Progress};
 
-/// A feed, with the index of the first issuer that uses this feed. Guards beside each other have the feed in common, and one of
+/// A feed, with the index of the first issuer that uses this feed. Guards beside each other share the feed, and one of
 /// them reads it.
 #[derive(Debug)]
 pub(super) struct SharedFeed {

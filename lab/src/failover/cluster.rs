@@ -156,7 +156,7 @@ impl Node {
         let patroni = [patroni.pid()?.to_string()];
         let postgres = self.postgres()?;
         match signal {
-            // The server goes on before Patroni learns that it is the primary no more.
+            // The server continues before Patroni learns that it is no longer the primary.
             "CONT" => {
                 send(&postgres)?;
                 send(&patroni)
@@ -420,7 +420,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A pause shows in the list and ends, and a replica is copied anew.
+    /// A pause shows in the list and ends, and a replica is copied again.
     fn pause_and_copy(&mut self) -> Result<()> {
         let (leader, standby) = self.until_complete()?;
         let is_paused = || {

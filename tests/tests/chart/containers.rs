@@ -206,7 +206,7 @@ fn a_token_service_of_the_chart_serves() {
             .is_ok_and(|reply| reply.status() == 200)
     };
     service.until("ready", ready).unwrap();
-    // The host that the filter names, in a cluster with a domain of its own.
+    // The host that the filter names, in a cluster with its own domain.
     let plugin = &of_kind(documents, "TrafficExtension")[0]["spec"]["wasm"]["pluginConfig"];
     let feed = &plugin["issuers"][0]["revocations"];
     let url = format!("http://127.0.0.1:{internal}/revocations");

@@ -85,7 +85,7 @@ fn every_gateway_removes_headers_that_name_another_request() {
             let early = &paths["spec"]["headers"]["earlyRequestHeaders"];
             list(&early["remove"]).to_vec()
         } else {
-            // Traefik: compared with the tested file. token-guard alone: the gateway has a file of its own.
+            // Traefik: compared with the tested file. token-guard alone: the gateway has its own file.
             assert!(!case.contains("istio") && !case.contains("envoy"), "{case}");
             continue;
         };

@@ -97,7 +97,7 @@ fn no_user(security: &Value) {
     assert_eq!(security["runAsNonRoot"], true);
 }
 
-/// Each program has an account of its own, and none has a token of the cluster's API.
+/// Each program has its own account, and none has a token of the cluster's API.
 #[test]
 fn programs_have_accounts_of_their_own() {
     for (case, documents) in cases() {

@@ -325,7 +325,7 @@ fn upgrades() -> Vec<Attack> {
     upgrades
 }
 
-/// Bodies whose end some server sees elsewhere: what follows would be a request of its own.
+/// Bodies whose end some server sees elsewhere: what follows would be a second request.
 fn bodies(good: &str) -> Vec<Attack> {
     let smuggled = "GET /api/documents/1 HTTP/1.1\r\nHost: localhost\r\nX-Test: TEST\r\nX-User-Id: admin\r\nConnection: close\r\n\r\n";
     let chunked = format!("0\r\n\r\n{smuggled}");

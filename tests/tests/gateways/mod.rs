@@ -296,7 +296,7 @@ fn a_guard_that_does_not_answer_lets_nobody_pass() {
     });
 }
 
-/// HAProxy goes on with a request if an action in Lua fails.
+/// HAProxy continues with a request if an action in Lua fails.
 #[test]
 fn a_broken_script_in_haproxy_lets_nobody_pass() {
     let start = "local headers = txn.http:req_get_headers()";

@@ -156,7 +156,7 @@ fn the_alert_about_missing_keys_fires_and_ends() {
     series.expect(folder.path(), ("15s", 0), &expected).unwrap();
 }
 
-/// In report-only mode a refused request goes on, but without its token where `forward_authorization` is `false`: at once, and
+/// In report-only mode a refused request continues, but without its token where `forward_authorization` is `false`: at once, and
 /// after its longest wait.
 #[test]
 fn a_filter_that_only_reports_withholds_the_token_too() {

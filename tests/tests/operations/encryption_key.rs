@@ -69,7 +69,7 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
     assert_eq!(exchanged.status, 200, "{}", exchanged.body);
     let resealed = pair.done("encryption-key reseal");
     assert!(
-        resealed.starts_with(&format!("{sealed} values sealed anew")),
+        resealed.starts_with(&format!("{sealed} values sealed again")),
         "{resealed}"
     );
     assert_eq!(

@@ -58,7 +58,7 @@ fn assertions_and_the_legacy_flow_take_a_name_in_any_case() {
     assert_eq!(us1.exchange(&LEGACY, &code).status, 200);
 }
 
-/// Another case is not another person with guesses of their own.
+/// Another case is not another person with their own guesses.
 #[test]
 fn guesses_are_counted_in_any_case() {
     let pair = OwnPair::start(&[]);

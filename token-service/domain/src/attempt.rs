@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(PACE.remembered(busy, at(24 * 3600 - 1)), 1);
     }
 
-    /// A right attempt that was admitted after a delay does not start the delay anew.
+    /// A right attempt that was admitted after a delay does not start the delay again.
     #[test]
     fn a_right_attempt_moves_no_clock() {
         let (_, failures) = waits(8);

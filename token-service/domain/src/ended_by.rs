@@ -7,7 +7,7 @@ use crate::{Client, ClientId, ClientVersion, CredentialsVersion, Owner, Revoked,
 #[derive(Debug)]
 pub enum Before<T> {
     Absent,
-    /// The store cannot read the row. The change goes on, and assumes the worst of what the row contained.
+    /// The store cannot read the row. The change continues, and assumes the worst of what the row contained.
     Unreadable,
     Read(T),
 }

@@ -1,4 +1,4 @@
-//! The index of clients and users. A store keeps it in tables of its own, so that a question about all registrations
+//! The index of clients and users. A store keeps it in its own tables, so that a question about all registrations
 //! reads few rows, however many registrations there are.
 //!
 //! The stores write the index in the same transaction as the row of the client or user. Each change adds only the

@@ -37,7 +37,7 @@ impl Scope {
 
     /// True if `other` contains every token.
     pub fn is_subset_of(&self, other: &Self) -> bool {
-        // Both are in alphabetical order, so each search goes on where the previous one ended.
+        // Both are in alphabetical order, so each search continues where the previous one ended.
         let mut others = other.tokens();
         self.tokens()
             .all(|token| others.any(|other| other == token))

@@ -1,4 +1,4 @@
-//! What types have in common that are a text.
+//! What types share that are a text.
 
 /// The text of a type, as a reference, as a string and for people.
 macro_rules! text {

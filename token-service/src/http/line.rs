@@ -1,4 +1,4 @@
-//! JSON bodies that end with a newline, so that a terminal shows its prompt on a line of its own.
+//! JSON bodies that end with a newline, so that a terminal shows its prompt on its own line.
 
 use actix_web::http::header::ContentType;
 use actix_web::{HttpResponse, HttpResponseBuilder};

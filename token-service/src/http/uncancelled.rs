@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use super::error;
 
 /// The middleware. A broken connection drops the future that waits for the response. The store completes an operation
-/// that has begun, so what follows the operation, such as its audit entry, must not be dropped either: a task of its own
+/// that has begun, so what follows the operation, such as its audit entry, must not be dropped either: its own task
 /// handles the request.
 pub(super) async fn run(
     request: ServiceRequest,

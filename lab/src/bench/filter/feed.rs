@@ -20,7 +20,7 @@ pub(crate) fn start(entries: usize) -> Result<u16> {
     let port = listener.local_addr()?.port();
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
-            // A connection that breaks is the gateway's to open anew.
+            // A connection that breaks is the gateway's to open again.
             std::thread::spawn(move || serve(connection, entries).ok());
         }
     });

@@ -98,7 +98,7 @@ fn room() -> usize {
     all.saturating_sub(rest)
 }
 
-/// Why tokens have no room for a name. Each name has a bound of its own, so that every client, every user and every instance
+/// Why tokens have no room for a name. Each name has its own bound, so that every client, every user and every instance
 /// fit together. The bound of Client IDs is what `api_audience` and the configured bounds leave.
 pub(super) fn misfit(name: TokenName<'_>, settings: &Settings) -> Option<String> {
     let audience = json_length(&settings.api_audience);

@@ -1,6 +1,6 @@
 //! Delays that slow down guesses. The delays grow with failures and decay with time (RFC 6749 §10.10).
 //!
-//! A browser in which the person has signed in before ([`Devices`](super::device::Devices)) has a pace of its own,
+//! A browser in which the person has signed in before ([`Devices`](super::device::Devices)) has its own pace,
 //! which nobody else can use up. For all other browsers an attempt counts for the address, for the account from that
 //! network, and last for the account: many wrong passwords from one network never make the account's owner wait
 //! elsewhere.

@@ -44,7 +44,7 @@ fn text(keys: &EncryptionKeysView) -> String {
     });
     let mut lines = Vec::new();
     if let Some(resealed) = keys.resealed {
-        lines.push(format!("{resealed} values sealed anew."));
+        lines.push(format!("{resealed} values sealed again."));
     }
     lines.push(table::list(["KEY", "CURRENT", "SEALED VALUES"], rows));
     if keys.outdated > 0 {

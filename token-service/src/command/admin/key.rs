@@ -29,7 +29,7 @@ pub(in crate::command) struct Rotate {
     #[arg(long)]
     immediate: bool,
     /// End every access token that was issued before, at once, of all issuers: every client needs one refresh. Otherwise
-    /// the tokens of a removed key end as each gateway fetches the keys anew.
+    /// the tokens of a removed key end as each gateway fetches the keys again.
     #[arg(long, requires = "immediate")]
     cut_off: bool,
 }

@@ -22,7 +22,7 @@ pub struct EncryptionKeysView {
     /// Values that none of the keys opens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
-    /// Values that were sealed anew.
+    /// Values that were sealed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resealed: Option<u64>,
 }

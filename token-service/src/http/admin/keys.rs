@@ -129,7 +129,7 @@ async fn delete(administrator: Administrator, kid: Path<String>) -> Answer {
     let events = administrator.events(Entry::new(AuditAction::KeyDeleted).detail(&**kid));
     let store = &administrator.service.store;
     let deleted = store.forget_signing_key(kid.to_string(), Arc::clone(&events));
-    // Otherwise another replica has deleted the key, with an entry of its own.
+    // Otherwise another replica has deleted the key, with its own entry.
     if deleted.await? {
         administrator.service.recorded(&events);
     }

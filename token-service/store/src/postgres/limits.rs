@@ -1,7 +1,7 @@
 //! Time limits of the service. The session settings have the limits that the server keeps.
 //!
 //! A database may hang without breaking a connection: a frozen machine acknowledges what it receives, and a proxy keeps
-//! connections whose other end is gone. Every wait for the database therefore has a limit of its own.
+//! connections whose other end is gone. Every wait for the database therefore has its own limit.
 
 use std::time::Duration;
 

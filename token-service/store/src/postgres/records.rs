@@ -155,7 +155,7 @@ async fn connections(client: &Client, name: &str) -> Result<i64, Refusal> {
 }
 
 /// Begins to read a source. The snapshot begins after the last service has gone, because a service writes until its last
-/// connection ends. So the lock needs a connection of its own: a transaction takes its snapshot before its locks.
+/// connection ends. So the lock needs its own connection: a transaction takes its snapshot before its locks.
 async fn begin_reading(client: &Client, lock: &Client) -> Result<(), Refusal> {
     let sql = "SELECT set_config('application_name', $1, false)";
     for client in [client, lock] {

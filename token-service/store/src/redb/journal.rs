@@ -24,7 +24,7 @@ use domain::digest::Digest;
 /// Length in bytes. It limits how many rows a start reads, and how much one checkpoint writes at once.
 pub(super) const CAPACITY: u64 = 1024 * 1024;
 
-/// Position of the mark, in a sector of its own.
+/// Position of the mark, in its own sector.
 const MARK: u64 = 512;
 
 /// Position of the first record.
@@ -36,7 +36,7 @@ const HEADER: usize = DIGEST + 4 * 8;
 /// Bytes per write when the journal is filled with zeros.
 const PART: usize = 4096;
 
-/// A journal that takes transactions. After an error, its content is unknown: read it anew.
+/// A journal that takes transactions. After an error, its content is unknown: read it again.
 #[derive(Debug)]
 pub(super) struct Journal {
     backend: Box<dyn StorageBackend>,

@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(before.len(), after.len());
     }
 
-    /// A new table is copied, or named here: an index that a copy makes anew.
+    /// A new table is copied, or named here: an index that a copy makes again.
     #[tokio::test]
     async fn nothing_is_forgotten() {
         let folder = TempDir::new().unwrap();

@@ -215,7 +215,7 @@ macro_rules! tables {
         pub(super) struct Tables<'txn> {
             $(pub(super) $field: Lazy<'txn, $key, $value>,)*
             /// What the transaction changes in the index of clients and users. Written once for all operations of the
-            /// transaction, because they have nearly all counts in common.
+            /// transaction, because they share nearly all counts.
             pub(super) index: IndexDifference,
         }
 

@@ -68,7 +68,7 @@ pub fn explain(
     checks
 }
 
-/// The checks that user and client assertions have in common. `most`: longest time until `exp`.
+/// The checks that user and client assertions share. `most`: longest time until `exp`.
 pub(super) fn common(
     claims: &Map<String, Value>,
     client_id: &ClientId,

@@ -20,7 +20,7 @@ const QUEUE: usize = 128;
 /// Longest time that a password waits for its check.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// A queue for password checks, one for the whole process. Known devices have a queue of their own, so that they
+/// A queue for password checks, one for the whole process. Known devices have their own queue, so that they
 /// neither wait for unknown browsers nor find the queue full.
 struct Lane {
     /// Number of checks that run or wait for memory: few, so that the other lane soon gets memory.
