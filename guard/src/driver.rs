@@ -1,5 +1,4 @@
-//! One guard with everything around it that is the same in every host: which fetches are sent when, which requests wait and
-//! in which order they continue, what the log says, and what the metrics show.
+//! The host-independent half of every host: schedules fetches, holds and releases requests, makes log lines and metrics.
 //!
 //! A host does four things:
 //! - It tells what happens: [`Driver::tick`] whenever [`Driver::next_tick`] has passed, [`Driver::arrived`] and

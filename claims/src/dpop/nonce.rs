@@ -13,7 +13,7 @@ const PERIOD: u64 = 60;
 /// Number of nonces that are accepted: the present one and those before.
 const ACCEPTED: u64 = 3;
 
-/// What the code of a minute begins with, so that the key may serve other purposes too.
+/// Domain separator of the HMAC.
 const PURPOSE: &[u8] = b"gatepass dpop nonce 1 ";
 
 /// The key of all nonces of a service, or of all gateways of an API. Whoever has it can make proofs in advance, but no

@@ -51,8 +51,8 @@ impl Feed {
         self.revocations.inherit(&entries, missing_until, time.wall);
         self.identity = Some(head.feed);
         self.position = position;
-        // This VM reads on itself where what it took over is stale: there may be no other VM. A time of the future is that of a
-        // host whose VMs have their own clocks.
+        // If what this VM took over is stale, it reads the feed itself: there may be no other VM. A future time means that this
+        // host's VMs do not share a clock.
         let age = time.steady.checked_sub(head.answered_at);
         self.caught_up = age.is_some_and(|age| age <= self.config.max_staleness_seconds);
         self.caught_up.then_some(head.answered_at)

@@ -5,8 +5,8 @@
 //! would expire first ends. Sessions and grants in use stay, because each use extends their expiry.
 
 /// Sessions per user and stage. The stages are counted separately, so that somebody who knows only the password cannot
-/// end the session of a signed-in browser. Of the sessions that owe the second factor, those of the new session's origin
-/// end first, so that such a person does not end those of the account's owner either.
+/// end the session of a signed-in browser. Of the sessions that owe the second factor, sessions from the network of the new
+/// one end first: somebody with only the password cannot end the owner's sessions.
 pub const SESSIONS: Cap = Cap(32);
 
 /// Unredeemed legacy codes per user and client. Codes of the current flows take no room in the store.

@@ -21,8 +21,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service client add shop --type web_server --name Shop --scope projects \\
       --redirect-uri https://shop.example.com/callback
   token-service client add sync --type non_interactive --certificate cert-2026=cert.pem
-  token-service client rotate-secret shop            # the old secret goes on working
-  token-service client rotate-secret shop --end-old  # ... until this
+  token-service client rotate-secret shop            # the old secret stays valid
+  token-service client rotate-secret shop --end-old  # removes the old secret
   token-service client update shop --add-key 2026=key.jwk
   token-service client update shop --remove-key 2025 --revoke   # and end what the key got
   token-service client update shop --add-scope documents

@@ -302,7 +302,7 @@ async fn are_revoked(
     Ok(outcomes)
 }
 
-/// The first `iat` that none of the entries up to a time of these covers.
+/// The earliest `iat` that no cut-off of these subjects covers.
 pub(super) async fn tokens_from(
     client: &Connection<'_>,
     ended_by: impl IntoIterator<Item = Revoked>,

@@ -110,7 +110,7 @@ impl RevocationStore for RedbStore {
     }
 }
 
-/// The first `iat` that none of the entries up to a time of these covers.
+/// The earliest `iat` that no cut-off of these subjects covers.
 pub(super) fn tokens_from(
     tables: &mut Tables<'_>,
     ended_by: impl IntoIterator<Item = Revoked>,

@@ -42,8 +42,7 @@ pub struct Pushed {
 /// §10.1).
 ///
 /// # Errors
-/// A [`PushError`]; the checks are those of the token endpoint for the client, then those of the authorization endpoint for
-/// its request, then those of the proof.
+/// A [`PushError`]: the first failed check of client authentication, authorization request, proof.
 pub async fn push(context: &Context<'_>, call: &EndpointRequest<'_>) -> Result<Pushed, PushError> {
     let (form, presented) = call.open(context, Served::Current).await?;
     presented.note_use(context);

@@ -43,7 +43,7 @@ const NEEDED: [&str; 7] = [
 ];
 
 pub(super) const EXAMPLES: &str = "Examples:
-  token-service import keycloak realm.json --dry-run   # what would come, and what does not fit
+  token-service import keycloak realm.json --dry-run   # preview, with everything that cannot be imported
   token-service import keycloak realm.json 2> report.txt
   token-service import csv users.csv
 
