@@ -87,7 +87,7 @@ fn the_module_refuses_an_envoy_of_another_abi() {
     let config = folder.path().join("envoy.yaml");
     fs::write(&config, envoy::mounted(&text, &artifacts).unwrap()).unwrap();
     let mut program = fs::read(&artifacts.envoy).unwrap();
-    let own = b"\01.40.0\0";
+    let own = b"\x001.40.0\0";
     let place = program.windows(own.len()).position(|bytes| bytes == own);
     let place = place.unwrap() + 1;
     let patched = folder.path().join("envoy");
