@@ -74,14 +74,16 @@ impl Trial {
             pair: OwnPair::with_early_access(),
             tokens: vec![],
         };
-        let registrations = registrations().to_string();
-        // Commands define these clients and users.
-        let path = "/registrations?import=true";
-        trial.pair.change("PUT", path, &registrations);
-        let reply = trial
-            .pair
-            .administrate_early_access("PUT", path, &registrations);
-        assert_eq!(reply.status, 200, "{}", reply.body);
+        // No file manages these clients and users.
+        let registrations = registrations();
+        for path in ["/users", "/clients"] {
+            for object in registrations[&path[1..]].as_array().unwrap() {
+                let object = object.to_string();
+                trial.pair.change("POST", path, &object);
+                let reply = trial.pair.administrate_early_access("POST", path, &object);
+                assert_eq!(reply.status, 201, "{}", reply.body);
+            }
+        }
         for (user, client) in [(0, 0), (0, 1), (1, 0)] {
             trial.issue(user, client);
         }

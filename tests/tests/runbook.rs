@@ -182,7 +182,7 @@ fn a_lost_device_ends_and_the_others_go_on() {
         let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce));
         INSTALLED.exchange_with(&lobby, &code, Some(&pkce), &proof(key))
     });
-    let chapter = "A device was lost, and the others of the person shall go on";
+    let chapter = "A device was lost, and the person's other devices shall stay signed in";
     let commands = commands(&page, chapter);
     let [list, revoke] = &commands[..] else {
         panic!("{commands:?}");

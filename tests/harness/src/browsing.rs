@@ -10,8 +10,8 @@ use url::form_urlencoded;
 /// Content type of [`form_body`].
 pub const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Size of a connection's buffers, in bytes.
-const BUFFER: usize = 16 * 1024;
+/// Size of a connection's buffer for answers, in bytes.
+const INPUT: usize = 16 * 1024;
 
 /// A client that follows no redirection and gives up after `patience`.
 #[must_use]
@@ -26,9 +26,8 @@ pub fn config(patience: Duration) -> ConfigBuilder<AgentScope> {
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(None)
-        // Each connection fills its buffers with zeros, byte by byte in a debug build.
-        .input_buffer_size(BUFFER)
-        .output_buffer_size(BUFFER)
+        // Each connection fills its buffer with zeros, byte by byte in a debug build.
+        .input_buffer_size(INPUT)
         .timeout_global(Some(patience))
 }
 
