@@ -182,7 +182,7 @@ fn print_failures(logs: &str) {
 }
 
 /// A line of the listeners for clients in `envoy.yaml`.
-const LISTENER: &str = "                # The client's address is that of its connection.";
+const LISTENER: &str = "                # The client's address is the address of its connection.";
 
 /// An access log of failures: what failed, at which token service, and why.
 const FAILURE_LOG: &str = r#"                access_log:
