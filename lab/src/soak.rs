@@ -181,8 +181,8 @@ fn print_failures(logs: &str) {
     println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
 }
 
-/// A line of the listeners for clients in `envoy.yaml`.
-const LISTENER: &str = "                # The client's address is the address of its connection.";
+/// A line of the listener of the authorization server in `envoy.yaml`.
+const LISTENER: &str = "                early_header_mutation_extensions: &no_forged_headers";
 
 /// An access log of failures: what failed, at which token service, and why.
 const FAILURE_LOG: &str = r#"                access_log:
