@@ -13,7 +13,7 @@ type Module = Vec<String>;
 
 const CRATES: [&str; 14] = [
     "claims",
-    "claims/document",
+    "document",
     "filter",
     "filter-native",
     "guard",
