@@ -1,5 +1,5 @@
 # The images of the pair, --target token-service and --target gateway; the gateway with the native module, --target
-# gateway-native; the plugin alone, --target filter; and the guard for gateways without WebAssembly, --target token-guard.
+# gateway-native; only the plugin, --target filter; and the guard for gateways without WebAssembly, --target token-guard.
 
 # ---- everything that is compiled ---------------------------------------------------------------------
 # The caches keep crates and what is compiled of them from one build to the next.
@@ -44,7 +44,7 @@ ENV TOKEN_GUARD_CONFIG=/etc/token-guard/token-guard.json TOKEN_GUARD_LISTEN=0.0.
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["token-guard", "health"]
 ENTRYPOINT ["token-guard"]
 
-# ---- filter: the plugin alone, in the layout that Istio and Envoy Gateway pull ------------------------
+# ---- filter: only the plugin, in the layout that Istio and Envoy Gateway pull ------------------------
 FROM scratch AS filter
 COPY --from=build /built/filter.wasm /plugin.wasm
 

@@ -10,7 +10,7 @@ INSTALL := tests/tools/install.sh
 PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check --retries 0 --no-deps --require-hashes --requirement
 
 # Programs of a Python environment have its folder in their first line. In a checkout that was copied or moved, the
-# environment and what was installed with it are made anew.
+# environment and what was installed with it are made again.
 ifneq ($(wildcard $(VENV)),)
 ifneq ($(file <$(VENV)/folder),$(CURDIR))
 $(shell rm -rf $(VENV) .cache/envoy .cache/k6 .cache/*.stamp)
@@ -23,7 +23,7 @@ help: ## list the commands
 
 ##@ Run
 
-# The commands of cargo select no package and differ in the targets alone: all resolve the same features, so the tests use what
+# The commands of cargo select no package and differ only in the targets: all resolve the same features, so the tests use what
 # `make up` has compiled. The filter is compiled at the same time, in another folder; `+` lets both share the cores.
 BUILD := cargo build --locked
 AT_ONCE := $(MAKE) --no-print-directory --jobs=$(shell nproc)
@@ -59,7 +59,7 @@ test: tools build ## every test, from unit to end to end through real Envoy in b
 	FILTER=native cargo test --locked
 
 .PHONY: check
-check: prerequisites ## formatting, clippy and unit tests of what changed, without PostgreSQL, Chromium and Envoy; prints failures alone
+check: prerequisites ## formatting, clippy and unit tests of what changed, without PostgreSQL, Chromium and Envoy; prints only failures
 	cargo fmt --all --check
 	cargo clippy --lib --bins --tests --locked --quiet -- --deny warnings
 	cargo test --lib --bins --locked --quiet -- --skip postgres::tests --skip restart_tests
@@ -185,7 +185,7 @@ FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz
 fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the guard, each for FUZZ_SECONDS (60)
-	@# Without a sanitizer, for which Rust needs a nightly compiler: of the fuzzed code aws-lc alone is unsafe. What is found is kept in
+	@# Without a sanitizer, for which Rust needs a nightly compiler: of the fuzzed code only aws-lc is unsafe. What is found is kept in
 	@# target/; what is worth keeping moves to lab/fuzz/corpus by hand.
 	@cd lab && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo fuzz list); do \
 		mkdir -p "$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" && \

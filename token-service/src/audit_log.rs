@@ -7,7 +7,6 @@ mod quota;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,10 +41,13 @@ pub const fn most_entries(kind: AuditKind) -> u64 {
     }
 }
 
+/// Number of entries about tokens of one client and action that the store keeps one by one in a minute. Each replica counts
+/// separately.
+const TOKENS_PER_MINUTE: u32 = 600;
+
 #[derive(Debug)]
 pub struct AuditLog {
     keep_for: Duration,
-    tokens_per_minute: NonZeroU32,
     standard_output: StandardOutput,
     waiting: Mutex<VecDeque<AuditEvent>>,
     /// Locked while entries are on their way to the store.
@@ -71,7 +73,6 @@ impl AuditLog {
     pub fn new(config: &Audit, standard_output: StandardOutput) -> Self {
         Self {
             keep_for: config.keep_for,
-            tokens_per_minute: config.token_entries_per_minute,
             standard_output,
             waiting: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
@@ -119,7 +120,7 @@ impl AuditLog {
         }
         let tokens = std::mem::take(&mut *self.tokens());
         for ((action, client_id), count) in tokens.counts {
-            let left_out = count.saturating_sub(self.tokens_per_minute.get());
+            let left_out = count.saturating_sub(TOKENS_PER_MINUTE);
             if let Some(since) = tokens.since.filter(|_| left_out > 0) {
                 entries.push(counted(action, left_out.into(), since).client(client_id));
             }
@@ -139,7 +140,7 @@ impl AuditLog {
         let key = (event.action, client_id.clone());
         let count = tokens.counts.entry(key).or_default();
         *count = count.saturating_add(1);
-        *count <= self.tokens_per_minute.get()
+        *count <= TOKENS_PER_MINUTE
     }
 
     fn tokens(&self) -> MutexGuard<'_, Tokens> {
@@ -236,12 +237,9 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
     const KEEP_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-    const PER_MINUTE: u32 = 3;
-
     fn log() -> Arc<AuditLog> {
         let config = Audit {
             keep_for: KEEP_FOR,
-            token_entries_per_minute: NonZeroU32::new(PER_MINUTE).unwrap(),
             standard_output: false,
         };
         Arc::new(AuditLog::new(&config, StandardOutput::Nothing))
@@ -286,12 +284,12 @@ mod tests {
             let event = entry.event(&Origin::default(), NOW, KEEP_FOR);
             (0..count).for_each(|_| log.record(event.clone()));
         };
-        record(AuditAction::TokensIssued, "busy", PER_MINUTE + 40);
-        record(AuditAction::TokensRefreshed, "busy", PER_MINUTE + 2);
-        record(AuditAction::TokensIssued, "quiet", PER_MINUTE);
+        record(AuditAction::TokensIssued, "busy", TOKENS_PER_MINUTE + 40);
+        record(AuditAction::TokensRefreshed, "busy", TOKENS_PER_MINUTE + 2);
+        record(AuditAction::TokensIssued, "quiet", TOKENS_PER_MINUTE);
         record(AuditAction::ClientUpdated, "busy", 50);
         let kept = |action| details(&log, action).len();
-        let at_most = PER_MINUTE as usize;
+        let at_most = TOKENS_PER_MINUTE as usize;
         assert_eq!(kept(AuditAction::TokensIssued), 2 * at_most);
         assert_eq!(kept(AuditAction::ClientUpdated), 50);
         log.tell_of_left_out(NOW);

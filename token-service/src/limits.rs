@@ -1,11 +1,15 @@
 //! Rate limits for clients, within one process.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::Limits;
 use domain::ClientId;
+
+/// After a pause, a client may revoke the access tokens of this number of seconds at once: enough for an integrator that signs
+/// out all its users.
+const BURST_SECONDS: u32 = 50;
 
 /// Minimum interval between log and audit entries about a refused client.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -18,10 +22,11 @@ pub struct RevocationLimit {
 }
 
 impl RevocationLimit {
-    pub fn new(limits: &Limits) -> Self {
-        let each = Duration::from_secs(1) / limits.revocations_per_second.get();
+    /// `per_second` is the average of one client in the long run.
+    pub fn new(per_second: NonZeroU32) -> Self {
+        let each = Duration::from_secs(1) / per_second.get();
         Self {
-            limiter: Limiter::new(each, limits.revocations_burst.get()),
+            limiter: Limiter::new(each, per_second.get().saturating_mul(BURST_SECONDS)),
             told: Limiter::new(TELL_EVERY, 1),
         }
     }
@@ -89,20 +94,11 @@ impl Limiter {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU32;
-
     use super::*;
-
-    fn limit() -> RevocationLimit {
-        RevocationLimit::new(&Limits {
-            revocations_per_second: NonZeroU32::new(2).unwrap(),
-            revocations_burst: NonZeroU32::new(3).unwrap(),
-        })
-    }
 
     #[test]
     fn each_client_has_an_allowance_of_its_own() {
-        let limit = limit();
+        let limit = Limiter::new(Duration::from_millis(500), 3);
         let [one, other] = ["one", "other"].map(|id| ClientId::parse(id).unwrap());
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
@@ -126,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_refused_client_is_told_of_once_a_minute() {
-        let limit = limit();
+        let limit = RevocationLimit::new(NonZeroU32::MIN);
         let one = ClientId::parse("one").unwrap();
         let start = Instant::now();
         let told = [0, 1, 59, 60, 61].map(|seconds| {

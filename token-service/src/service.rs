@@ -66,7 +66,7 @@ impl Service {
         encryption_key: EncryptionKey,
         admin_tokens: AdminTokens,
     ) -> Result<Self, KeyRingError> {
-        let directory = Directory::open(Arc::clone(&store), cache_bytes(&config)).await?;
+        let directory = Directory::open(Arc::clone(&store), CACHE_BYTES).await?;
         let policy = Policy::of(&config.protocol, &directory.summary().legacy_instances);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
         let is_terminal = std::io::stdout().is_terminal();
@@ -80,7 +80,7 @@ impl Service {
             metrics.feed.clone(),
         );
         Ok(Self {
-            revocation_limit: RevocationLimit::new(&config.limits),
+            revocation_limit: RevocationLimit::new(config.revocations_per_second),
             config,
             feed,
             audit,
@@ -281,9 +281,8 @@ impl Service {
     }
 }
 
-fn cache_bytes(config: &Config) -> u64 {
-    u64::from(config.registrations_cache_mib.get()) * 1024 * 1024
-}
+/// Memory for clients and users that requests use, in bytes. Others are read from the store when a request needs them.
+const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Registrations, signing keys and time, the same for the whole request.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! `[audit]`.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use document::Section;
@@ -10,9 +9,6 @@ use super::duration::{DAY, HOUR, duration};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Audit {
     pub keep_for: Duration,
-    /// Number of entries about tokens of one client and action that the store keeps one by one in a minute. Each replica
-    /// counts separately.
-    pub token_entries_per_minute: NonZeroU32,
     /// True if the service also writes each entry as a line of JSON to standard output.
     pub standard_output: bool,
 }
@@ -25,9 +21,6 @@ pub(super) fn read(mut section: Section<'_>, default: Audit) -> Audit {
             default.keep_for,
             HOUR..=3650 * DAY,
         ),
-        token_entries_per_minute: section
-            .positive("token_entries_per_minute")
-            .map_or(default.token_entries_per_minute, |number| number.value),
         standard_output: section
             .flag("standard_output")
             .map_or(default.standard_output, |flag| flag.value),

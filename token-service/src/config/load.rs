@@ -1,6 +1,7 @@
 //! Reads the configuration: the file, then the environment, which overrides the file. Reports all problems together.
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use url::Url;
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, dpop, issuer, lifetimes, limits, listen, mutual_tls, signing,
-    site_labels, store, trusted_proxies,
+    Config, LogFormat, audit, dpop, issuer, lifetimes, listen, mutual_tls, signing, site_labels,
+    store, trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -147,9 +148,6 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         internal_hosts: internal_hosts(&mut root).unwrap_or(defaults.internal_hosts),
         trusted_proxies: trusted_proxies::read(&mut root).unwrap_or(defaults.trusted_proxies),
         registrations: root.path("registrations").map(absolute),
-        registrations_cache_mib: root
-            .positive("registrations_cache_mib")
-            .map_or(defaults.registrations_cache_mib, |number| number.value),
         admin_token_file: path(
             &mut root,
             "admin_token_file",
@@ -166,7 +164,8 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         store_url_file,
         legacy_instances: read_legacy_instances(&mut root),
         site_labels: site_labels::read(root.section("site_labels")),
-        limits: limits::read(root.section("limits"), defaults.limits),
+        revocations_per_second: revocations_per_second(root.section("limits"))
+            .unwrap_or(defaults.revocations_per_second),
         audit: audit::read(root.section("audit"), defaults.audit),
         drain_for: duration(
             &mut root,
@@ -222,6 +221,12 @@ fn name(text: &str) -> Result<String, &'static str> {
             "must be one line of 1 to 64 characters without a colon and without white space at its ends",
         )
     }
+}
+
+fn revocations_per_second(mut limits: Section<'_>) -> Option<NonZeroU32> {
+    let number = limits.positive("revocations_per_second");
+    limits.finish();
+    number.map(|number| number.value)
 }
 
 fn service_documentation(text: &str) -> Result<String, &'static str> {

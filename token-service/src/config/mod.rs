@@ -6,7 +6,6 @@ mod dpop;
 mod duration;
 mod issuer;
 mod lifetimes;
-mod limits;
 mod listen;
 mod load;
 mod mutual_tls;
@@ -30,7 +29,6 @@ use ipnet::IpNet;
 use protocol::settings::Settings;
 
 pub use self::audit::Audit;
-pub use self::limits::Limits;
 pub use self::mutual_tls::{LISTEN as MUTUAL_TLS_LISTEN, MutualTls};
 pub use self::store::StoreUrl;
 use crate::key_file::{exposed_mode, group_readable_mode};
@@ -56,8 +54,6 @@ pub struct Config {
     pub allow_insecure_http: bool,
     /// Registrations file that the service applies at each start.
     pub registrations: Option<PathBuf>,
-    /// Memory for clients and users that requests use, in MiB.
-    pub registrations_cache_mib: NonZeroU32,
     /// File with the bearer tokens of the administration. The first start creates the file with mode 0600.
     pub admin_token_file: PathBuf,
     /// File with the keys that seal signing keys and TOTP secrets. The first start creates the file with mode 0600.
@@ -69,7 +65,8 @@ pub struct Config {
     pub legacy_instances: Vec<LegacyInstance>,
     /// Names of the sites of linked accounts, which pages show in place of the sites.
     pub site_labels: BTreeMap<String, String>,
-    pub limits: Limits,
+    /// Average number of access tokens per second that a client revokes at `/auth/revoke`. Each replica counts separately.
+    pub revocations_per_second: NonZeroU32,
     pub audit: Audit,
     /// Time between SIGTERM and shutdown, in which the service still answers.
     pub drain_for: Duration,
@@ -158,17 +155,16 @@ impl Default for Config {
             trusted_proxies: vec![IpNet::from(IpAddr::from(Ipv4Addr::LOCALHOST))],
             allow_insecure_http: false,
             registrations: None,
-            registrations_cache_mib: NonZeroU32::MIN.saturating_add(63),
             admin_token_file: PathBuf::from("data/admin-token"),
             encryption_key_file: PathBuf::from("data/encryption-key"),
             store: StoreUrl::Redb(PathBuf::from(store::DEFAULT_FILE)),
             store_url_file: None,
             legacy_instances: Vec::new(),
             site_labels: BTreeMap::new(),
-            limits: Limits::DEFAULT,
+            // Enough for users who sign out.
+            revocations_per_second: NonZeroU32::MIN.saturating_add(19),
             audit: Audit {
                 keep_for: 90 * DAY,
-                token_entries_per_minute: NonZeroU32::MIN.saturating_add(599),
                 standard_output: true,
             },
             drain_for: Duration::from_secs(1),

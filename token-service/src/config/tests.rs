@@ -58,11 +58,9 @@ log_format = "text"
 
 [limits]
 revocations_per_second = 20
-revocations_burst = 1000
 
 [audit]
 keep_for = "90d"
-token_entries_per_minute = 600
 standard_output = true
 
 [store]
@@ -261,9 +259,7 @@ fn every_key_of_the_example_is_also_a_variable() {
         ("TOKEN_SERVICE__DPOP__NONCE", "required"),
         ("TOKEN_SERVICE__DPOP__SINGLE_USE", "store"),
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "2"),
-        ("TOKEN_SERVICE__LIMITS__REVOCATIONS_BURST", "3"),
         ("TOKEN_SERVICE__AUDIT__KEEP_FOR", "30d"),
-        ("TOKEN_SERVICE__AUDIT__TOKEN_ENTRIES_PER_MINUTE", "7"),
         ("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false"),
         ("TOKEN_SERVICE__DRAIN_FOR", "20s"),
         ("TOKEN_SERVICE__OTLP_ENDPOINT", "http://otel:4318"),
@@ -272,7 +268,6 @@ fn every_key_of_the_example_is_also_a_variable() {
         ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "4s"),
         ("TOKEN_SERVICE__LIFETIMES__LEGACY_ACCESS_TOKEN", "5s"),
         ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "0s"),
-        ("TOKEN_SERVICE__REGISTRATIONS_CACHE_MIB", "4"),
         ("TOKEN_SERVICE__LIFETIMES__SESSION", "6s"),
         ("TOKEN_SERVICE__LIFETIMES__ASSERTION_MAX", "7s"),
         ("TOKEN_SERVICE__LIFETIMES__CLOCK_SKEW", "1m 5s"),
@@ -332,19 +327,14 @@ fn every_key_of_the_example_is_also_a_variable() {
         trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         allow_insecure_http: false,
         registrations: Some(current.join("r.toml")),
-        registrations_cache_mib: NonZeroU32::new(4).unwrap(),
         admin_token_file: current.join("a"),
         encryption_key_file: current.join("e"),
         store: StoreUrl::Redb(current.join("s")),
         store_url_file: None,
         site_labels: [("https://us1.example.com".into(), "Austin".into())].into(),
-        limits: Limits {
-            revocations_per_second: NonZeroU32::new(2).unwrap(),
-            revocations_burst: NonZeroU32::new(3).unwrap(),
-        },
+        revocations_per_second: NonZeroU32::new(2).unwrap(),
         audit: Audit {
             keep_for: 30 * DAY,
-            token_entries_per_minute: NonZeroU32::new(7).unwrap(),
             standard_output: false,
         },
         drain_for: seconds(20),
