@@ -12,9 +12,9 @@ use guard::answers::{Answer, Denial};
 use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, End, Held, SOON, Task};
-use guard::fetch::Severity;
-use guard::guard::{Effect, Fetch, Guard};
+use guard::fetch::{Fetch, Severity};
 use guard::parts::Parts;
+use guard::{Effect, Guard};
 use guard_native::{Clocks, NativeSignatures, ProcessData};
 
 use crate::abi::{self, EnvoyConfig, Level, MainThread, Resumer};

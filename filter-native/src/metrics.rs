@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use guard::Metrics as Values;
 use guard::answers::Denial;
-use guard::guard::Metrics as Values;
 
 use crate::abi::{Counter, EnvoyConfig, Gauge};
 

@@ -3,10 +3,10 @@
 use std::mem::MaybeUninit;
 
 use claims::Thumbprint;
+use guard::Connection;
 use guard::access_log;
 use guard::answers::Answer;
 use guard::driver::Passing;
-use guard::guard::Connection;
 
 use crate::abi::{
     Buffer, CERTIFICATE_DIGEST, EnvoyFilter, Header, REQUEST_HEADERS, Resumer,

@@ -1,6 +1,10 @@
 //! When to fetch: at intervals, again after a failure with growing pauses, and sooner when a request needs it,
 //! but not for each request. Times are seconds of the steady clock.
 
+mod request;
+
+pub use self::request::{Fetch, FetchKind, Form};
+
 /// Time limit of a fetch, in seconds, unless the service is asked to hold the request.
 pub const TIMEOUT_SECONDS: u64 = 5;
 

@@ -1,7 +1,7 @@
 //! Decides which requests reach a resource server: verifies bearer JWTs and applies the rules of the
 //! configuration.
 //!
-//! [`guard::Guard`] decides from headers, keys, revocations, rules and the time. [`driver::Driver`] drives it: the order of
+//! [`Guard`] decides from headers, keys, revocations, rules and the time. [`driver::Driver`] drives it: the order of
 //! calls is the same in every host. The crate has no clock and no I/O: hosts pass their clocks into each call and carry
 //! out the fetches. Two more traits let a host verify signatures and provide shared data. Clippy refuses what could panic, because a panic would end the VM
 //! of a whole worker of a gateway.
@@ -26,6 +26,7 @@ pub mod cache;
 mod census;
 pub mod clock;
 pub mod config;
+mod decide;
 pub mod denial_log;
 pub mod discovery;
 pub mod driver;
@@ -35,7 +36,6 @@ pub mod fetch;
 mod fixtures;
 pub mod forward;
 pub mod gauges;
-pub mod guard;
 pub mod introspection;
 pub mod keys;
 pub mod parts;
@@ -49,3 +49,5 @@ pub mod signature;
 pub mod source;
 pub mod verify;
 mod waiting;
+
+pub use decide::{Authorization, Connection, Effect, Fate, Guard, Metrics, Request};

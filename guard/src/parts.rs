@@ -1,7 +1,7 @@
 //! The headers of a request that the decision and the log need.
 
 use crate::denial_log::Denied;
-use crate::guard::{Connection, Request};
+use crate::{Connection, Request};
 
 /// `Authorization`, as hosts that know names in lower case call it.
 pub const AUTHORIZATION: &str = "authorization";

@@ -21,7 +21,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::guard::{FetchKind, Patience};
+use crate::decide::Patience;
+use crate::fetch::FetchKind;
 
 pub use held::Held;
 

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use claims::json::BYTE_ORDER_MARK;
-use guard::fetch::Failure;
-use guard::guard::Fetch;
+use guard::fetch::{Failure, Fetch};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::oneshot;
@@ -147,7 +146,7 @@ mod tests {
     use std::net::TcpListener;
 
     use guard::config::Endpoint;
-    use guard::guard::{FetchKind, Form};
+    use guard::fetch::{FetchKind, Form};
     use guard::secret::Secret;
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};

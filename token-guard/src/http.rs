@@ -15,8 +15,8 @@ use document::internal_host;
 use guard::access_log;
 use guard::answers::Answer;
 use guard::denial_log::Denied;
-use guard::guard::{Authorization, Effect, Fate, Request};
 use guard::parts::DPOP;
+use guard::{Authorization, Effect, Fate, Request};
 use process::Opener;
 use serde_json::json;
 

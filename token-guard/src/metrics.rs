@@ -29,7 +29,7 @@ pub(crate) enum OwnDenial {
 /// What one worker has published: sums of its counters, and its gauges.
 #[derive(Debug, Default)]
 struct Published {
-    metrics: guard::guard::Metrics,
+    metrics: guard::Metrics,
     busy: Duration,
     is_running: bool,
     is_ready: bool,
@@ -46,7 +46,7 @@ impl WorkerMetrics {
 
     /// Adds counts and sets gauges. `busy` is the time since the worker's start in which the worker did not
     /// wait for work.
-    pub(crate) fn publish(&self, metrics: guard::guard::Metrics, busy: Duration, is_ready: bool) {
+    pub(crate) fn publish(&self, metrics: guard::Metrics, busy: Duration, is_ready: bool) {
         let mut published = self.published();
         let earlier = std::mem::replace(&mut published.metrics, metrics);
         let counters = published.metrics.counters.iter_mut();
@@ -71,7 +71,7 @@ impl WorkerMetrics {
 impl Drop for WorkerMetrics {
     fn drop(&mut self) {
         let mut published = self.published();
-        let guard::guard::Metrics { ages, sums, .. } = &mut published.metrics;
+        let guard::Metrics { ages, sums, .. } = &mut published.metrics;
         for (_, gauge) in ages.iter_mut().chain(sums) {
             *gauge = 0;
         }
@@ -184,7 +184,7 @@ mod tests {
         let metrics = Metrics::default();
         let workers = [metrics.worker(), metrics.worker()];
         for (worker, age) in workers.iter().zip([7, 3]) {
-            let mut published = guard::guard::Metrics {
+            let mut published = guard::Metrics {
                 denied: BTreeMap::from([("expired", 1)]),
                 ..Default::default()
             };

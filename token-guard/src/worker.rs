@@ -12,8 +12,8 @@ use guard::answers::Denial;
 use guard::config::Config;
 use guard::denial_log::{Denied, Line};
 use guard::driver::{Driver, Remark, Task};
-use guard::fetch::Severity;
-use guard::guard::{Effect, Fetch, Guard, Request};
+use guard::fetch::{Fetch, Severity};
+use guard::{Effect, Guard, Request};
 use guard_native::{Clocks, NativeSignatures};
 use tokio::sync::{Notify, oneshot};
 

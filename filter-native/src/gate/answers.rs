@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use guard::answers::Answer;
 use guard::denial_log::{Denied, Line};
-use guard::guard::{Effect, Fate};
+use guard::{Effect, Fate};
 
 use super::{Member, Verdict};
 use crate::abi::{self, Level};

@@ -1,6 +1,6 @@
 //! How a fetch is sent.
 
-use guard::guard::Fetch;
+use guard::fetch::Fetch;
 
 use crate::abi::{Buffer, EnvoyConfig, Header};
 

@@ -63,7 +63,7 @@ fn denied(reason: &str) -> String {
 impl Metrics {
     /// Defines every metric, so that all exist from the start.
     pub(super) fn define() -> Self {
-        let guards = guard::guard::Metrics::default();
+        let guards = guard::Metrics::default();
         let names = guards.counters.iter().map(|(name, _)| (*name).to_owned());
         let names = names.chain(Denial::names().map(denied));
         let sums = guards.sums.iter().map(|(name, _)| *name);
@@ -151,7 +151,7 @@ impl Metrics {
     }
 
     /// Publishes counts, sums and ages. `now`: seconds of the steady clock.
-    pub(super) fn publish(&self, guards: &guard::guard::Metrics, now: u64) {
+    pub(super) fn publish(&self, guards: &guard::Metrics, now: u64) {
         for (name, value) in &guards.counters {
             self.count(name, *value);
         }

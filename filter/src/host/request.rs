@@ -12,8 +12,8 @@ use guard::access_log;
 use guard::answers::Denial;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, Passing};
-use guard::guard::{Connection, Effect, Fate};
 use guard::parts::{CERTIFICATE_DIGEST, Parts};
+use guard::{Connection, Effect, Fate};
 
 /// Decides about a request when its headers have arrived. `None` if the request waits.
 pub(super) fn decide(driver: &RefCell<Driver>, context: u32) -> Option<Action> {

@@ -14,10 +14,10 @@ use super::data::HostData;
 use super::log;
 use super::metrics::Metrics;
 use super::request;
+use guard::Guard;
 use guard::config::Config;
 use guard::driver::{Driver, SOON, Task};
-use guard::fetch::Failure;
-use guard::guard::{Fetch, Guard};
+use guard::fetch::{Failure, Fetch};
 
 /// One configuration of the filter in one VM. A VM has one thread.
 pub(super) struct Root {

@@ -4,8 +4,8 @@ use super::Driver;
 use crate::access_log;
 use crate::answers::Denial;
 use crate::denial_log::{Denied, Line};
-use crate::guard::{Authorization, Effect, Fate};
 use crate::parts::{AUTHORIZATION, DPOP};
+use crate::{Authorization, Effect, Fate};
 
 /// A request in the hands of a host that changes headers itself.
 pub trait Passing {

@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::Fate;
 use crate::algorithm::Algorithm;
 use crate::config::Config;
 use crate::fixtures::{self, Issuer, NOW, Store, claims, with};
-use crate::guard::Fate;
 use crate::shared_data::NoSharedData;
 use crate::signature::NoHostVerifier;
 use crate::waiting::MAX_WAITING;

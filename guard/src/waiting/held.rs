@@ -2,8 +2,8 @@
 
 use claims::thumbprint::Thumbprint;
 
+use crate::Request;
 use crate::denial_log::Denied;
-use crate::guard::Request;
 
 /// What the decision about a waiting request needs.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use guard::clock::Time;
 use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::Driver;
-use guard::guard::{Fate, Guard, Request};
 use guard::rules::Access;
 use guard::signature::NoHostVerifier;
+use guard::{Fate, Guard, Request};
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

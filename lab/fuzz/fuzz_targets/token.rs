@@ -17,8 +17,8 @@ use guard::clock::Time;
 use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::Driver;
-use guard::guard::{Fate, Guard, Request};
 use guard::signature::{HostVerifier, NoHostVerifier};
+use guard::{Fate, Guard, Request};
 use guard_native::NativeSignatures;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;

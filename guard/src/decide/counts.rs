@@ -32,7 +32,7 @@ pub(crate) struct Counts {
 }
 
 /// A metric and its value.
-pub type Metric = (&'static str, u64);
+type Metric = (&'static str, u64);
 
 /// The metrics of one VM.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,14 +3,13 @@
 //! and to read and write shared data.
 
 mod counts;
-mod decision;
-mod fetch;
 mod fetching;
 mod hand_over;
 mod issuer;
 mod possession;
 mod requirements;
 mod shared_feed;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +17,9 @@ use std::sync::Arc;
 use claims::dpop::UsedProofs;
 
 pub(crate) use self::counts::Counts;
-pub use self::counts::{Metric, Metrics};
-pub use self::decision::{Authorization, Connection, Effect, Fate, Request};
-pub(crate) use self::decision::{Decision, Outcome, Patience};
-pub use self::fetch::{Fetch, FetchKind, Form};
+pub use self::counts::Metrics;
+pub use self::verdict::{Authorization, Connection, Effect, Fate, Request};
+pub(crate) use self::verdict::{Decision, Outcome, Patience};
 
 use self::issuer::{Accepted, Check, IssuerState, Moment};
 use self::requirements::{Needed, Presented, needed, presented, scopes_of};
@@ -31,6 +29,7 @@ use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::{CachedToken, TokenCache};
 use crate::clock::Time;
 use crate::config::{Config, ForwardAuthorization};
+use crate::fetch::{Fetch, FetchKind};
 use crate::forward::{self, Header, Stripped};
 use crate::rules::Access;
 use crate::shared_data::{NoSharedData, SharedData};

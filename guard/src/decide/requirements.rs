@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use claims::dpop::Proof;
 
-use super::decision::Request;
+use super::verdict::Request;
 use crate::answers::Denial;
 use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::CachedToken;

@@ -7,8 +7,8 @@ use claims::Thumbprint;
 use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, RefusedProof};
 
 use super::Host;
-use super::decision::{Decision, Outcome, Request};
 use super::requirements::{Presented, require};
+use super::verdict::{Decision, Outcome, Request};
 use crate::answers::Denial;
 use crate::authorization::Scheme;
 use crate::cache::CachedToken;

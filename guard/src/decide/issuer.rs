@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use super::decision::Patience;
-use super::fetch::FetchKind;
 use super::hand_over;
 use super::shared_feed::{SharedFeed, is_usable};
+use super::verdict::Patience;
 use crate::answers::Denial;
 use crate::cache::CachedToken;
 use crate::clock::Time;
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource};
 use crate::discovery::Discovery;
-use crate::fetch::{Schedule, TIMEOUT_SECONDS};
+use crate::fetch::{FetchKind, Schedule, TIMEOUT_SECONDS};
 use crate::introspection::{Asker, Introspection, Standing};
 use crate::keys::{KeySet, Skipped};
 use crate::shared_data::SharedData;

@@ -1,10 +1,9 @@
 //! What the guard fetches: which fetches are due, and what it does with their results.
 
-use super::fetch::{Fetch, FetchKind, Form};
 use super::{Guard, hand_over};
 use crate::clock::Time;
 use crate::config::Endpoint;
-use crate::fetch::TIMEOUT_SECONDS;
+use crate::fetch::{Fetch, FetchKind, Form, TIMEOUT_SECONDS};
 use crate::introspection::Fault;
 
 impl Guard {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use claims::thumbprint::Thumbprint;
 
-use super::fetch::FetchKind;
 use crate::access_log;
 use crate::answers::{Answer, Denial};
 use crate::authorization::Scheme;
+use crate::fetch::FetchKind;
 use crate::forward::Header;
 use crate::verify::TokenReference;
 

@@ -3,9 +3,9 @@
 use claims::revocation::MAX_PAGE_BYTES;
 use strum::IntoStaticStr;
 
+use super::Failure;
 use crate::config::Endpoint;
 use crate::discovery::MAX_METADATA_BYTES;
-use crate::fetch::Failure;
 use crate::introspection::MAX_ANSWER_BYTES;
 use crate::keys::MAX_JWKS_BYTES;
 use crate::secret::Secret;
@@ -24,7 +24,7 @@ pub enum FetchKind {
 
 impl FetchKind {
     /// The kind without the number of the question.
-    pub(super) const fn without_number(self) -> Self {
+    pub(crate) const fn without_number(self) -> Self {
         match self {
             Self::Introspection(_) => Self::Introspection(0),
             other => other,
