@@ -55,7 +55,7 @@ pub(crate) struct Gate {
 }
 
 /// What becomes of a request. The caller answers it: Envoy may call the filter again meanwhile.
-pub(crate) enum Verdict {
+pub(crate) enum Reply {
     Pass,
     /// Waits, under this number.
     Hold(u32),
@@ -381,10 +381,10 @@ impl Gate {
     // ---- on a worker -----------------------------------------------------------------------------------
 
     /// Decides about a request when its headers have arrived.
-    pub(crate) fn decide(&self, mut stream: Stream<'_>, worker: usize) -> Verdict {
+    pub(crate) fn decide(&self, mut stream: Stream<'_>, worker: usize) -> Reply {
         let index = MAIN + 1 + worker;
         let Some(mut guarded) = self.member(index) else {
-            return Verdict::Answer(refusal());
+            return Reply::Answer(refusal());
         };
         let member = &mut *guarded;
         let mut room = Room::new();
@@ -438,13 +438,13 @@ impl Gate {
         stream.choose_route();
         // The main thread starts the fetch.
         self.set_timer(SOON);
-        Verdict::Hold(number)
+        Reply::Hold(number)
     }
 
     /// Decides about a request that has waited.
-    pub(crate) fn resume(&self, stream: Stream<'_>, worker: usize, number: u32) -> Verdict {
+    pub(crate) fn resume(&self, stream: Stream<'_>, worker: usize, number: u32) -> Reply {
         let Some(mut member) = self.member(MAIN + 1 + worker) else {
-            return Verdict::Answer(refusal());
+            return Reply::Answer(refusal());
         };
         let decided = member
             .waiting
@@ -452,7 +452,7 @@ impl Gate {
             .and_then(|waiting| waiting.decided);
         match decided {
             Some((effect, request)) => finish(member, stream, effect, &request.as_denied()),
-            None => Verdict::Answer(refusal()),
+            None => Reply::Answer(refusal()),
         }
     }
 

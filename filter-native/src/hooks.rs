@@ -11,7 +11,7 @@ use crate::abi::{
     envoy_dynamic_module_callback_http_filter_continue_decoding as go_on,
     envoy_dynamic_module_callback_http_filter_get_worker_index as worker_of,
 };
-use crate::gate::{Gate, Verdict, refusal};
+use crate::gate::{Gate, Reply, refusal};
 use crate::stream::Stream;
 use crate::version;
 
@@ -136,20 +136,20 @@ fn answer(kept: &KeptFilter<'_>, envoy: &mut EnvoyFilter, answer: &Answer) {
 
 /// The headers of a request have arrived.
 fn decide(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) -> Action {
-    let verdict = kept.as_ref().and_then(|kept| {
+    let reply = kept.as_ref().and_then(|kept| {
         let filter = *kept.get();
         let decide = || filter.gate.decide(Stream::of(envoy), filter.worker);
-        let verdict = guarded(filter.gate, decide);
-        if let Some(Verdict::Hold(number)) = verdict {
+        let reply = guarded(filter.gate, decide);
+        if let Some(Reply::Hold(number)) = reply {
             let held = Some(number);
             kept.change(Filter { held, ..filter });
         }
-        verdict
+        reply
     });
-    match verdict.unwrap_or_else(|| Verdict::Answer(refusal())) {
-        Verdict::Pass => Action::Continue,
-        Verdict::Hold(_) => Action::Hold,
-        Verdict::Answer(refusal) => {
+    match reply.unwrap_or_else(|| Reply::Answer(refusal())) {
+        Reply::Pass => Action::Continue,
+        Reply::Hold(_) => Action::Hold,
+        Reply::Answer(refusal) => {
             answer(&kept, envoy, &refusal);
             Action::Stop
         }
@@ -168,8 +168,8 @@ fn resume(envoy: &mut EnvoyFilter, kept: KeptFilter<'_>) {
     let held = None;
     kept_filter.change(Filter { held, ..filter });
     let resume = || filter.gate.resume(Stream::of(envoy), filter.worker, number);
-    match guarded(filter.gate, resume).unwrap_or_else(|| Verdict::Answer(refusal())) {
-        Verdict::Answer(refusal) => answer(&kept, envoy, &refusal),
+    match guarded(filter.gate, resume).unwrap_or_else(|| Reply::Answer(refusal())) {
+        Reply::Answer(refusal) => answer(&kept, envoy, &refusal),
         _ => go_on(envoy),
     }
 }

@@ -18,18 +18,19 @@ use claims::dpop::UsedProofs;
 
 pub(crate) use self::counts::Counts;
 pub use self::counts::Metrics;
-pub use self::verdict::{Authorization, Connection, Effect, Fate, Request};
-pub(crate) use self::verdict::{Decision, Outcome, Patience};
+pub use self::verdict::{Authorization, Connection, Effect, Fate, Request, Verdict};
+pub(crate) use self::verdict::{Decision, Patience};
 
-use self::issuer::{Accepted, Check, IssuerState, Moment};
-use self::requirements::{Needed, Presented, needed, presented, scopes_of};
+use self::issuer::{Checked, IssuerState, Moment};
+use self::possession::Permit;
+use self::requirements::{Presented, needed, presented, scopes_of};
 use self::shared_feed::{SharedFeed, feeds};
 use crate::answers::{self, Denial};
 use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::{CachedToken, TokenCache};
 use crate::clock::Time;
 use crate::config::{Config, ForwardAuthorization};
-use crate::fetch::{Fetch, FetchKind};
+use crate::fetch::{Fetch, FetchKind, Source};
 use crate::forward::{self, Header, Stripped};
 use crate::rules::Access;
 use crate::shared_data::{NoSharedData, SharedData};
@@ -171,59 +172,37 @@ impl Guard {
         self.stripped.respelled(name)
     }
 
-    /// Turns a decision into what the host must do, with report-only mode applied. A request that the host cannot
-    /// hold is refused.
-    pub(crate) fn effect(&self, outcome: Outcome) -> Effect {
-        let Outcome {
-            decision,
-            token,
-            scheme,
-            as_bearer,
-            scopes,
-        } = outcome;
-        let (fate, denial) = match decision {
-            Decision::Allow(add) => match as_bearer {
-                Some(value) => {
-                    let authorization = Authorization::AsBearer(value);
-                    (Fate::Pass { add, authorization }, None)
-                }
-                None => (self.pass(add, false), None),
-            },
-            Decision::Anonymous {
-                withhold_authorization,
-            } => {
-                // In report-only mode, the resource server still checks tokens itself.
-                let withhold = withhold_authorization && !self.config.report_only;
-                (self.pass(Arc::clone(&self.no_headers), withhold), None)
-            }
-            Decision::Answer(answer) => (Fate::Answer(answer), None),
-            Decision::Deny(denial) if self.config.report_only => {
-                (self.pass(Arc::clone(&self.no_headers), false), Some(denial))
-            }
-            Decision::Deny(denial) => return self.refused(denial, token, scheme, &scopes),
-            Decision::Wait { .. } => {
-                return self.denial(Denial::KeysUnavailable, token);
-            }
-        };
-        Effect {
-            fate,
-            denial,
-            token,
-        }
-    }
-
     /// Refuses the request, unless report-only mode lets it pass.
     pub fn denial(&self, denial: Denial, token: Option<Arc<TokenReference>>) -> Effect {
-        self.effect(Outcome {
-            token,
-            ..denial.into()
-        })
+        self.denied(denial, token, Scheme::Bearer, Vec::new)
     }
 
     /// Refuses the request, in report-only mode too. For requests that may still carry a header that only the
     /// filter may set, or a token that the resource server must not see.
     pub fn refusal(&self, denial: Denial, token: Option<Arc<TokenReference>>) -> Effect {
         self.refused(denial, token, Scheme::Bearer, &[])
+    }
+
+    /// `scopes`: those that the rule requires.
+    #[cold]
+    fn denied(
+        &self,
+        denial: Denial,
+        token: Option<Arc<TokenReference>>,
+        scheme: Scheme,
+        scopes: impl FnOnce() -> Vec<String>,
+    ) -> Effect {
+        if self.config.report_only {
+            return Effect {
+                denial: Some(denial),
+                ..self.pass(Arc::clone(&self.no_headers), token, false)
+            };
+        }
+        let scopes = match denial.status(&self.config) == 401 {
+            true => scopes(),
+            false => Vec::new(),
+        };
+        self.refused(denial, token, scheme, &scopes)
     }
 
     #[cold]
@@ -243,13 +222,22 @@ impl Guard {
     }
 
     /// The configuration may withhold the `Authorization` headers of every request.
-    fn pass(&self, add: Arc<[Header]>, withhold: bool) -> Fate {
+    fn pass(
+        &self,
+        add: Arc<[Header]>,
+        token: Option<Arc<TokenReference>>,
+        withhold: bool,
+    ) -> Effect {
         let never = self.config.forward_authorization == ForwardAuthorization::Withheld;
         let authorization = match withhold || never {
             true => Authorization::Withheld,
             false => Authorization::AsSent,
         };
-        Fate::Pass { add, authorization }
+        Effect {
+            fate: Fate::Pass { add, authorization },
+            denial: None,
+            token,
+        }
     }
 
     /// Counts an effect that the host has carried out.
@@ -268,33 +256,38 @@ impl Guard {
         }
     }
 
-    /// Decides about a request. The guard calls `clock` for the exact time, in seconds since 1970, only if the token is
-    /// not in the cache, or comes with a proof.
+    /// Decides about a request, with report-only mode applied. The guard calls `clock` for the exact time, in seconds since 1970,
+    /// only if the token is not in the cache, or comes with a proof.
     pub(crate) fn decide(
         &mut self,
         request: Request<'_>,
         patience: Patience,
         clock: impl Fn() -> u64,
-    ) -> Outcome {
+    ) -> Decision {
         if let Some(answer) = answers::metadata(&self.config, request.method, request.target) {
-            return Decision::Answer(answer).into();
+            return Decision::Now(Effect {
+                fate: Fate::Answer(answer),
+                denial: None,
+                token: None,
+            });
         }
         let access = match needed(&self.config.rules, &request) {
-            Ok(Needed::Nothing {
-                forward_authorization,
-            }) => {
-                let has_some = !request.authorization.is_empty();
-                return Decision::Anonymous {
-                    withhold_authorization: has_some && !forward_authorization,
-                }
-                .into();
-            }
-            Ok(Needed::Token(access)) => access,
-            Err(denial) => return denial.into(),
+            Ok(access) => access,
+            Err(denial) => return Decision::Now(self.denial(denial, None)),
         };
+        if let Access::Anonymous {
+            forward_authorization,
+        } = *access
+        {
+            let has_some = !request.authorization.is_empty();
+            // In report-only mode, the resource server still checks tokens itself.
+            let withhold = has_some && !forward_authorization && !self.config.report_only;
+            let add = Arc::clone(&self.no_headers);
+            return Decision::Now(self.pass(add, None, withhold));
+        }
         let mut scheme = Scheme::default();
-        let outcome = match presented(&self.config, &request, &mut scheme) {
-            Err(denial) => denial.into(),
+        let verdict = match presented(&self.config, &request, &mut scheme) {
+            Err(denial) => Verdict::Deny(denial, None),
             Ok(mut presented) => {
                 // If the token would no longer be accepted, the full verification finds the reason.
                 let hit = self.cache.get_if(presented.credentials, |hit| {
@@ -316,20 +309,35 @@ impl Guard {
                 }
             }
         };
-        let scopes = match &outcome.decision {
-            Decision::Deny(denial) if denial.status(&self.config) == 401 => {
-                scopes_of(&self.config.rules, &request)
+        self.effect(verdict, scheme, &request)
+    }
+
+    /// What becomes of a request with this verdict. Not inlined into each instance of [`Guard::decide`], which must fit into
+    /// little of the processor's cache.
+    #[inline(never)]
+    fn effect(
+        &self,
+        verdict: Verdict<Permit, Source>,
+        scheme: Scheme,
+        request: &Request<'_>,
+    ) -> Decision {
+        match verdict {
+            Verdict::Wait(source) => Decision::After(source),
+            Verdict::Accepted((add, token)) => {
+                let mut effect = self.pass(add, Some(token), false);
+                if scheme == Scheme::Dpop
+                    && self.config.forward_authorization == ForwardAuthorization::AsBearer
+                    && let Some(value) = as_bearer(request)
+                    && let Fate::Pass { authorization, .. } = &mut effect.fate
+                {
+                    *authorization = Authorization::AsBearer(value);
+                }
+                Decision::Now(effect)
             }
-            _ => Vec::new(),
-        };
-        let rewrites = scheme == Scheme::Dpop
-            && self.config.forward_authorization == ForwardAuthorization::AsBearer
-            && matches!(outcome.decision, Decision::Allow(_));
-        Outcome {
-            scheme,
-            as_bearer: rewrites.then(|| as_bearer(&request)).flatten(),
-            scopes,
-            ..outcome
+            Verdict::Deny(denial, token) => {
+                let scopes = || scopes_of(&self.config.rules, request);
+                Decision::Now(self.denied(denial, token, scheme, scopes))
+            }
         }
     }
 
@@ -343,23 +351,23 @@ impl Guard {
         needed: &Access,
         patience: Patience,
         clock: &impl Fn() -> u64,
-    ) -> Outcome {
+    ) -> Verdict<Permit, Source> {
         let credentials = presented.credentials;
         let token = match authorization::access_token(credentials) {
             Ok(token) => token,
-            Err(malformed) => return Denial::Credentials(malformed).into(),
+            Err(malformed) => return Verdict::Deny(Denial::Credentials(malformed), None),
         };
         self.counts.cache_misses += 1;
         let now = clock();
         let parsed = match ParsedToken::parse(token, &self.config.issuers, &self.by_name) {
             Ok(parsed) => parsed,
-            Err(refusal) => return Denial::Token(refusal).into(),
+            Err(refusal) => return Verdict::Deny(Denial::Token(refusal), None),
         };
         let index = parsed.issuer;
         let (Some(state), Some(config)) =
             (self.issuers.get_mut(index), self.config.issuers.get(index))
         else {
-            return Denial::Token(Refusal::Issuer).into();
+            return Verdict::Deny(Denial::Token(Refusal::Issuer), None);
         };
         let feed = state.feed.and_then(|feed| self.feeds.get(feed));
         let moment = Moment {
@@ -371,19 +379,9 @@ impl Guard {
             patience,
         };
         match state.check(token, parsed, config, feed, &*self.host.verifier, moment) {
-            Err(Check::Wait(kind)) => Decision::Wait {
-                issuer: match (kind, feed) {
-                    (FetchKind::Revocations, Some(feed)) => feed.issuer,
-                    _ => index,
-                },
-                kind,
-            }
-            .into(),
-            Err(Check::Deny(denial, token)) => Outcome {
-                token,
-                ..denial.into()
-            },
-            Ok(Accepted {
+            Verdict::Wait(source) => Verdict::Wait(source),
+            Verdict::Deny(denial, token) => Verdict::Deny(denial, token),
+            Verdict::Accepted(Checked {
                 token: verified,
                 active_until,
                 not_revoked_at,
@@ -406,9 +404,9 @@ impl Guard {
                     .into(),
                 };
                 let inspector = self.host.inspector(&self.config);
-                let outcome = inspector.permitted(needed, &cached, presented, request, || now);
+                let verdict = inspector.permitted(needed, &cached, presented, request, || now);
                 self.cache.insert(credentials, cached);
-                outcome
+                verdict
             }
         }
     }

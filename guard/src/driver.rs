@@ -26,10 +26,10 @@ use crate::clock::{Clock, HostClock, Time};
 use crate::config::WhenStale;
 use crate::decide::{Decision, Effect, Guard, Metrics, Patience, Request};
 use crate::denial_log::{Denied, Throttle};
-use crate::fetch::{Failure, FailureLog, Fetch, FetchKind, Severity};
+use crate::fetch::{Failure, FailureLog, Fetch, FetchKind, Severity, Source};
 use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
-use crate::waiting::{BATCH, Source, Waiting};
+use crate::waiting::{BATCH, Waiting};
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_secs(1);
@@ -294,21 +294,21 @@ impl Driver {
             let turn = self.waiting.next_turn()?;
             self.turns -= 1;
             let wall = self.time.wall;
-            let outcome = turn.request.with(|request| {
-                let patience = turn.patience;
-                self.guard.decide(request, patience, || wall)
-            });
-            if let Decision::Wait { issuer, kind } = outcome.decision {
-                let now = self.time.steady;
-                self.waiting.hold_again(turn, (issuer, kind), now);
-                self.looks_for_fetches = true;
-                continue;
+            let patience = turn.patience;
+            let decide = |request: Request<'_>| self.guard.decide(request, patience, || wall);
+            match turn.request.with(decide) {
+                Decision::Now(effect) => {
+                    return Some(Task::Answer {
+                        id: turn.context,
+                        effect,
+                        request: turn.request,
+                    });
+                }
+                Decision::After(source) => {
+                    self.waiting.hold_again(turn, source, self.time.steady);
+                    self.looks_for_fetches = true;
+                }
             }
-            return Some(Task::Answer {
-                id: turn.context,
-                effect: self.guard.effect(outcome),
-                request: turn.request,
-            });
         }
     }
 
@@ -338,11 +338,10 @@ impl Driver {
         denied: &Denied<'_>,
         clock: &impl HostClock,
     ) -> Option<Effect> {
-        let outcome = self.guard.decide(request, Patience::Left, || clock.wall());
-        let Decision::Wait { issuer, kind } = outcome.decision else {
-            return Some(self.guard.effect(outcome));
-        };
-        self.hold(id, (issuer, kind), request, denied)
+        match self.guard.decide(request, Patience::Left, || clock.wall()) {
+            Decision::Now(effect) => Some(effect),
+            Decision::After(source) => self.hold(id, source, request, denied),
+        }
     }
 
     /// Holds a request, unless too many wait.
@@ -358,9 +357,10 @@ impl Driver {
             if source.1 == FetchKind::Revocations {
                 // Where a stale feed is allowed, the request need not wait for it.
                 let (wall, patience) = (self.time.wall, Patience::Over(source.1));
-                let outcome = self.guard.decide(request, patience, || wall);
-                if matches!(outcome.decision, Decision::Allow(_)) {
-                    return Some(self.guard.effect(outcome));
+                if let Decision::Now(effect) = self.guard.decide(request, patience, || wall)
+                    && effect.denial.is_none()
+                {
+                    return Some(effect);
                 }
             }
             return Some(self.guard.denial(Denial::Busy, None));

@@ -3,6 +3,7 @@
 
 mod request;
 
+pub(crate) use self::request::Source;
 pub use self::request::{Fetch, FetchKind, Form};
 
 /// Time limit of a fetch, in seconds, unless the service is asked to hold the request.

@@ -165,6 +165,12 @@ impl Issuer {
         self.sign(&self.header().to_string(), &claims.to_string())
     }
 
+    /// A token with valid claims, whose header names another key.
+    pub(crate) fn token_of(&self, kid: &str) -> String {
+        let header = with(self.header(), "kid", json!(kid)).to_string();
+        self.sign(&header, &claims().to_string())
+    }
+
     /// A signed token of these texts.
     pub(crate) fn sign(&self, header: &str, body: &str) -> String {
         let input = format!(

@@ -16,10 +16,13 @@ use std::sync::Arc;
 use claims::json::numeric_date;
 use sha2::{Digest as _, Sha256};
 
+use crate::Verdict;
+use crate::answers::Denial;
 use crate::clock::Time;
 use crate::fetch::{TIMEOUT_SECONDS, growing_pause};
 use crate::secret::Secret;
 use crate::source::{Endpoint, WhenStale};
+use crate::verify::Refusal;
 
 /// Longest answer that is read, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -60,23 +63,17 @@ pub struct IntrospectionSource {
     pub when_unavailable: WhenStale,
 }
 
-/// What the guard knows about a verified token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// The token is accepted until `until`.
-    Active {
-        /// Seconds of the steady clock.
-        until: u64,
-    },
-    /// The issuer no longer accepts the token.
-    Inactive,
-    /// There is no answer, and the configuration refuses such tokens.
-    Unknown,
-    /// The request must wait for the answer to the question with this number.
-    Asked(u64),
-    /// Too many questions wait.
-    Busy,
-}
+/// A token is accepted until a second of the steady clock, or waits for the answer to the question with this number.
+type Standing = Verdict<u64, u64>;
+
+/// The issuer no longer accepts the token.
+const INACTIVE: Standing = Verdict::Deny(Denial::Token(Refusal::Revoked), None);
+
+/// There is no answer, and the configuration refuses such tokens.
+const UNKNOWN: Standing = Verdict::Deny(Denial::RevocationsUnavailable, None);
+
+/// Too many questions wait.
+const BUSY: Standing = Verdict::Deny(Denial::Busy, None);
 
 /// A verified token, with its client.
 #[derive(Debug, Clone, Copy)]
@@ -117,13 +114,13 @@ fn fingerprint(token: &str) -> Fingerprint {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Answer {
+struct LastAnswer {
     is_active: bool,
     until: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Failure {
+struct LastFailure {
     fault: Fault,
     /// Number of failures since the last answer.
     number: u32,
@@ -134,9 +131,9 @@ struct Failure {
 #[derive(Debug, Clone, Copy)]
 struct Record {
     fingerprint: Fingerprint,
-    answer: Option<Answer>,
+    answer: Option<LastAnswer>,
     /// The last failure, if it is newer than the answer.
-    failure: Option<Failure>,
+    failure: Option<LastFailure>,
     /// The number of the open question about the token.
     question: Option<u64>,
 }
@@ -174,7 +171,7 @@ pub struct Introspection {
 
 impl Introspection {
     /// Returns what is known about a token with a verified signature.
-    pub fn standing(
+    pub fn verdict(
         &mut self,
         source: &IntrospectionSource,
         Asker {
@@ -192,12 +189,12 @@ impl Introspection {
             question: None,
         };
         let record = self.record(&fingerprint).map_or(new, |record| *record);
-        if let Some(Answer { is_active, until }) = record.answer
+        if let Some(LastAnswer { is_active, until }) = record.answer
             && now < until
         {
             return match is_active {
-                true => Standing::Active { until },
-                false => Standing::Inactive,
+                true => Verdict::Accepted(until),
+                false => INACTIVE,
             };
         }
         let pauses = record.failure.is_some_and(|failure| now < failure.until);
@@ -206,12 +203,12 @@ impl Introspection {
         }
         let of_client = self.questions.iter().filter(|one| *one.client == *client);
         if of_client.map(|one| one.requests).sum::<usize>() >= MAX_REQUESTS_OF_CLIENT {
-            return Standing::Busy;
+            return BUSY;
         }
         let is_open = |one: &&mut Question| record.question == Some(one.number);
         if let Some(question) = self.questions.iter_mut().find(is_open) {
             question.requests += 1;
-            return Standing::Asked(question.number);
+            return Verdict::Wait(question.number);
         }
         let number = self.last_question + 1;
         let record = Record {
@@ -219,7 +216,7 @@ impl Introspection {
             ..record
         };
         if self.questions.len() >= MAX_QUESTIONS || !self.keep(record) {
-            return Standing::Busy;
+            return BUSY;
         }
         self.last_question = number;
         self.questions.push(Question {
@@ -231,7 +228,7 @@ impl Introspection {
             since: now,
             asked_at: None,
         });
-        Standing::Asked(number)
+        Verdict::Wait(number)
     }
 
     fn without_answer(
@@ -244,14 +241,12 @@ impl Introspection {
     ) -> Standing {
         let is_own = failure.is_some_and(|failure| failure.fault == Fault::Token);
         match source.when_unavailable {
-            _ if answer.is_some_and(|answer| !answer.is_active) => Standing::Inactive,
-            _ if is_own => Standing::Unknown,
-            WhenStale::Deny => Standing::Unknown,
+            _ if answer.is_some_and(|answer| !answer.is_active) => INACTIVE,
+            _ if is_own => UNKNOWN,
+            WhenStale::Deny => UNKNOWN,
             WhenStale::Allow => {
                 let pause = failure.map_or(0, |failure| failure.until);
-                Standing::Active {
-                    until: pause.max(self.paused_until).max(now + 1),
-                }
+                Verdict::Accepted(pause.max(self.paused_until).max(now + 1))
             }
         }
     }
@@ -344,7 +339,7 @@ impl Introspection {
             .max(time.steady + 1);
         if let Some(record) = self.record(&question.fingerprint) {
             record.failure = None;
-            record.answer = Some(Answer {
+            record.answer = Some(LastAnswer {
                 is_active: is_active && left > 0,
                 until,
             });
@@ -360,7 +355,7 @@ impl Introspection {
         };
         if let Some(record) = self.record(&fingerprint) {
             let number = record.failure.map_or(0, |failure| failure.number);
-            record.failure = Some(Failure {
+            record.failure = Some(LastFailure {
                 fault,
                 number: number.saturating_add(1),
                 until: now + growing_pause(number, MAX_PAUSE),

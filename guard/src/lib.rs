@@ -50,4 +50,4 @@ pub mod source;
 pub mod verify;
 mod waiting;
 
-pub use decide::{Authorization, Connection, Effect, Fate, Guard, Metrics, Request};
+pub use decide::{Authorization, Connection, Effect, Fate, Guard, Metrics, Request, Verdict};

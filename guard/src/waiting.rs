@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::decide::Patience;
-use crate::fetch::FetchKind;
+use crate::fetch::Source;
 
 pub use held::Held;
 
@@ -37,9 +37,6 @@ pub(crate) const MAX_SECONDS: u64 = crate::fetch::TIMEOUT_SECONDS;
 
 /// Longest time that a request is held for several sources, or while pages of a feed arrive, in seconds.
 pub(crate) const MAX_EXTENDED_SECONDS: u64 = 30;
-
-/// What a request waits for: the index of an issuer, and the kind of the fetch.
-pub(crate) type Source = (usize, FetchKind);
 
 type Ticket = u64;
 
@@ -228,6 +225,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fetch::FetchKind;
 
     const KEYS: Source = (0, FetchKind::Keys);
     const FEED: Source = (0, FetchKind::Revocations);

@@ -6,7 +6,7 @@ use guard::answers::Answer;
 use guard::denial_log::{Denied, Line};
 use guard::{Effect, Fate};
 
-use super::{Member, Verdict};
+use super::{Member, Reply};
 use crate::abi::{self, Level};
 use crate::stream::Stream;
 
@@ -16,17 +16,17 @@ pub(super) fn finish(
     mut stream: Stream<'_>,
     mut effect: Effect,
     denied: &Denied<'_>,
-) -> Verdict {
+) -> Reply {
     let line = member.driver.carry_out(&mut effect, denied, &mut stream);
     drop(member);
     if let Some(line) = line {
         log(&line);
     }
     match effect.fate {
-        Fate::Answer(answer) => Verdict::Answer(answer),
+        Fate::Answer(answer) => Reply::Answer(answer),
         Fate::Pass { .. } => {
             stream.choose_route();
-            Verdict::Pass
+            Reply::Pass
         }
     }
 }

@@ -1,21 +1,19 @@
 //! The state of one issuer, and the check of its tokens.
 
-use std::sync::Arc;
-
 use super::hand_over;
 use super::shared_feed::{SharedFeed, is_usable};
-use super::verdict::Patience;
+use super::verdict::{Patience, Verdict};
 use crate::answers::Denial;
 use crate::cache::CachedToken;
 use crate::clock::Time;
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource};
 use crate::discovery::Discovery;
-use crate::fetch::{FetchKind, Schedule, TIMEOUT_SECONDS};
-use crate::introspection::{Asker, Introspection, Standing};
+use crate::fetch::{FetchKind, Schedule, Source, TIMEOUT_SECONDS};
+use crate::introspection::{Asker, Introspection};
 use crate::keys::{KeySet, Skipped};
 use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
-use crate::verify::{ParsedToken, Refusal, TokenReference, VerifiedToken};
+use crate::verify::{ParsedToken, Refusal, VerifiedToken};
 
 #[derive(Debug)]
 pub(super) struct IssuerState {
@@ -50,28 +48,12 @@ pub(super) struct Moment {
 }
 
 /// A verified token that is not revoked.
-pub(super) struct Accepted {
+pub(super) struct Checked {
     pub(super) token: VerifiedToken,
     /// Time until which the token counts as active, in seconds of the steady clock.
     pub(super) active_until: u64,
     /// Generation of the revocations in which the token was not found; 0 without a feed.
     pub(super) not_revoked_at: u64,
-}
-
-impl Accepted {
-    const fn without_feed(token: VerifiedToken, active_until: u64) -> Self {
-        Self {
-            token,
-            active_until,
-            not_revoked_at: 0,
-        }
-    }
-}
-
-pub(super) enum Check {
-    Wait(FetchKind),
-    /// Has the token if it is verified.
-    Deny(Denial, Option<Arc<TokenReference>>),
 }
 
 impl IssuerState {
@@ -165,17 +147,17 @@ impl IssuerState {
             skew,
             patience,
         }: Moment,
-    ) -> Result<Accepted, Check> {
+    ) -> Verdict<Checked, Source> {
+        let index = parsed.issuer;
         let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match schedule {
             Some(schedule) if patience.is_left_for(FetchKind::Keys) => {
                 schedule.hurry(now.steady);
-                Check::Wait(FetchKind::Keys)
+                Verdict::Wait((index, FetchKind::Keys))
             }
-            _ => Check::Deny(denial, None),
+            _ => Verdict::Deny(denial, None),
         };
         if self.keys.is_empty() {
-            let denial = Denial::KeysUnavailable;
-            return Err(wait_for_keys_or(&mut self.key_schedule, denial));
+            return wait_for_keys_or(&mut self.key_schedule, Denial::KeysUnavailable);
         }
         let verified = match parsed.verify(&self.keys, config, host, now.wall, skew) {
             Ok(verified) => verified,
@@ -187,9 +169,16 @@ impl IssuerState {
                 } else {
                     Denial::Token(refusal)
                 };
-                return Err(wait_for_keys_or(&mut self.key_schedule, denial));
+                return wait_for_keys_or(&mut self.key_schedule, denial);
             }
-            Err(refusal) => return Err(Check::Deny(Denial::Token(refusal), None)),
+            Err(refusal) => return Verdict::Deny(Denial::Token(refusal), None),
+        };
+        let accepted = |token, active_until, not_revoked_at| {
+            Verdict::Accepted(Checked {
+                token,
+                active_until,
+                not_revoked_at,
+            })
         };
         if let Some(source) = &config.introspection {
             let asker = Asker {
@@ -197,21 +186,16 @@ impl IssuerState {
                 client: verified.reference.client(),
                 may_wait: patience.is_left_for(FetchKind::Introspection(0)),
             };
-            let introspection = &mut self.introspection;
-            let standing = introspection.standing(source, asker, now.steady);
-            let denial = match standing {
-                Standing::Active { until } => return Ok(Accepted::without_feed(verified, until)),
-                Standing::Asked(question) => {
-                    return Err(Check::Wait(FetchKind::Introspection(question)));
+            return match self.introspection.verdict(source, asker, now.steady) {
+                Verdict::Accepted(until) => accepted(verified, until, 0),
+                Verdict::Wait(question) => {
+                    Verdict::Wait((index, FetchKind::Introspection(question)))
                 }
-                Standing::Inactive => Denial::Token(Refusal::Revoked),
-                Standing::Unknown => Denial::RevocationsUnavailable,
-                Standing::Busy => Denial::Busy,
+                Verdict::Deny(denial, _) => Verdict::Deny(denial, Some(verified.reference)),
             };
-            return Err(Check::Deny(denial, Some(verified.reference)));
         }
         let Some(shared) = feed else {
-            return Ok(Accepted::without_feed(verified, u64::MAX));
+            return accepted(verified, u64::MAX, 0);
         };
         let feed = shared.read();
         let is_usable = is_usable(feed.freshness(), config, now.steady);
@@ -219,23 +203,15 @@ impl IssuerState {
         if (!is_usable || feed.is_starting()) && patience.is_left_for(FetchKind::Revocations) {
             drop(feed);
             shared.write().hurry(now.steady);
-            return Err(Check::Wait(FetchKind::Revocations));
+            return Verdict::Wait((shared.issuer, FetchKind::Revocations));
         }
         if !is_usable {
-            let denial = Denial::RevocationsUnavailable;
-            return Err(Check::Deny(denial, Some(verified.reference)));
+            return Verdict::Deny(Denial::RevocationsUnavailable, Some(verified.reference));
         }
         let revocations = feed.revocations();
         match revocations.refusal(&verified.reference, &config.issuer, 0) {
-            Some(refusal) => {
-                let denial = Denial::Token(refusal);
-                Err(Check::Deny(denial, Some(verified.reference)))
-            }
-            None => Ok(Accepted {
-                token: verified,
-                active_until: u64::MAX,
-                not_revoked_at: revocations.generation(),
-            }),
+            Some(refusal) => Verdict::Deny(Denial::Token(refusal), Some(verified.reference)),
+            None => accepted(verified, u64::MAX, revocations.generation()),
         }
     }
 

@@ -3,19 +3,23 @@
 
 use std::sync::Arc;
 
-use claims::Thumbprint;
 use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, RefusedProof};
 
 use super::Host;
 use super::requirements::{Presented, require};
-use super::verdict::{Decision, Outcome, Request};
+use super::verdict::{Request, Verdict};
 use crate::answers::Denial;
 use crate::authorization::Scheme;
 use crate::cache::CachedToken;
-use crate::config::{Config, DpopConfig};
+use crate::config::Config;
+use crate::fetch::Source;
+use crate::forward::Header;
 use crate::rules::Access;
 use crate::signature;
-use crate::verify::Refusal;
+use crate::verify::{Refusal, TokenReference};
+
+/// The headers to add to a request that passes, and its token.
+pub(super) type Permit = (Arc<[Header]>, Arc<TokenReference>);
 
 /// What the check of a proof needs of the guard.
 #[derive(Debug, Clone, Copy)]
@@ -40,18 +44,15 @@ impl Inspector<'_> {
         presented: &mut Presented<'_>,
         request: &Request<'_>,
         now: impl FnOnce() -> u64,
-    ) -> Outcome {
+    ) -> Verdict<Permit, Source> {
         let proved = match (&token.confirmation, presented.scheme) {
             (None, Scheme::Bearer) => Ok(()),
             _ => self.proved(token, presented, request, now),
         };
-        let decision = match proved.and_then(|()| require(needed, token)) {
-            Ok(()) => Decision::Allow(Arc::clone(&token.headers)),
-            Err(denial) => Decision::Deny(denial),
-        };
-        Outcome {
-            token: Some(Arc::clone(&token.reference)),
-            ..decision.into()
+        let reference = Arc::clone(&token.reference);
+        match proved.and_then(|()| require(needed, token)) {
+            Ok(()) => Verdict::Accepted((Arc::clone(&token.headers), reference)),
+            Err(denial) => Verdict::Deny(denial, Some(reference)),
         }
     }
 
@@ -91,50 +92,28 @@ impl Inspector<'_> {
             Some(of) if issuer.is_none_or(|issuer| issuer.requires_nonce) => Nonces::Required(of),
             Some(of) => Nonces::Optional(of),
         };
-        let asked = Asked {
-            dpop,
-            request,
-            credentials: presented.credentials,
-            now: now(),
-        };
-        self.proved_with(*proof, key, nonces, &asked)
-            .map_err(Denial::Proof)
-    }
-
-    /// The proof is remembered last, so that nobody fills the memory with proofs for tokens that are not theirs.
-    fn proved_with(
-        self,
-        proof: Proof<'_>,
-        key: Thumbprint,
-        nonces: Nonces<'_>,
-        asked: &Asked<'_>,
-    ) -> Result<(), RefusedProof> {
-        let access_token = str::from_utf8(asked.credentials).map_err(|_| ProofRefusal::Token)?;
+        let access_token = str::from_utf8(presented.credentials)
+            .map_err(|_| Denial::Proof(ProofRefusal::Token.into()))?;
         let expected = Expected {
             bound_to: Some(key),
             access_token: Some(access_token),
-            method: asked.request.method,
-            target: asked.request.target,
-            origins: &asked.dpop.origins,
-            now: asked.now,
-            window: asked.dpop.window,
+            method: request.method,
+            target: request.target,
+            origins: &dpop.origins,
+            now: now(),
+            window: dpop.window,
             nonces,
         };
-        let used = proof.check(&expected)?.verify(|key, message, signature| {
+        self.used(*proof, &expected).map_err(Denial::Proof)
+    }
+
+    /// The proof is remembered last, so that nobody fills the memory with proofs for tokens that are not theirs.
+    fn used(self, proof: Proof<'_>, expected: &Expected<'_>) -> Result<(), RefusedProof> {
+        let used = proof.check(expected)?.verify(|key, message, signature| {
             signature::signed_once(key, &*self.host.verifier, message, signature)
         })?;
-        let in_common = self.host.shared_data.use_proof(&used, asked.now);
+        let in_common = self.host.shared_data.use_proof(&used, expected.now);
         // Without shared data, each VM remembers for itself.
-        Ok(in_common.unwrap_or_else(|_| self.host.used_proofs.accept(&used, asked.now))?)
+        Ok(in_common.unwrap_or_else(|_| self.host.used_proofs.accept(&used, expected.now))?)
     }
-}
-
-/// A request whose proof is checked.
-#[derive(Debug)]
-struct Asked<'a> {
-    dpop: &'a DpopConfig,
-    request: &'a Request<'a>,
-    credentials: &'a [u8],
-    /// Seconds since 1970.
-    now: u64,
 }

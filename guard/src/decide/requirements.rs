@@ -11,37 +11,22 @@ use crate::cache::CachedToken;
 use crate::config::{Config, DpopConfig};
 use crate::rules::{Access, AmbiguousPath, Rules};
 
-pub(super) enum Needed<'a> {
-    /// Nothing: the path is anonymous.
-    Nothing { forward_authorization: bool },
-    /// A token that fulfils this.
-    Token(Cow<'a, Access>),
-}
-
 /// Returns what the rule for a request requires.
-pub(super) fn needed<'a>(rules: &'a Rules, request: &Request<'_>) -> Result<Needed<'a>, Denial> {
-    match rules.find(request.method, request.target) {
-        Err(AmbiguousPath) => Err(Denial::Path),
-        Ok(None) => Err(Denial::NoRule),
-        Ok(Some(access)) => match *access {
-            Access::Anonymous {
-                forward_authorization,
-            } => Ok(Needed::Nothing {
-                forward_authorization,
-            }),
-            Access::Token { .. } => Ok(Needed::Token(access)),
-        },
-    }
+pub(super) fn needed<'a>(
+    rules: &'a Rules,
+    request: &Request<'_>,
+) -> Result<Cow<'a, Access>, Denial> {
+    let access = rules.find(request.method, request.target);
+    access
+        .map_err(|AmbiguousPath| Denial::Path)?
+        .ok_or(Denial::NoRule)
 }
 
 /// The scopes that the rule for a request requires.
 #[cold]
 pub(super) fn scopes_of(rules: &Rules, request: &Request<'_>) -> Vec<String> {
-    match rules.find(request.method, request.target) {
-        Ok(Some(access)) => match access.into_owned() {
-            Access::Token { scopes, .. } => scopes,
-            Access::Anonymous { .. } => Vec::new(),
-        },
+    match needed(rules, request).map(Cow::into_owned) {
+        Ok(Access::Token { scopes, .. }) => scopes,
         _ => Vec::new(),
     }
 }

@@ -1,7 +1,10 @@
-use crate::algorithm::Algorithm;
+use std::ops::{Deref, DerefMut};
+
 use serde_json::{Value, json};
 
 use super::*;
+use crate::algorithm::Algorithm;
+use crate::answers::Answer;
 use crate::fixtures::{self, Issuer, NOW, Store, claims, with};
 
 mod feed;
@@ -10,166 +13,266 @@ mod keys;
 mod metadata;
 mod possession;
 
-/// The wait for keys is over.
-const OVER: Patience = Patience::Over(FetchKind::Keys);
+/// What became of a request.
+type Seen = Verdict<(), Source>;
 
-fn guard(config: &Value) -> Guard {
-    match Config::parse(config.to_string().as_bytes(), &NoHostVerifier) {
-        Ok(config) => Guard::new(config),
-        Err(problems) => panic!("{problems:?}"),
+const PASSES: Seen = Verdict::Accepted(());
+const WAITS_FOR_KEYS: Seen = Verdict::Wait((0, FetchKind::Keys));
+
+const fn denied(denial: Denial) -> Seen {
+    Verdict::Deny(denial, None)
+}
+
+const fn refused(refusal: Refusal) -> Seen {
+    denied(Denial::Token(refusal))
+}
+
+/// A guard, and its time on both clocks.
+struct Tested {
+    guard: Guard,
+    now: u64,
+}
+
+impl Deref for Tested {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
     }
 }
 
-/// A guard that has fetched its keys.
-fn ready(issuer: &Issuer) -> Guard {
-    ready_with(&fixtures::config(), issuer)
-}
-
-fn ready_with(config: &Value, issuer: &Issuer) -> Guard {
-    let mut guard = guard(config);
-    fetch_keys(&mut guard, issuer, NOW);
-    guard
-}
-
-/// Both clocks at the same time.
-fn at(now: u64) -> Time {
-    Time {
-        wall: now,
-        steady: now,
+impl DerefMut for Tested {
+    fn deref_mut(&mut self) -> &mut Guard {
+        &mut self.guard
     }
 }
 
-fn fetch_keys(guard: &mut Guard, issuer: &Issuer, now: u64) {
-    let due = guard.due(now);
-    assert!(
-        due.iter().any(|fetch| fetch.kind == FetchKind::Keys),
-        "keys are due"
-    );
-    guard
-        .fetched(0, FetchKind::Keys, &issuer.jwks(), now)
-        .unwrap();
+impl Tested {
+    fn new(config: &Value) -> Self {
+        let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
+        Self {
+            guard: Guard::new(config),
+            now: NOW,
+        }
+    }
+
+    /// A guard that has fetched its keys.
+    fn ready(config: &Value, issuer: &Issuer) -> Self {
+        let mut guard = Self::new(config);
+        assert!(guard.due().iter().any(|due| due.kind == FetchKind::Keys));
+        guard.keys(issuer);
+        guard
+    }
+
+    fn sharing(self, store: impl SharedData + 'static) -> Self {
+        let guard = self.guard.with_shared_data(Box::new(store));
+        Self { guard, ..self }
+    }
+
+    fn at(&mut self, now: u64) -> &mut Self {
+        let (wall, steady) = (now, now);
+        self.guard.set_time(Time { wall, steady });
+        self.now = now;
+        self
+    }
+
+    fn due(&mut self) -> Vec<Fetch> {
+        self.guard.due(self.now)
+    }
+
+    /// The due fetches, as kind and path.
+    fn due_paths(&mut self) -> Vec<(FetchKind, String)> {
+        let due = self.due().into_iter();
+        due.map(|fetch| (fetch.kind, fetch.endpoint.path)).collect()
+    }
+
+    fn try_fetch(&mut self, kind: FetchKind, body: impl AsRef<[u8]>) -> Result<String, String> {
+        let fetched = self.guard.fetched(0, kind, body.as_ref(), self.now);
+        fetched.map(|remarks| remarks.concat())
+    }
+
+    #[track_caller]
+    fn fetch(&mut self, kind: FetchKind, body: impl AsRef<[u8]>) -> String {
+        self.try_fetch(kind, body).unwrap()
+    }
+
+    fn keys(&mut self, issuer: &Issuer) {
+        self.fetch(FetchKind::Keys, issuer.jwks());
+    }
+
+    fn fail(&mut self, kind: FetchKind) {
+        self.guard.failed(0, kind, None, self.now);
+    }
+
+    /// Reads a page of the feed with these entries.
+    fn feed(&mut self, entries: &[Value]) {
+        self.at(self.now);
+        self.due();
+        let since = self.feeds[0].read().position;
+        let position = since + entries.len() as u64;
+        let page = json!({"feed": "A", "since": since, "position": position, "more": false, "revocations": entries});
+        self.fetch(FetchKind::Revocations, page.to_string());
+    }
+
+    fn decide(&mut self, request: Request<'_>, patience: Patience) -> Decision {
+        let now = self.now;
+        let decision = self.at(now).guard.decide(request, patience, || now);
+        if let Decision::Now(effect) = &decision {
+            self.guard.count(effect);
+        }
+        decision
+    }
+
+    #[track_caller]
+    fn effect(&mut self, request: Request<'_>) -> Effect {
+        match self.decide(request, Patience::Left) {
+            Decision::Now(effect) => effect,
+            waits => panic!("{waits:?}"),
+        }
+    }
+
+    fn see(&mut self, request: Request<'_>, patience: Patience) -> Seen {
+        match self.decide(request, patience) {
+            Decision::After(source) => Verdict::Wait(source),
+            Decision::Now(Effect { fate, denial, .. }) => match denial {
+                Some(denial) => denied(denial),
+                None if matches!(fate, Fate::Pass { .. }) => PASSES,
+                None => panic!("{fate:?}"),
+            },
+        }
+    }
+
+    fn bare(&mut self, target: &str) -> Seen {
+        self.see(get(target, &[]), Patience::Left)
+    }
+
+    fn get(&mut self, target: &str, token: &str) -> Seen {
+        let header = format!("Bearer {token}");
+        self.see(get(target, &[header.as_bytes()]), Patience::Left)
+    }
+
+    fn send(&mut self, token: &str) -> Seen {
+        self.get("/api/x", token)
+    }
+
+    /// The wait for a fetch of this kind is over.
+    fn send_after(&mut self, kind: FetchKind, token: &str) -> Seen {
+        let header = format!("Bearer {token}");
+        self.see(get("/api/x", &[header.as_bytes()]), Patience::Over(kind))
+    }
 }
 
-fn decide_at(
-    guard: &mut Guard,
-    target: &str,
-    token: Option<&str>,
-    patience: Patience,
-    now: u64,
-) -> Decision {
-    outcome_at(guard, target, token, patience, now).decision
-}
-
-fn outcome_at(
-    guard: &mut Guard,
-    target: &str,
-    token: Option<&str>,
-    patience: Patience,
-    now: u64,
-) -> Outcome {
-    let header = token.map(|token| format!("Bearer {token}"));
-    let headers: Vec<&[u8]> = header.iter().map(String::as_bytes).collect();
-    let request = Request {
+fn get<'a>(target: &'a str, authorization: &'a [&'a [u8]]) -> Request<'a> {
+    Request {
         method: b"GET",
         target: target.as_bytes(),
-        authorization: &headers,
+        authorization,
         dpop: &[],
         connection: &None,
-    };
-    guard.set_time(at(now));
-    let outcome = guard.decide(request, patience, || now);
-    if !matches!(outcome.decision, Decision::Wait { .. }) {
-        let effect = guard.effect(outcome.clone());
-        guard.count(&effect);
     }
-    outcome
 }
 
-fn decide(guard: &mut Guard, target: &str, token: Option<&str>) -> Decision {
-    decide_at(guard, target, token, Patience::Left, NOW)
+#[track_caller]
+fn answer(effect: Effect) -> Answer {
+    match effect.fate {
+        Fate::Answer(answer) => answer,
+        pass => panic!("{pass:?}"),
+    }
 }
 
-fn refused(refusal: Refusal) -> Decision {
-    Decision::Deny(Denial::Token(refusal))
+#[track_caller]
+fn authorization(effect: Effect) -> Authorization {
+    match effect.fate {
+        Fate::Pass { authorization, .. } => authorization,
+        answer => panic!("{answer:?}"),
+    }
 }
 
-fn is_allowed(decision: &Decision) -> bool {
-    matches!(decision, Decision::Allow(_) | Decision::Anonymous { .. })
+fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+    let mut headers = answer.headers.iter();
+    headers.find_map(|(of, value)| (*of == name).then_some(value.as_str()))
+}
+
+#[track_caller]
+fn challenge(answer: &Answer) -> &str {
+    header(answer, "www-authenticate").unwrap()
+}
+
+/// The keys of two issuers.
+fn both(old: &Issuer, new: &Issuer) -> String {
+    json!({"keys": [old.jwk("key-1"), new.jwk("key-2")]}).to_string()
+}
+
+fn issuer() -> Issuer {
+    Issuer::new(Algorithm::EdDsa)
+}
+
+/// A guard with its keys, their issuer, and a token.
+fn ready() -> (Tested, Issuer, String) {
+    ready_with(&fixtures::config())
+}
+
+fn ready_with(config: &Value) -> (Tested, Issuer, String) {
+    let issuer = issuer();
+    let token = issuer.token(&claims());
+    (Tested::ready(config, &issuer), issuer, token)
 }
 
 #[test]
 fn a_good_token_lets_in_with_its_claims() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
-    let mut guard = ready(&issuer);
-    let token = issuer.token(&claims());
+    let (mut guard, _, token) = ready();
+    let authorization = format!("Bearer {token}");
     for _ in 0..3 {
-        let Decision::Allow(headers) = decide(&mut guard, "/api/projects", Some(&token)) else {
+        let effect = guard.effect(get("/api/projects", &[authorization.as_bytes()]));
+        let Fate::Pass { add, .. } = effect.fate else {
             panic!("a good token");
         };
-        let expected = [("x-client-id", "web"), ("x-user-id", "1879048401")];
-        let mut headers: Vec<(&str, &str)> = headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        headers.sort_unstable();
-        assert_eq!(headers, expected);
+        let headers = [("x-client-id", "web"), ("x-user-id", "1879048401")];
+        assert_eq!(
+            *add,
+            headers.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
     }
-    let counts = guard.take_counts();
-    assert_eq!(
-        (counts.allowed, counts.cache_hits, counts.cache_misses),
-        (3, 2, 1)
-    );
+    let Counts {
+        allowed,
+        cache_hits,
+        cache_misses,
+        ..
+    } = guard.take_counts();
+    assert_eq!((allowed, cache_hits, cache_misses), (3, 2, 1));
 }
 
 #[test]
 fn what_needs_no_token_and_what_nobody_may() {
-    let mut guard = ready(&Issuer::new(Algorithm::EdDsa));
-    assert!(is_allowed(&decide(&mut guard, "/healthz", None)));
-    assert_eq!(
-        decide(&mut guard, "/other", None),
-        Decision::Deny(Denial::NoRule)
-    );
-    assert_eq!(
-        decide(&mut guard, "/api/../healthz", None),
-        Decision::Deny(Denial::Path)
-    );
-    assert_eq!(
-        decide(&mut guard, "/api/x", None),
-        Decision::Deny(Denial::NoToken)
-    );
-    assert_eq!(
-        decide(&mut guard, "/api/x", Some("a.b.c")),
-        refused(Refusal::Malformed)
-    );
-    assert_eq!(
-        decide(&mut guard, "/api/x?access_token=a", None),
-        Decision::Deny(Denial::NoToken)
-    );
-    let two = decide(&mut guard, "/api/x?y=1&access_token=a", Some("a.b.c"));
-    assert_eq!(two, Decision::Deny(Denial::TwoTokens));
+    let (mut guard, ..) = ready();
+    for (target, seen) in [
+        ("/healthz", PASSES),
+        ("/other", denied(Denial::NoRule)),
+        ("/api/../healthz", denied(Denial::Path)),
+        ("/api/x", denied(Denial::NoToken)),
+        ("/api/x?access_token=a", denied(Denial::NoToken)),
+    ] {
+        assert_eq!(guard.bare(target), seen, "{target}");
+    }
+    assert_eq!(guard.send("a.b.c"), refused(Refusal::Malformed));
+    let two = guard.get("/api/x?y=1&access_token=a", "a.b.c");
+    assert_eq!(two, denied(Denial::TwoTokens));
 }
 
 #[test]
 fn scopes_are_needed_on_every_request() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
-    let mut guard = ready(&issuer);
-    let token = issuer.token(&claims());
-    let denied = Decision::Deny(Denial::Scope(vec!["admin".into()]));
-    assert_eq!(decide(&mut guard, "/api/admin/x", Some(&token)), denied);
-    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
-    assert_eq!(decide(&mut guard, "/api/admin/x", Some(&token)), denied);
+    let (mut guard, issuer, token) = ready();
+    let lacks = denied(Denial::Scope(vec!["admin".into()]));
+    assert_eq!(guard.get("/api/admin/x", &token), lacks);
+    assert_eq!(guard.send(&token), PASSES);
+    assert_eq!(guard.get("/api/admin/x", &token), lacks);
     let admin = issuer.token(&with(claims(), "scope", json!("projects admin")));
-    assert!(is_allowed(&decide(
-        &mut guard,
-        "/api/admin/x",
-        Some(&admin)
-    )));
+    assert_eq!(guard.get("/api/admin/x", &admin), PASSES);
 }
 
 /// Roles as Entra, Auth0 and Keycloak write them.
 #[test]
 fn values_of_claims_are_needed_on_every_request() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
     let mut config = fixtures::config();
     config["rules"].as_array_mut().unwrap().extend([
         json!({"path_prefix": "/entra", "claims": [{"claim": "roles", "values": ["a", "b"]}]}),
@@ -179,14 +282,14 @@ fn values_of_claims_are_needed_on_every_request() {
             {"claim": "tenant", "values": ["t"]},
         ]}),
     ]);
-    let mut guard = ready_with(&config, &issuer);
+    let (mut guard, issuer, _) = ready_with(&config);
     let token = |members: Value| {
         let mut all = claims();
         let members = members.as_object().unwrap().clone();
         all.as_object_mut().unwrap().extend(members);
         issuer.token(&all)
     };
-    let denied = Decision::Deny(Denial::ClaimValue);
+    let realm = json!({"roles": ["a"]});
     for (path, members, passes) in [
         ("/entra", json!({"roles": ["b", "c", "a"]}), true),
         ("/entra", json!({"roles": ["a"]}), false),
@@ -199,41 +302,39 @@ fn values_of_claims_are_needed_on_every_request() {
         ("/auth0/x", json!({"roles": ["a"]}), false),
         (
             "/keycloak",
-            json!({"realm_access": {"roles": ["a"]}, "tenant": "t"}),
+            json!({"realm_access": realm, "tenant": "t"}),
             true,
         ),
         (
             "/keycloak",
-            json!({"realm_access": {"roles": ["a"]}, "tenant": "u"}),
+            json!({"realm_access": realm, "tenant": "u"}),
             false,
         ),
         ("/keycloak", json!({"roles": ["a"], "tenant": "t"}), false),
     ] {
         let token = token(members);
+        let expected = if passes {
+            PASSES
+        } else {
+            denied(Denial::ClaimValue)
+        };
         // The second decision comes from the cache.
         for _ in 0..2 {
-            let decision = decide(&mut guard, path, Some(&token));
-            assert_eq!(is_allowed(&decision), passes, "{path} {decision:?}");
-            assert!(passes || decision == denied);
-            assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+            assert_eq!(guard.get(path, &token), expected, "{path}");
+            assert_eq!(guard.send(&token), PASSES);
         }
     }
     // A scope that is missing too is named first, because the client can ask for a scope.
     let without = token(json!({"scope": "other"}));
-    let decision = decide(&mut guard, "/keycloak", Some(&without));
-    assert_eq!(
-        decision,
-        Decision::Deny(Denial::Scope(vec!["projects".into()]))
-    );
+    let lacks = denied(Denial::Scope(vec!["projects".into()]));
+    assert_eq!(guard.get("/keycloak", &without), lacks);
     // Another reading of the path, without the slash, needs both.
-    let decision = decide(&mut guard, "/auth0", Some(&without));
-    assert!(!is_allowed(&decision));
+    assert_ne!(guard.get("/auth0", &without), PASSES);
 }
 
 /// The resource server must not take a token for verified that nobody verified.
 #[test]
 fn anonymous_paths_withhold_the_authorization_header() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
     for (report_only, of_rule, of_all, on_anonymous, on_others) in [
         (false, None, true, false, true),
         (false, Some(false), true, false, true),
@@ -248,42 +349,23 @@ fn anonymous_paths_withhold_the_authorization_header() {
         if let Some(of_rule) = of_rule {
             config["rules"][0]["forward_authorization"] = json!(of_rule);
         }
-        let mut guard = ready_with(&config, &issuer);
-        let header = format!("Bearer {}", issuer.token(&claims()));
-        let mut forwards = |target: &str| {
-            let request = Request {
-                method: b"GET",
-                target: target.as_bytes(),
-                authorization: &[header.as_bytes()],
-                dpop: &[],
-                connection: &None,
-            };
-            let outcome = guard.decide(request, Patience::Left, || NOW);
-            match guard.effect(outcome).fate {
-                Fate::Pass { authorization, .. } => authorization == Authorization::AsSent,
-                answer => panic!("{answer:?}"),
-            }
-        };
-        assert_eq!(forwards("/healthz"), on_anonymous, "{config}");
-        assert_eq!(forwards("/api/x"), on_others, "{config}");
+        let (mut guard, _, token) = ready_with(&config);
+        let header = format!("Bearer {token}");
+        for (target, forwards) in [("/healthz", on_anonymous), ("/api/x", on_others)] {
+            let effect = guard.effect(get(target, &[header.as_bytes()]));
+            let is_sent = authorization(effect) == Authorization::AsSent;
+            assert_eq!(is_sent, forwards, "{target}: {config}");
+        }
     }
 }
 
 #[test]
 fn a_hit_ends_with_the_token() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
-    let mut guard = ready(&issuer);
-    let token = issuer.token(&claims());
+    let (mut guard, _, token) = ready();
     let last = NOW + 3600 + 4;
-    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
-    assert!(is_allowed(&decide_at(
-        &mut guard,
-        "/api/x",
-        Some(&token),
-        Patience::Left,
-        last
-    )));
-    let after = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, last + 1);
+    assert_eq!(guard.send(&token), PASSES);
+    assert_eq!(guard.at(last).send(&token), PASSES);
+    let after = guard.at(last + 1).send(&token);
     assert_eq!(after, refused(Refusal::Expired));
 }
 
@@ -291,23 +373,19 @@ fn a_hit_ends_with_the_token() {
 fn report_only_lets_through_and_counts() {
     let mut config = fixtures::config();
     config["report_only"] = json!(true);
-    let mut guard = ready_with(&config, &Issuer::new(Algorithm::EdDsa));
-    let decision = decide(&mut guard, "/api/x", None);
-    assert_eq!(decision, Decision::Deny(Denial::NoToken));
-    let effect = guard.effect(decision.into());
+    let (mut guard, ..) = ready_with(&config);
+    let effect = guard.effect(get("/api/x", &[]));
+    assert_eq!(effect.denial, Some(Denial::NoToken));
     assert_eq!(effect.name(), "no_token");
-    let Fate::Pass { add, .. } = effect.fate else {
-        panic!("it goes through");
-    };
-    assert!(add.is_empty());
+    assert!(matches!(effect.fate, Fate::Pass { add, .. } if add.is_empty()));
     let counts = guard.take_counts();
     assert_eq!((counts.reported, counts.allowed), (1, 0));
     assert_eq!(counts.denied.get("no_token"), Some(&1));
 
     // The refusal also applies in report-only mode.
     let refusal = guard.refusal(Denial::Host, None);
-    assert!(matches!(&refusal.fate, Fate::Answer(answer) if answer.status == 503));
     guard.count(&refusal);
+    assert_eq!(answer(refusal).status, 503);
     let counts = guard.take_counts();
     assert_eq!((counts.reported, counts.denied.get("host")), (0, Some(&1)));
 }
@@ -315,88 +393,69 @@ fn report_only_lets_through_and_counts() {
 /// RFC 6750 §3: a client learns the scopes before its first token, not only after a token without them.
 #[test]
 fn rfc6750_s3_a_401_names_the_scopes_of_the_rule() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
+    let issuer = issuer();
     let expired = issuer.token(&with(claims(), "exp", json!(NOW - 600)));
+    let expired = format!("Bearer {expired}");
+    let expired: &[&[u8]] = &[expired.as_bytes()];
     let mut with_dpop = fixtures::config();
     with_dpop["dpop"] = json!({"origins": ["https://api.example.com"]});
-    for (path, token, ends) in [
-        ("/api/admin/x", None, r#"realm="api", scope="admin""#),
-        ("/api/admin", None, r#"realm="api", scope="admin""#),
-        ("/api/admin/x", Some(&expired), r#"expired", scope="admin""#),
-        ("/api/x", None, r#"realm="api""#),
-        ("/api/x", Some(&expired), r#"expired""#),
+    for (path, sent, ends, scopes) in [
+        (
+            "/api/admin/x",
+            [].as_slice(),
+            r#"realm="api", scope="admin""#,
+            2,
+        ),
+        ("/api/admin", &[], r#"realm="api", scope="admin""#, 2),
+        ("/api/admin/x", expired, r#"expired", scope="admin""#, 2),
+        ("/api/x", &[], r#"realm="api""#, 0),
+        ("/api/x", expired, r#"expired""#, 0),
     ] {
-        let challenge = |guard: &mut Guard| {
-            let outcome = outcome_at(guard, path, token.map(String::as_str), Patience::Left, NOW);
-            let Fate::Answer(answer) = guard.effect(outcome).fate else {
-                panic!("it goes through");
-            };
-            assert_eq!(answer.status, 401);
-            let (_, challenge) = answer
-                .headers
-                .into_iter()
-                .find(|(name, _)| *name == "www-authenticate")
-                .unwrap();
-            challenge
-        };
-        let plain = challenge(&mut ready(&issuer));
+        let [plain, both] = [&fixtures::config(), &with_dpop].map(|config| {
+            let refusal = answer(Tested::ready(config, &issuer).effect(get(path, sent)));
+            assert_eq!(refusal.status, 401);
+            challenge(&refusal).to_owned()
+        });
         assert!(plain.ends_with(ends), "{path}: {plain}");
         // Both challenges have the scopes.
-        let both = challenge(&mut ready_with(&with_dpop, &issuer));
-        let scopes = both.matches("scope=\"admin\"").count();
-        assert_eq!(
-            scopes,
-            if path.starts_with("/api/admin") { 2 } else { 0 },
-            "{both}"
-        );
+        assert_eq!(both.matches("scope=\"admin\"").count(), scopes, "{both}");
     }
 }
 
 #[test]
 fn rfc6750_s3_challenges() {
-    let guard = ready(&Issuer::new(Algorithm::EdDsa));
-    let answer = |denial: Denial| match guard.effect(denial.into()).fate {
-        Fate::Answer(answer) => {
-            let challenge = answer
-                .headers
-                .iter()
-                .find(|(name, _)| *name == "www-authenticate");
-            (answer.status, challenge.map(|(_, value)| value.clone()))
-        }
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(
-        answer(Denial::NoToken),
-        (401, Some("Bearer realm=\"api\"".into()))
-    );
-    let (status, challenge) = answer(Denial::Token(Refusal::Expired));
-    let expected = "Bearer realm=\"api\", error=\"invalid_token\", error_description=\"The access token has expired\"";
-    assert_eq!((status, challenge.as_deref()), (401, Some(expected)));
-    let (status, challenge) = answer(Denial::Scope(vec!["a".into(), "b".into()]));
-    assert_eq!(status, 403);
-    assert!(challenge.unwrap().ends_with("error=\"insufficient_scope\", error_description=\"The access token lacks a scope; needed here: a b\", scope=\"a b\""));
+    const EXPIRED: &str = "Bearer realm=\"api\", error=\"invalid_token\", error_description=\"The access token has expired\"";
+    const SCOPE: &str = "Bearer realm=\"api\", error=\"insufficient_scope\", error_description=\"The access token lacks a scope; needed here: a b\", scope=\"a b\"";
     // No scope would help.
-    let (status, challenge) = answer(Denial::ClaimValue);
-    assert_eq!(status, 403);
-    assert!(challenge.unwrap().ends_with("error=\"insufficient_scope\", error_description=\"The access token lacks a role or another value that is needed here\""));
-    assert_eq!(answer(Denial::NoRule), (403, None));
-    assert_eq!(answer(Denial::Path), (400, None));
-    assert_eq!(answer(Denial::KeysUnavailable), (503, None));
-    let (status, challenge) = answer(Denial::TwoTokens);
-    assert_eq!(status, 400);
-    assert!(challenge.unwrap().contains("error=\"invalid_request\""));
+    const CLAIM: &str = "Bearer realm=\"api\", error=\"insufficient_scope\", error_description=\"The access token lacks a role or another value that is needed here\"";
+    const TWO: &str = "Bearer realm=\"api\", error=\"invalid_request\", error_description=\"Send the access token in the Authorization header alone\"";
+    let (guard, ..) = ready();
+    let scopes = vec!["a".into(), "b".into()];
+    for (denial, status, challenge) in [
+        (Denial::NoToken, 401, Some("Bearer realm=\"api\"")),
+        (Denial::Token(Refusal::Expired), 401, Some(EXPIRED)),
+        (Denial::Scope(scopes), 403, Some(SCOPE)),
+        (Denial::ClaimValue, 403, Some(CLAIM)),
+        (Denial::NoRule, 403, None),
+        (Denial::Path, 400, None),
+        (Denial::KeysUnavailable, 503, None),
+        (Denial::TwoTokens, 400, Some(TWO)),
+    ] {
+        let refusal = answer(guard.denial(denial, None));
+        let found = (refusal.status, header(&refusal, "www-authenticate"));
+        assert_eq!(found, (status, challenge));
+    }
 }
 
 #[test]
 fn the_bytes_of_the_cache_are_bounded_by_the_configuration() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
     let mut config = fixtures::config();
     config["token_cache_bytes"] = json!(16 * 1024);
-    let mut guard = ready_with(&config, &issuer);
+    let (mut guard, issuer, _) = ready_with(&config);
     for number in 0..100 {
         let token = issuer.token(&with(claims(), "jti", json!(number.to_string())));
         for _ in 0..2 {
-            assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+            assert_eq!(guard.send(&token), PASSES);
         }
         assert!(guard.cache_bytes() <= 16 * 1024);
     }
@@ -406,27 +465,22 @@ fn the_bytes_of_the_cache_are_bounded_by_the_configuration() {
 
 #[test]
 fn hundreds_of_issuers_are_found_by_name() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
+    let issuer = issuer();
     let inline = |name: String| json!({"issuer": name, "audiences": ["https://api.example.com"], "jwks": {"keys": [issuer.jwk("key-1")]}});
+    let name = |number| format!("https://{number}.example");
     let mut config = fixtures::config();
-    config["issuers"] = (0..300)
-        .map(|number| inline(format!("https://{number}.example")))
-        .collect();
-    let mut guard = guard(&config);
-    assert_eq!(guard.due(NOW), [], "inline keys are not fetched");
-    for number in [0, 150, 299] {
-        let claims = with(claims(), "iss", json!(format!("https://{number}.example")));
-        assert!(is_allowed(&decide(
-            &mut guard,
-            "/api/x",
-            Some(&issuer.token(&claims))
-        )));
+    config["issuers"] = (0..300).map(|number| inline(name(number))).collect();
+    let mut guard = Tested::new(&config);
+    assert_eq!(guard.due(), [], "inline keys are not fetched");
+    for (number, seen) in [
+        (0, PASSES),
+        (150, PASSES),
+        (299, PASSES),
+        (300, refused(Refusal::Issuer)),
+    ] {
+        let claims = with(claims(), "iss", json!(name(number)));
+        assert_eq!(guard.send(&issuer.token(&claims)), seen);
     }
-    let stranger = with(claims(), "iss", json!("https://300.example"));
-    assert_eq!(
-        decide(&mut guard, "/api/x", Some(&issuer.token(&stranger))),
-        refused(Refusal::Issuer)
-    );
 }
 
 /// The configuration with additional members of its issuer.
@@ -438,36 +492,9 @@ fn with_members(members: &Value) -> Value {
     config
 }
 
-fn discovering() -> Value {
-    with_members(&json!({"jwks": null, "discovery": {"cluster": "sso"}}))
-}
-
-fn issuer_metadata(jwks_uri: &str) -> Vec<u8> {
-    json!({"issuer": "https://lobby.example.com", "jwks_uri": jwks_uri})
-        .to_string()
-        .into_bytes()
-}
-
-const DOCUMENT: &str = "/.well-known/openid-configuration";
-
 fn with_feed(when_stale: &str) -> Value {
-    let mut config = fixtures::config();
-    config["issuers"][0]["revocations"] = json!({
+    with_members(&json!({"revocations": {
         "cluster": "internal", "path": "/revocations", "poll_seconds": 2, "max_staleness_seconds": 60,
         "when_stale": when_stale,
-    });
-    config
-}
-
-/// Reads a page with these entries.
-fn feed(guard: &mut Guard, entries: &[Value], now: u64) {
-    guard.set_time(at(now));
-    guard.due(now);
-    let since = guard.feeds[0].read().position;
-    let position = since + entries.len() as u64;
-    let page = json!({"feed": "A", "since": since, "position": position, "more": false, "revocations": entries});
-    let page = page.to_string();
-    guard
-        .fetched(0, FetchKind::Revocations, page.as_bytes(), now)
-        .unwrap();
+    }}))
 }

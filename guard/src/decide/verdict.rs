@@ -7,8 +7,7 @@ use claims::thumbprint::Thumbprint;
 
 use crate::access_log;
 use crate::answers::{Answer, Denial};
-use crate::authorization::Scheme;
-use crate::fetch::FetchKind;
+use crate::fetch::{FetchKind, Source};
 use crate::forward::Header;
 use crate::verify::TokenReference;
 
@@ -60,56 +59,21 @@ impl Patience {
     }
 }
 
+/// What the guard finds out about a token. `W`: what a wait is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict<T, W> {
+    Accepted(T),
+    Wait(W),
+    /// Has the token if it is verified.
+    Deny(Denial, Option<Arc<TokenReference>>),
+}
+
+/// Whether a request is decided.
+#[derive(Debug)]
 pub(crate) enum Decision {
-    /// The request passes, with these headers added.
-    Allow(Arc<[Header]>),
-    /// The request passes without a token.
-    Anonymous {
-        /// Whether there are `Authorization` headers that the resource server must not receive.
-        withhold_authorization: bool,
-    },
-    /// The filter answers the request itself.
-    Answer(Answer),
-    Deny(Denial),
-    /// The request waits until this fetch has ended.
-    Wait {
-        /// Index of the issuer. If several issuers share a feed, this is the first of them when the request
-        /// waits for the feed.
-        issuer: usize,
-        kind: FetchKind,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    pub(crate) decision: Decision,
-    /// The token of the request, once it is verified.
-    pub(crate) token: Option<Arc<TokenReference>>,
-    /// The scheme with which the client sent the token.
-    pub(crate) scheme: Scheme,
-    /// The value of `Authorization` that the resource server receives in place of the client's.
-    pub(crate) as_bearer: Option<String>,
-    /// The scopes that the rule requires, if the answer is 401.
-    pub(crate) scopes: Vec<String>,
-}
-
-impl From<Decision> for Outcome {
-    fn from(decision: Decision) -> Self {
-        Self {
-            decision,
-            token: None,
-            scheme: Scheme::default(),
-            as_bearer: None,
-            scopes: Vec::new(),
-        }
-    }
-}
-
-impl From<Denial> for Outcome {
-    fn from(denial: Denial) -> Self {
-        Decision::Deny(denial).into()
-    }
+    Now(Effect),
+    /// Once this fetch has ended.
+    After(Source),
 }
 
 /// What the host must do with a request. When the host has done so, it calls

@@ -10,6 +10,10 @@ use crate::introspection::MAX_ANSWER_BYTES;
 use crate::keys::MAX_JWKS_BYTES;
 use crate::secret::Secret;
 
+/// What a request waits for: the index of an issuer, and the kind of the fetch. If several issuers share a feed, the index is that
+/// of the first.
+pub(crate) type Source = (usize, FetchKind);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum FetchKind {
@@ -114,12 +118,12 @@ impl Fetch {
     }
 
     /// Key under which the log counts failures: one for each endpoint, not one for each token.
-    pub const fn log_source(&self) -> (usize, FetchKind) {
+    pub(crate) const fn log_source(&self) -> Source {
         (self.issuer, self.kind.without_number())
     }
 
     /// What the requests that need this fetch wait for. Requests that wait for keys wait for the metadata too.
-    pub const fn source(&self) -> (usize, FetchKind) {
+    pub(crate) const fn source(&self) -> Source {
         match self.kind {
             FetchKind::Metadata => (self.issuer, FetchKind::Keys),
             kind => (self.issuer, kind),

@@ -46,7 +46,7 @@ impl Asked {
             client,
             may_wait,
         };
-        self.introspection.standing(&self.source, asker, self.now)
+        self.introspection.verdict(&self.source, asker, self.now)
     }
 
     fn left(&mut self, token: &str) -> Standing {
@@ -60,7 +60,7 @@ impl Asked {
     #[track_caller]
     fn ask(&mut self, token: &str) -> u64 {
         match self.left(token) {
-            Standing::Asked(question) => question,
+            Verdict::Wait(question) => question,
             other => panic!("{other:?}"),
         }
     }
@@ -125,11 +125,11 @@ fn a_token_is_asked_about_once_while_its_answer_counts() {
     let until = NOW + 30;
     assert_eq!(
         asked.left("good"),
-        Standing::Active { until },
+        Verdict::Accepted(until),
         "counted from the question"
     );
     asked.now = until - 1;
-    assert_eq!(asked.left("good"), Standing::Active { until });
+    assert_eq!(asked.left("good"), Verdict::Accepted(until));
     asked.now = until;
     assert_ne!(asked.ask("good"), question);
 }
@@ -138,9 +138,9 @@ fn a_token_is_asked_about_once_while_its_answer_counts() {
 fn an_inactive_token_is_refused() {
     let mut asked = Asked::new(WhenStale::Allow);
     asked.learn("revoked", false);
-    assert_eq!(asked.left("revoked"), Standing::Inactive);
-    assert_eq!(asked.over("revoked"), Standing::Inactive);
-    assert!(matches!(asked.left("other"), Standing::Asked(_)));
+    assert_eq!(asked.left("revoked"), INACTIVE);
+    assert_eq!(asked.over("revoked"), INACTIVE);
+    assert!(matches!(asked.left("other"), Verdict::Wait(_)));
 }
 
 /// RFC 7662 §2.2: the issuer may report an earlier expiry than the token has.
@@ -152,13 +152,13 @@ fn the_answer_may_bring_an_earlier_end() {
     asked
         .answer(question, &json!({"active": true, "exp": NOW + 5}))
         .unwrap();
-    assert_eq!(asked.left("t"), Standing::Active { until: NOW + 5 });
+    assert_eq!(asked.left("t"), Verdict::Accepted(NOW + 5));
     let question = asked.ask("u");
     asked.due();
     asked
         .answer(question, &json!({"active": true, "exp": NOW - 5}))
         .unwrap();
-    assert_eq!(asked.left("u"), Standing::Inactive);
+    assert_eq!(asked.left("u"), INACTIVE);
 }
 
 /// A slow answer still decides about the requests that waited for it.
@@ -170,9 +170,9 @@ fn a_slow_answer_counts_for_those_who_waited() {
     asked.due();
     asked.now += 4;
     asked.answer(question, &json!({"active": true})).unwrap();
-    assert_eq!(asked.over("t"), Standing::Active { until: NOW + 5 });
+    assert_eq!(asked.over("t"), Verdict::Accepted(NOW + 5));
     asked.now += 1;
-    assert!(matches!(asked.left("t"), Standing::Asked(_)));
+    assert!(matches!(asked.left("t"), Verdict::Wait(_)));
 }
 
 #[test]
@@ -203,14 +203,14 @@ fn what_is_no_answer_is_a_failure() {
         assert!(answered.is_err());
     }
     asked.fail(question);
-    assert_eq!(asked.over("t"), Standing::Unknown);
+    assert_eq!(asked.over("t"), UNKNOWN);
 }
 
 #[test]
 fn without_an_answer_the_configuration_decides() {
     for (when_unavailable, expected) in [
-        (WhenStale::Deny, Standing::Unknown),
-        (WhenStale::Allow, Standing::Active { until: NOW + 1 }),
+        (WhenStale::Deny, UNKNOWN),
+        (WhenStale::Allow, Verdict::Accepted(NOW + 1)),
     ] {
         let mut asked = Asked::new(when_unavailable);
         let question = asked.ask("t");
@@ -222,7 +222,7 @@ fn without_an_answer_the_configuration_decides() {
         asked.fail_all(&["u", "v"]);
         assert_eq!(asked.left("other"), expected);
         asked.now += 1;
-        assert!(matches!(asked.left("t"), Standing::Asked(_)));
+        assert!(matches!(asked.left("t"), Verdict::Wait(_)));
     }
 }
 
@@ -233,7 +233,7 @@ fn one_token_with_which_the_endpoint_fails_pauses_nothing() {
         let mut asked = Asked::new(when_unavailable);
         for second in 0..100 {
             asked.now = NOW + second;
-            if matches!(asked.left("bad"), Standing::Asked(_)) {
+            if matches!(asked.left("bad"), Verdict::Wait(_)) {
                 let [question] = asked.due()[..] else {
                     panic!("one question");
                 };
@@ -244,12 +244,12 @@ fn one_token_with_which_the_endpoint_fails_pauses_nothing() {
         // Without answers in between, too.
         for second in 100..200 {
             asked.now = NOW + second;
-            if matches!(asked.left("bad"), Standing::Asked(_)) {
+            if matches!(asked.left("bad"), Verdict::Wait(_)) {
                 let question = asked.due()[0];
                 asked.fail(question);
             }
         }
-        assert!(matches!(asked.left("other"), Standing::Asked(_)));
+        assert!(matches!(asked.left("other"), Verdict::Wait(_)));
     }
 }
 
@@ -258,7 +258,7 @@ fn one_token_with_which_the_endpoint_fails_pauses_nothing() {
 fn each_pause_needs_several_tokens() {
     let mut asked = Asked::new(WhenStale::Deny);
     asked.fail_all(&["one", "two", "three"]);
-    assert_eq!(asked.left("other"), Standing::Unknown);
+    assert_eq!(asked.left("other"), UNKNOWN);
     asked.now += 1;
     asked.fail_all(&["one"]);
     asked.learn("other", true);
@@ -281,18 +281,18 @@ fn a_token_that_cannot_be_introspected_is_refused_alone() {
             asked.learn(&format!("other {round}"), true);
             for _ in 0..pause {
                 for token in tokens {
-                    assert_eq!(asked.left(token), Standing::Unknown);
-                    assert_eq!(asked.over(token), Standing::Unknown);
+                    assert_eq!(asked.left(token), UNKNOWN);
+                    assert_eq!(asked.over(token), UNKNOWN);
                 }
                 asked.now += 1;
             }
         }
         // Nor is such a token accepted while the endpoint is down.
         asked.fail_all(&["one", "two", "three"]);
-        assert_eq!(asked.left("a"), Standing::Unknown);
+        assert_eq!(asked.left("a"), UNKNOWN);
         asked.now += 10;
         asked.learn("a", true);
-        assert!(matches!(asked.left("a"), Standing::Active { .. }));
+        assert!(matches!(asked.left("a"), Verdict::Accepted(_)));
     }
 }
 
@@ -304,15 +304,15 @@ fn one_client_gets_a_quarter_of_the_places() {
         asked.standing_of("greedy", &format!("token {number}"), true)
     };
     for number in 0..MAX_REQUESTS_OF_CLIENT - 1 {
-        assert!(matches!(greedy(&mut asked, number), Standing::Asked(_)));
+        assert!(matches!(greedy(&mut asked, number), Verdict::Wait(_)));
     }
     assert_eq!(
         greedy(&mut asked, 0),
-        Standing::Asked(1),
+        Verdict::Wait(1),
         "the same token again"
     );
-    assert_eq!(greedy(&mut asked, 0), Standing::Busy);
-    assert_eq!(greedy(&mut asked, MAX_QUESTIONS), Standing::Busy);
+    assert_eq!(greedy(&mut asked, 0), BUSY);
+    assert_eq!(greedy(&mut asked, MAX_QUESTIONS), BUSY);
     assert_eq!(asked.due(), [1, 2]);
     let others: Vec<u64> = ["x", "y"].iter().map(|token| asked.ask(token)).collect();
     assert_eq!(asked.due(), others);
@@ -320,7 +320,7 @@ fn one_client_gets_a_quarter_of_the_places() {
     assert_eq!(asked.due(), [3]);
     assert!(matches!(
         greedy(&mut asked, MAX_QUESTIONS),
-        Standing::Asked(_)
+        Verdict::Wait(_)
     ));
 }
 
@@ -329,10 +329,10 @@ fn one_client_gets_a_quarter_of_the_places() {
 fn another_signature_of_the_same_token_is_not_another_token() {
     let mut asked = Asked::new(WhenStale::Allow);
     asked.learn("header.claims.signature", false);
-    assert_eq!(asked.left("header.claims.twin"), Standing::Inactive);
+    assert_eq!(asked.left("header.claims.twin"), INACTIVE);
     assert!(matches!(
         asked.left("header.others.signature"),
-        Standing::Asked(_)
+        Verdict::Wait(_)
     ));
 }
 
@@ -344,13 +344,8 @@ fn a_token_that_was_inactive_stays_refused_without_an_answer() {
     asked.learn("good", true);
     asked.now += 30;
     asked.fail_all(&["revoked", "two", "three"]);
-    assert_eq!(asked.left("revoked"), Standing::Inactive);
-    assert_eq!(
-        asked.left("good"),
-        Standing::Active {
-            until: asked.now + 1
-        }
-    );
+    assert_eq!(asked.left("revoked"), INACTIVE);
+    assert_eq!(asked.left("good"), Verdict::Accepted(asked.now + 1));
 }
 
 #[test]
@@ -360,7 +355,7 @@ fn pauses_grow_and_an_answer_ends_them() {
     for _ in 0..6 {
         asked.fail_all(&["one", "two", "three", "four"]);
         let start = asked.now;
-        while asked.left("one") == Standing::Unknown {
+        while asked.left("one") == UNKNOWN {
             asked.now += 1;
         }
         pauses.push(asked.now - start);
@@ -370,7 +365,7 @@ fn pauses_grow_and_an_answer_ends_them() {
     asked.learn("five", true);
     asked.fail_all(&["six", "seven", "eight"]);
     asked.now += 1;
-    assert!(matches!(asked.left("six"), Standing::Asked(_)));
+    assert!(matches!(asked.left("six"), Verdict::Wait(_)));
 }
 
 #[test]
@@ -379,12 +374,12 @@ fn questions_are_bounded_under_way_and_in_all() {
     for number in 0..MAX_QUESTIONS {
         asked.ask(&format!("token {number}"));
     }
-    assert_eq!(asked.left("one more"), Standing::Busy);
+    assert_eq!(asked.left("one more"), BUSY);
     assert_eq!(asked.due(), [1, 2, 3, 4]);
     assert_eq!(asked.due(), [0; 0]);
     asked.answer(1, &json!({"active": true})).unwrap();
     assert_eq!(asked.due(), [5]);
-    assert!(matches!(asked.left("one more"), Standing::Asked(_)));
+    assert!(matches!(asked.left("one more"), Verdict::Wait(_)));
     // No request waits any more: unsent questions are closed, and sent questions fail in the end.
     asked.now += TIMEOUT_SECONDS;
     assert_eq!(asked.due(), [0; 0]);
@@ -412,7 +407,7 @@ fn answers_are_bounded_and_the_oldest_of_a_slot_makes_room() {
     );
     let knows = |asked: &mut Asked, number: usize| {
         let standing = asked.over(&format!("token {number}"));
-        matches!(standing, Standing::Active { .. })
+        matches!(standing, Verdict::Accepted(_))
     };
     assert!((all - 100..all).all(|number| knows(&mut asked, number)));
     let old = (0..1000)
@@ -435,10 +430,10 @@ fn a_question_is_not_displaced() {
         asked.ask(&token);
     }
     let one_more = same_slot.next().unwrap();
-    assert_eq!(asked.left(&one_more), Standing::Busy);
+    assert_eq!(asked.left(&one_more), BUSY);
     let question = asked.due()[0];
     asked.answer(question, &json!({"active": true})).unwrap();
-    assert!(matches!(asked.left(&one_more), Standing::Asked(_)));
+    assert!(matches!(asked.left(&one_more), Verdict::Wait(_)));
 }
 
 #[test]
@@ -449,9 +444,9 @@ fn an_answer_to_a_question_that_was_given_up_is_not_a_failure() {
     asked.now += 2 * TIMEOUT_SECONDS;
     asked.due();
     asked.answer(question, &json!({"active": true})).unwrap();
-    assert_eq!(asked.left("t"), Standing::Unknown, "nor does it count");
+    assert_eq!(asked.left("t"), UNKNOWN, "nor does it count");
     asked.now += 1;
-    assert!(matches!(asked.left("t"), Standing::Asked(_)));
+    assert!(matches!(asked.left("t"), Verdict::Wait(_)));
 }
 
 proptest! {
@@ -479,7 +474,7 @@ proptest! {
             }
             for number in 0..3 {
                 let standing = asked.over(&format!("token {number}"));
-                prop_assert!(!matches!(standing, Standing::Active { .. }), "{standing:?}");
+                prop_assert!(!matches!(standing, Verdict::Accepted(_)), "{standing:?}");
             }
             let introspection = &asked.introspection;
             let records = introspection.slots.iter().flatten().flatten();

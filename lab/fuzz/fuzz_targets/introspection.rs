@@ -2,10 +2,13 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
+use guard::Verdict;
+use guard::answers::Denial;
 use guard::clock::Time;
 use guard::config::{Endpoint, WhenStale};
-use guard::introspection::{Asker, Introspection, IntrospectionSource, Standing};
+use guard::introspection::{Asker, Introspection, IntrospectionSource};
 use guard::secret::Secret;
+use guard::verify::Refusal;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 
@@ -24,15 +27,15 @@ fuzz_target!(|input: &[u8]| {
         when_unavailable: WhenStale::Deny,
     };
     let mut introspection = Introspection::default();
-    let standing = |introspection: &mut Introspection, may_wait| {
+    let verdict = |introspection: &mut Introspection, may_wait| {
         let asker = Asker {
             token: "token",
             client: "client",
             may_wait,
         };
-        introspection.standing(&source, asker, NOW)
+        introspection.verdict(&source, asker, NOW)
     };
-    let Standing::Asked(question) = standing(&mut introspection, true) else {
+    let Verdict::Wait(question) = verdict(&mut introspection, true) else {
         panic!("nothing is known yet");
     };
     assert_eq!(introspection.due(&source, NOW).len(), 1);
@@ -41,16 +44,19 @@ fuzz_target!(|input: &[u8]| {
         steady: NOW,
     };
     let answered = introspection.answered(&source, question, input, time);
-    let standing = standing(&mut introspection, false);
+    let verdict = verdict(&mut introspection, false);
     match answered {
-        Err(_) => assert_eq!(standing, Standing::Unknown),
-        Ok(()) => match standing {
-            Standing::Active { until } => {
+        Err(_) => assert_eq!(verdict, Verdict::Deny(Denial::RevocationsUnavailable, None)),
+        Ok(()) => match verdict {
+            Verdict::Accepted(until) => {
                 assert!((NOW + 1..=NOW + 30).contains(&until));
                 let answer = claims::json::parse_object(input).expect("it was read");
                 assert_eq!(answer.get("active"), Some(&true.into()));
             }
-            standing => assert_eq!(standing, Standing::Inactive),
+            verdict => assert_eq!(
+                verdict,
+                Verdict::Deny(Denial::Token(Refusal::Revoked), None)
+            ),
         },
     }
 });

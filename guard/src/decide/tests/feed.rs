@@ -2,47 +2,41 @@
 
 use super::*;
 
-fn grant_revoked() -> Value {
-    json!({"kind": "grant", "id": "grant-1", "at": NOW, "exp": NOW + 3600})
+fn revoked(kind: &str, id: &str) -> Value {
+    json!({"kind": kind, "id": id, "at": NOW, "exp": NOW + 3600})
 }
 
 #[test]
 fn a_revoked_token_is_refused_cached_or_not() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
-    let mut guard = ready_with(&with_feed("deny"), &issuer);
-    feed(&mut guard, &[], NOW);
-    let token = issuer.token(&claims());
-    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
-    feed(&mut guard, &[grant_revoked()], NOW + 2);
+    let (mut guard, _, token) = ready_with(&with_feed("deny"));
+    guard.feed(&[]);
+    assert_eq!(guard.send(&token), PASSES);
+    guard.at(NOW + 2).feed(&[revoked("grant", "grant-1")]);
     for _ in 0..2 {
-        let decision = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, NOW + 2);
-        assert_eq!(decision, refused(Refusal::Revoked));
+        assert_eq!(guard.send(&token), refused(Refusal::Revoked));
     }
-    let due = guard.due(NOW + 4);
-    let paths: Vec<&str> = due
-        .iter()
-        .map(|fetch| fetch.endpoint.path.as_str())
-        .collect();
-    assert_eq!(paths, ["/revocations?version=1&feed=A&since=1"]);
+    let path = "/revocations?version=1&feed=A&since=1".to_owned();
+    assert_eq!(
+        guard.at(NOW + 4).due_paths(),
+        [(FetchKind::Revocations, path)]
+    );
 }
 
 #[test]
 fn a_lost_feed_does_what_was_configured() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
-    let token = issuer.token(&claims());
-    let over = Patience::Over(FetchKind::Revocations);
-    for (when_stale, expected) in [("deny", false), ("allow", true)] {
-        let mut guard = ready_with(&with_feed(when_stale), &issuer);
-        let first = decide_at(&mut guard, "/api/x", Some(&token), over, NOW);
-        assert_eq!(is_allowed(&first), expected, "never read, {when_stale}");
-        feed(&mut guard, &[], NOW);
-        let fresh = decide_at(&mut guard, "/api/x", Some(&token), over, NOW + 60);
-        assert!(is_allowed(&fresh));
-        let stale = decide_at(&mut guard, "/api/x", Some(&token), over, NOW + 61);
-        assert_eq!(is_allowed(&stale), expected, "stale, {when_stale}");
-        if !expected {
-            assert_eq!(stale, Decision::Deny(Denial::RevocationsUnavailable));
-        }
+    let unavailable = denied(Denial::RevocationsUnavailable);
+    for (when_stale, expected) in [("deny", unavailable), ("allow", PASSES)] {
+        let (mut guard, _, token) = ready_with(&with_feed(when_stale));
+        let mut at = |now, reads| {
+            let seen = guard.at(now).send_after(FetchKind::Revocations, &token);
+            if reads {
+                guard.feed(&[]);
+            }
+            seen
+        };
+        assert_eq!(at(NOW, true), expected, "never read");
+        assert_eq!(at(NOW + 60, false), PASSES);
+        assert_eq!(at(NOW + 61, false), expected, "stale");
     }
 }
 
@@ -50,85 +44,65 @@ fn a_lost_feed_does_what_was_configured() {
 /// cached token is looked up again.
 #[test]
 fn a_cached_token_does_not_survive_a_position_that_repeats() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
-    let mut guard = ready_with(&with_feed("deny"), &issuer);
-    let page = |feed: &str, entries: Value| {
-        json!({"feed": feed, "since": 0, "position": 1, "more": false, "holds": false, "revocations": entries}).to_string()
-    };
-    let entry = |id: &str| json!([{"kind": "grant", "id": id, "at": NOW, "exp": NOW + 3600}]);
-    let read = |guard: &mut Guard, page: String, now| {
-        guard.set_time(at(now));
-        guard.due(now);
-        guard
-            .fetched(0, FetchKind::Revocations, page.as_bytes(), now)
-            .unwrap();
-    };
-    read(&mut guard, page("A", entry("another grant")), NOW);
-    let token = issuer.token(&claims());
-    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
-    read(&mut guard, page("B", entry("grant-1")), NOW + 2);
-    assert_eq!(
-        decide(&mut guard, "/api/x", Some(&token)),
-        refused(Refusal::Revoked)
-    );
+    let (mut guard, _, token) = ready_with(&with_feed("deny"));
+    for (now, feed, id, seen) in [
+        (NOW, "A", "another grant", PASSES),
+        (NOW + 2, "B", "grant-1", refused(Refusal::Revoked)),
+    ] {
+        let page = json!({"feed": feed, "since": 0, "position": 1, "more": false, "holds": false, "revocations": [revoked("grant", id)]});
+        guard.at(now).due();
+        guard.fetch(FetchKind::Revocations, page.to_string());
+        assert_eq!(guard.send(&token), seen);
+    }
 }
 
 /// Up to the last second in which the token's expiry is tolerated.
 #[test]
 fn a_revoked_token_does_not_come_back_within_the_clock_skew() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
     let mut config = with_feed("allow");
     config["clock_skew_seconds"] = json!(300);
-    let mut guard = ready_with(&config, &issuer);
-    feed(&mut guard, &[grant_revoked()], NOW);
-    let token = issuer.token(&claims());
+    let (mut guard, _, token) = ready_with(&config);
+    guard.feed(&[revoked("grant", "grant-1")]);
     for now in NOW + 3590..NOW + 3900 {
-        guard.set_time(at(now));
+        guard.at(now);
         (0..100).for_each(|_| guard.sweep());
-        feed(&mut guard, &[], now);
-        let decision = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, now);
-        assert_eq!(decision, refused(Refusal::Revoked), "{}", now - NOW);
+        guard.feed(&[]);
+        assert_eq!(
+            guard.send(&token),
+            refused(Refusal::Revoked),
+            "{}",
+            now - NOW
+        );
     }
-    let decision = decide_at(
-        &mut guard,
-        "/api/x",
-        Some(&token),
-        Patience::Left,
-        NOW + 3900,
-    );
-    assert_eq!(decision, refused(Refusal::Expired));
+    assert_eq!(guard.at(NOW + 3900).send(&token), refused(Refusal::Expired));
 }
 
 /// With more revocations than the table holds, cached tokens that may be revoked are refused with a reason of
 /// their own, and new tokens are accepted.
 #[test]
 fn a_full_table_refuses_old_tokens_and_no_new_ones() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
     let mut config = with_feed("deny");
     config["issuers"][0]["revocations"]["max_entries"] = json!(1000);
-    let mut guard = ready_with(&config, &issuer);
-    feed(&mut guard, &[], NOW);
-    let old = issuer.token(&claims());
-    let fresh = with(with(claims(), "iat", json!(NOW)), "exp", json!(NOW + 7200));
+    let (mut guard, issuer, old) = ready_with(&config);
+    guard.feed(&[]);
+    let fresh = with(claims(), "exp", json!(NOW + 7200));
     let fresh = issuer.token(&with(fresh, "jti", json!("token-2")));
     for token in [&old, &fresh] {
-        assert!(is_allowed(&decide(&mut guard, "/api/x", Some(token))));
+        assert_eq!(guard.send(token), PASSES);
     }
     for page in 0..2 {
         let entry = |number| {
-            let exp = NOW + 3600 + page * 1000 + number;
-            json!({"kind": "token", "id": format!("{page} {number}"), "at": NOW, "exp": exp})
+            with(
+                revoked("token", &format!("{page} {number}")),
+                "exp",
+                json!(NOW + 3600 + page * 1000 + number),
+            )
         };
-        let entries: Vec<Value> = (1..1000).map(entry).collect();
-        feed(&mut guard, &entries, NOW);
+        guard.feed(&(1..1000).map(entry).collect::<Vec<_>>());
     }
-    assert_eq!(
-        decide(&mut guard, "/api/x", Some(&old)),
-        refused(Refusal::Folded)
-    );
-    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&fresh))));
-    let counts = guard.take_counts();
-    assert!(counts.revocations_folded > 900);
+    assert_eq!(guard.send(&old), refused(Refusal::Folded));
+    assert_eq!(guard.send(&fresh), PASSES);
+    assert!(guard.take_counts().revocations_folded > 900);
     assert_eq!(guard.folding_feeds(), 1);
     let remarks = guard.take_remarks();
     assert_eq!(remarks.len(), 1, "{remarks:?}");
@@ -138,42 +112,29 @@ fn a_full_table_refuses_old_tokens_and_no_new_ones() {
 /// Several issuers of one token service share one feed: one request, one table.
 #[test]
 fn issuers_with_the_same_endpoint_share_a_feed() {
-    let issuer = Issuer::new(Algorithm::EdDsa);
+    const LEGACY: &str = "https://us1.legacy.example";
+    let issuer = issuer();
     let mut config = with_feed("deny");
-    let mut second = config["issuers"][0].clone();
-    second["issuer"] = json!("https://us1.legacy.example");
+    let second = with(config["issuers"][0].clone(), "issuer", json!(LEGACY));
     config["issuers"].as_array_mut().unwrap().push(second);
-    let mut guard = guard(&config);
-    guard.set_time(at(NOW));
-    let due = guard.due(NOW);
-    let feeds = due
-        .iter()
-        .filter(|fetch| fetch.kind == FetchKind::Revocations);
-    assert_eq!(feeds.count(), 1);
+    let mut guard = Tested::new(&config);
+    let due = guard.at(NOW).due_paths().into_iter();
+    assert_eq!(
+        due.filter(|(kind, _)| *kind == FetchKind::Revocations)
+            .count(),
+        1
+    );
     for index in [0, 1] {
-        guard
-            .fetched(index, FetchKind::Keys, &issuer.jwks(), NOW)
-            .unwrap();
+        let keys = guard
+            .guard
+            .fetched(index, FetchKind::Keys, &issuer.jwks(), NOW);
+        keys.unwrap();
     }
-    let legacy = issuer.token(&with(claims(), "iss", json!("https://us1.legacy.example")));
-    let waits = decide(&mut guard, "/api/x", Some(&legacy));
-    assert_eq!(
-        waits,
-        Decision::Wait {
-            issuer: 0,
-            kind: FetchKind::Revocations
-        }
-    );
-    let user = json!({"feed": "A", "since": 0, "position": 1, "more": false, "holds": false, "revocations": [
-        {"kind": "user", "id": "ada@example.com", "iss": "https://us1.legacy.example", "at": NOW, "exp": NOW + 3600},
-    ]});
-    guard
-        .fetched(0, FetchKind::Revocations, user.to_string().as_bytes(), NOW)
-        .unwrap();
-    assert_eq!(
-        decide(&mut guard, "/api/x", Some(&legacy)),
-        refused(Refusal::Revoked)
-    );
-    let other = issuer.token(&claims());
-    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&other))));
+    let legacy = issuer.token(&with(claims(), "iss", json!(LEGACY)));
+    let waits = guard.send(&legacy);
+    assert_eq!(waits, Verdict::Wait((0, FetchKind::Revocations)));
+    let user = with(revoked("user", "ada@example.com"), "iss", json!(LEGACY));
+    guard.feed(&[user]);
+    assert_eq!(guard.send(&legacy), refused(Refusal::Revoked));
+    assert_eq!(guard.send(&issuer.token(&claims())), PASSES);
 }

@@ -1,122 +1,132 @@
 //! The metadata of the resource server.
 
-use crate::answers::Answer;
-
 use super::*;
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// The configuration of a resource with this metadata.
+fn resource(metadata: Value) -> Value {
+    let mut config = fixtures::config();
+    config["protected_resource"] = metadata;
+    config
+}
+
+/// What the guard answers itself; `None` if it refuses the request.
+fn answered(config: &Value, method: &str, target: &str) -> Option<Value> {
+    let request = Request {
+        method: method.as_bytes(),
+        ..get(target, &[])
+    };
+    let effect = Tested::new(config).effect(request);
+    if effect.denial.is_some() {
+        return None;
+    }
+    let answer = answer(effect);
+    assert_eq!(answer.status, 200);
+    Some(serde_json::from_str(&answer.body).unwrap())
+}
 
 #[test]
 fn rfc9728_metadata_is_answered_and_pointed_to() {
-    let mut config = fixtures::config();
-    config["protected_resource"] =
-        json!({"resource": "https://api.example.com/v1", "scopes_supported": ["projects"]});
-    let mut guard = ready_with(&config, &Issuer::new(Algorithm::EdDsa));
-    let Decision::Answer(answer) =
-        decide(&mut guard, "/.well-known/oauth-protected-resource/v1", None)
-    else {
-        panic!("the filter answers");
-    };
-    assert_eq!(answer.status, 200);
-    let body: Value = serde_json::from_str(&answer.body).unwrap();
-    assert_eq!(
-        body,
-        json!({
-            "resource": "https://api.example.com/v1",
-            "authorization_servers": ["https://lobby.example.com"],
-            "bearer_methods_supported": ["header"],
-            "scopes_supported": ["projects"],
-        })
+    let config = resource(
+        json!({"resource": "https://api.example.com/v1", "scopes_supported": ["projects"]}),
     );
-    let other = decide(&mut guard, "/.well-known/oauth-protected-resource", None);
-    assert_eq!(other, Decision::Deny(Denial::NoRule));
-    let Fate::Answer(refusal) = guard.effect(Denial::NoToken.into()).fate else {
-        panic!("refused");
-    };
-    let pointer =
-        "resource_metadata=\"https://api.example.com/.well-known/oauth-protected-resource/v1\"";
-    assert!(
-        refusal
-            .headers
-            .iter()
-            .any(|(_, value)| value.contains(pointer))
-    );
-}
-
-/// Returns the answer to a request for the metadata of `resource`. One of the two issuers has no metadata of
-/// its own.
-fn metadata(resource: &str, method: &str, target: &str) -> Option<Answer> {
-    let mut config = fixtures::config();
-    let mut other = config["issuers"][0].clone();
-    other["issuer"] = json!("https://legacy.example.com");
-    other["authorization_server"] = json!(false);
-    config["issuers"].as_array_mut().unwrap().push(other);
-    config["protected_resource"] = json!({ "resource": resource });
-    let mut guard = guard(&config);
-    let request = Request {
-        method: method.as_bytes(),
-        target: target.as_bytes(),
-        authorization: &[],
-        dpop: &[],
-        connection: &None,
-    };
-    let outcome = guard.decide(request, Patience::Left, || NOW);
-    match outcome.decision {
-        Decision::Answer(answer) => Some(answer),
-        _ => None,
-    }
+    let target = format!("{WELL_KNOWN}/v1");
+    let expected = json!({
+        "resource": "https://api.example.com/v1",
+        "authorization_servers": ["https://lobby.example.com"],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["projects"],
+    });
+    assert_eq!(answered(&config, "GET", &target), Some(expected));
+    let mut guard = Tested::new(&config);
+    assert_eq!(guard.bare(WELL_KNOWN), denied(Denial::NoRule));
+    let refusal = answer(guard.denial(Denial::NoToken, None));
+    let pointer = format!("resource_metadata=\"https://api.example.com{target}\"");
+    assert!(challenge(&refusal).contains(&pointer));
 }
 
 #[test]
 fn rfc9728_s3_1_metadata_is_found_with_and_without_a_final_slash() {
-    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-    for (resource, path) in [
+    for (resource_url, path) in [
         ("https://api.example.com", ""),
         ("https://api.example.com/", ""),
         ("https://api.example.com/v1", "/v1"),
         ("https://api.example.com/v1/", "/v1"),
         ("http://[::1]:8080/a/b.c", "/a/b.c"),
     ] {
-        for method in ["GET", "HEAD"] {
-            for end in ["", "/", "?x=1", "/?x=1"] {
+        let config = resource(json!({ "resource": resource_url }));
+        for (methods, ends, is_found) in [
+            (
+                ["GET", "HEAD"].as_slice(),
+                ["", "/", "?x=1", "/?x=1"].as_slice(),
+                true,
+            ),
+            (&["GET"], &["//", "/x"], false),
+            (&["POST"], &[""], false),
+        ] {
+            for (method, end) in methods
+                .iter()
+                .flat_map(|one| ends.iter().map(move |end| (one, end)))
+            {
                 let target = format!("{WELL_KNOWN}{path}{end}");
-                let answer = metadata(resource, method, &target);
-                let answer = answer.unwrap_or_else(|| panic!("{method} {target} of {resource}"));
-                assert_eq!(answer.status, 200);
-                let body: Value = serde_json::from_str(&answer.body).unwrap();
-                assert_eq!(body["resource"], resource);
+                let body = answered(&config, method, &target);
+                let found = body.as_ref().map(|body| &body["resource"]);
+                let expected = json!(resource_url);
+                assert_eq!(found, is_found.then_some(&expected), "{method} {target}");
             }
         }
-        for target in [
-            format!("{WELL_KNOWN}{path}//"),
-            format!("{WELL_KNOWN}{path}/x"),
-        ] {
-            assert_eq!(metadata(resource, "GET", &target), None, "{target}");
-        }
-        assert_eq!(
-            metadata(resource, "POST", &format!("{WELL_KNOWN}{path}")),
-            None
-        );
     }
 }
 
 #[test]
 fn rfc9728_s2_only_servers_with_metadata_are_listed() {
-    let target = "/.well-known/oauth-protected-resource";
-    let answer = metadata("https://api.example.com", "GET", target).unwrap();
-    let body: Value = serde_json::from_str(&answer.body).unwrap();
-    assert_eq!(
-        body["authorization_servers"],
-        json!(["https://lobby.example.com"])
+    let mut config = resource(json!({"resource": "https://api.example.com"}));
+    let mut other = with(
+        config["issuers"][0].clone(),
+        "authorization_server",
+        json!(false),
     );
-    let mut config = fixtures::config();
-    config["issuers"][0]["authorization_server"] = json!(false);
-    config["protected_resource"] = json!({"resource": "https://api.example.com"});
-    let Decision::Answer(answer) = decide(&mut guard(&config), target, None) else {
-        panic!("the filter answers");
+    other["issuer"] = json!("https://legacy.example.com");
+    config["issuers"].as_array_mut().unwrap().push(other);
+    let listed = |config: &Value| {
+        answered(config, "GET", WELL_KNOWN).unwrap()["authorization_servers"].clone()
     };
-    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(listed(&config), json!(["https://lobby.example.com"]));
+    config["issuers"].as_array_mut().unwrap().remove(0);
+    let body = answered(&config, "GET", WELL_KNOWN).unwrap();
     assert_eq!(
         body.get("authorization_servers"),
         None,
         "no server, no member"
     );
+}
+
+/// RFC 9449 §10.2, RFC 8705 §3.3.
+#[test]
+fn rfc9728_s2_the_metadata_names_what_is_accepted() {
+    let names = [
+        "dpop_signing_alg_values_supported",
+        "dpop_bound_access_tokens_required",
+        "tls_client_certificate_bound_access_tokens",
+    ];
+    let (none, yes, algorithms) = (json!(null), json!(true), json!(["ES256", "EdDSA"]));
+    for (has_dpop, sender_constrained, certificates, expected) in [
+        (false, "optional", false, [&none, &none, &none]),
+        (true, "optional", false, [&algorithms, &none, &none]),
+        (true, "required", false, [&algorithms, &yes, &none]),
+        (true, "required", true, [&algorithms, &none, &yes]),
+        (false, "required", true, [&none, &none, &yes]),
+    ] {
+        let mut config = resource(json!({
+            "resource": "https://api.example.com",
+            "tls_client_certificate_bound_access_tokens": certificates,
+        }));
+        if has_dpop {
+            config["dpop"] = json!({"origins": ["https://api.example.com"]});
+        }
+        config["issuers"][0]["sender_constrained"] = json!(sender_constrained);
+        let body = answered(&config, "GET", WELL_KNOWN).unwrap();
+        assert_eq!(names.map(|name| &body[name]), expected, "{body}");
+    }
 }
