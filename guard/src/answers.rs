@@ -213,28 +213,18 @@ impl Denial {
     /// usable token. `now` is in seconds since 1970.
     pub fn answer(&self, config: &Config, scheme: Scheme, scopes: &[String], now: u64) -> Answer {
         let status = self.status(config);
-        let mut headers = vec![
-            ("content-type", "application/json".to_owned()),
-            ("cache-control", "no-store".to_owned()),
-        ];
+        let mut answer = Answer::error(status, self.error(config), &self.description());
         if status != 503 && self.is_challenged() {
-            headers.push(("www-authenticate", self.challenges(config, scheme, scopes)));
+            let challenges = self.challenges(config, scheme, scopes);
+            answer.headers.push(("www-authenticate", challenges));
         }
         // RFC 9449 §8.2: a client that gets the nonce early needs no second attempt later.
         if scheme == Scheme::Dpop
             && let Some(key) = nonce_key(config)
         {
-            headers.push((NONCE_HEADER, key.nonce(now)));
+            answer.headers.push((NONCE_HEADER, key.nonce(now)));
         }
-        if status == 503 {
-            headers.push(("retry-after", RETRY_AFTER.to_owned()));
-        }
-        let body = json!({"error": self.error(config), "error_description": self.description()});
-        Answer {
-            status,
-            headers,
-            body: body.to_string(),
-        }
+        answer
     }
 }
 
@@ -257,4 +247,22 @@ pub struct Answer {
     pub headers: Vec<(&'static str, String)>,
     /// JSON.
     pub body: String,
+}
+
+impl Answer {
+    /// An error as in protocol.md §2.4.
+    pub fn error(status: u32, error: &str, description: &str) -> Self {
+        let mut headers = vec![
+            ("content-type", "application/json".to_owned()),
+            ("cache-control", "no-store".to_owned()),
+        ];
+        if status == 503 {
+            headers.push(("retry-after", RETRY_AFTER.to_owned()));
+        }
+        Self {
+            status,
+            headers,
+            body: json!({"error": error, "error_description": description}).to_string(),
+        }
+    }
 }

@@ -181,27 +181,15 @@ fn refuse(answer: &Answer, form: Form) -> HttpResponse {
     response.body(answer.body.clone())
 }
 
-/// A response of this program, in the guard's format.
-fn own_answer(status: u32, error: &str, description: &str) -> Answer {
-    Answer {
-        status,
-        headers: vec![
-            ("content-type", "application/json".to_owned()),
-            ("cache-control", "no-store".to_owned()),
-        ],
-        body: json!({"error": error, "error_description": description}).to_string(),
-    }
-}
-
 /// The gateway asks about the path of the metadata. It must pass such requests on to this program instead.
 fn unrouted(form: Form) -> HttpResponse {
     let description = "The gateway does not route this path to token-guard";
-    refuse(&own_answer(404, "invalid_request", description), form)
+    refuse(&Answer::error(404, "invalid_request", description), form)
 }
 
 fn refuse_handover(request: &HttpRequest, worker: &Worker, misuse: Misuse) -> HttpResponse {
     let description = misuse.description();
-    let answer = own_answer(400, "invalid_request", &description);
+    let answer = Answer::error(400, "invalid_request", &description);
     worker.refuse(OwnDenial::Handover, answer.status, &denied(request));
     let form = match request.uri().path() {
         handover::AUTH_REQUEST => Form::Folded,
@@ -215,7 +203,7 @@ fn refuse_peer(request: &HttpRequest, worker: &Worker, peer: Option<IpAddr>) -> 
         Some(peer) => format!("{peer} is not in --trusted-peers"),
         None => "The address of the peer is not known".to_owned(),
     };
-    let answer = own_answer(403, "access_denied", &description);
+    let answer = Answer::error(403, "access_denied", &description);
     worker.refuse(OwnDenial::Peer, answer.status, &denied(request));
     refuse(&answer, Form::Plain)
 }
@@ -241,7 +229,7 @@ fn other(request: &HttpRequest, worker: &Worker) -> HttpResponse {
             response.body(answer.body)
         }
         None => refuse(
-            &own_answer(404, "not_found", "There is nothing at this path"),
+            &Answer::error(404, "not_found", "There is nothing at this path"),
             Form::Plain,
         ),
     }
@@ -275,7 +263,7 @@ pub(crate) async fn check_host(
     }
     let description = "The internal listener is asked for under a public host name; add the name to --internal-hosts, \
                        or ask for the address";
-    let answer = own_answer(421, "invalid_request", description);
+    let answer = Answer::error(421, "invalid_request", description);
     Ok(request.into_response(refuse(&answer, Form::Plain)))
 }
 

@@ -39,14 +39,6 @@ fn log(line: &Line) {
 /// The answer to a request that nothing can decide about.
 #[cold]
 pub(crate) fn refusal() -> Answer {
-    Answer {
-        status: 503,
-        headers: vec![
-            ("content-type", "application/json".to_owned()),
-            ("cache-control", "no-store".to_owned()),
-            ("retry-after", "1".to_owned()),
-        ],
-        body: r#"{"error":"temporarily_unavailable","error_description":"The filter failed; try again"}"#
-            .to_owned(),
-    }
+    let description = "The filter failed; try again";
+    Answer::error(503, "temporarily_unavailable", description)
 }
