@@ -40,7 +40,6 @@ pub fn entry(outcome: &str, token: Option<&TokenReference>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use claims::Confirmation;
     use serde_json::json;
 
     use super::*;
@@ -49,14 +48,9 @@ mod tests {
     fn a_claim_cannot_start_a_line_of_its_own() {
         let token = TokenReference {
             jti: Some("1".to_owned()),
-            grant_id: None,
             client_id: Some("web\r\n\"x\u{2028}".to_owned()),
             sub: Some("Zo\u{eb}".to_owned()),
-            user_id: None,
-            user_site: None,
-            bound_to: Confirmation::default(),
-            iat: 0,
-            exp: 0,
+            ..TokenReference::default()
         };
         let entry = entry("scope", Some(&token));
         assert!(entry.bytes().all(|byte| matches!(byte, b' '..=b'~')));

@@ -156,6 +156,7 @@ pub struct VerifiedToken {
 
 /// The claims by which a revocation can name a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(Default))]
 pub struct TokenReference {
     /// `jti`. Here and below, `None` only if the issuer's profile allows that.
     pub jti: Option<String>,

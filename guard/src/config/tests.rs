@@ -12,6 +12,29 @@ fn problems(config: &Value) -> Vec<String> {
         .unwrap_or_default()
 }
 
+fn parsed(config: &Value) -> Config {
+    Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap()
+}
+
+/// Removes a member of the first issuer.
+fn lacks(config: &mut Value, member: &str) {
+    let issuer = config["issuers"][0].as_object_mut().unwrap();
+    issuer.remove(member).unwrap();
+}
+
+/// True if a problem is named with this path.
+fn names(problems: &[String], path: &str) -> bool {
+    let start = format!("{path}: ");
+    problems.iter().any(|problem| problem.starts_with(&start))
+}
+
+#[track_caller]
+fn only_problem(config: &Value) -> String {
+    let problems = problems(config);
+    assert_eq!(problems.len(), 1, "{config}: {problems:?}");
+    problems.concat()
+}
+
 /// An example configuration.
 fn example() -> Value {
     json!({
@@ -36,7 +59,7 @@ fn example() -> Value {
 
 #[test]
 fn the_example_is_good() {
-    let config = Config::parse(example().to_string().as_bytes(), &NoHostVerifier).unwrap();
+    let config = parsed(&example());
     assert_eq!(config.issuers[0].algorithms.len(), 3);
     assert_eq!(config.rules.iter().len(), 3);
     assert_eq!(config.forward.len(), 6);
@@ -134,12 +157,7 @@ fn every_authority_is_a_host() {
             "issuers[1].discovery.authority",
             "issuers[1].discovery.jwks_hosts[0].authority",
         ] {
-            assert!(
-                problems
-                    .iter()
-                    .any(|problem| problem.starts_with(&format!("{path}: "))),
-                "{authority:?} {path}: {problems:?}"
-            );
+            assert!(names(&problems, path), "{authority:?} {path}: {problems:?}");
         }
     }
 }
@@ -222,12 +240,7 @@ fn every_problem_is_named_with_its_path() {
         "protected_resource.resource",
         "polices",
     ] {
-        assert!(
-            problems
-                .iter()
-                .any(|problem| problem.starts_with(&format!("{path}: "))),
-            "{path} is not in {problems:#?}"
-        );
+        assert!(names(&problems, path), "{path} is not in {problems:#?}");
     }
     // oauth2-proxy uses this name.
     assert!(
@@ -243,10 +256,7 @@ fn assert_refused(place: &str, value: Value, expected: &str) {
     let mut config = example();
     config["protected_resource"] = json!({"resource": "https://api.example.com"});
     *config.pointer_mut(place).unwrap() = value.clone();
-    let problems = problems(&config);
-    let [problem] = problems.as_slice() else {
-        panic!("{place} = {value}: {problems:?}");
-    };
+    let problem = only_problem(&config);
     assert!(problem.contains(expected), "{place} = {value}: {problem}");
 }
 
@@ -362,7 +372,7 @@ fn what_is_missing_is_named() {
 fn whole_floats_are_numbers() {
     let mut config = example();
     config["clock_skew_seconds"] = json!(7.0);
-    let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
+    let config = parsed(&config);
     assert_eq!(config.clock_skew_seconds, 7);
 }
 
@@ -372,7 +382,7 @@ fn defaults() {
         "issuers": [{"issuer": "a", "audiences": ["b"], "jwks": {"cluster": "c", "path": "/p"}}],
         "rules": [{"path_prefix": "/"}],
     });
-    let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
+    let config = parsed(&config);
     assert_eq!(config.forward_authorization, ForwardAuthorization::AsSent);
     assert!(!config.report_only && config.dpop.is_none());
     assert!(!config.issuers[0].sender_constrained && !config.issuers[0].requires_nonce);
@@ -407,7 +417,7 @@ fn rfc9449_the_settings_of_proofs() {
     good["issuers"][0]["dpop_nonce"] = json!("required");
     good["issuers"][0]["sender_constrained"] = json!("required");
     good["forward_authorization"] = json!("bearer");
-    let config = Config::parse(good.to_string().as_bytes(), &NoHostVerifier).unwrap();
+    let config = parsed(&good);
     let settings = config.dpop.unwrap();
     assert_eq!(settings.algs(), "RS256 EdDSA");
     assert_eq!((settings.window.max_age, settings.window.skew), (30, 0));
@@ -416,7 +426,7 @@ fn rfc9449_the_settings_of_proofs() {
     assert_eq!(config.forward_authorization, ForwardAuthorization::AsBearer);
     let origins = json!(["https://api.example.com"]);
     let least = dpop(json!({"origins": origins}));
-    let config = Config::parse(least.to_string().as_bytes(), &NoHostVerifier).unwrap();
+    let config = parsed(&least);
     let settings = config.dpop.unwrap();
     assert_eq!(settings.algs(), "ES256 EdDSA");
     assert_eq!((settings.window.max_age, settings.window.skew), (60, 10));
@@ -458,10 +468,7 @@ fn rfc9449_the_settings_of_proofs() {
         ),
         (json!({"origins": origins, "nonces": true}), "dpop.nonces"),
     ] {
-        let problems = problems(&dpop(members.clone()));
-        let [problem] = problems.as_slice() else {
-            panic!("{members}: {problems:?}");
-        };
+        let problem = only_problem(&dpop(members.clone()));
         assert!(problem.starts_with(place), "{members}: {problem}");
         assert!(!problem.contains(&key[1..]), "{problem}");
     }

@@ -129,6 +129,19 @@ impl Host {
         self.work();
     }
 
+    /// Ticks until a fetch of this kind is sent.
+    fn tick_until(&mut self, kind: FetchKind) {
+        while !self.sends(kind) {
+            self.tick_after(1);
+        }
+    }
+
+    #[track_caller]
+    fn fail(&mut self, kind: FetchKind) {
+        let fetch = self.take(kind);
+        self.end(&fetch, Err(Failure::without_response("no connection")));
+    }
+
     #[track_caller]
     fn answer(&mut self, kind: FetchKind, body: &[u8]) {
         let fetch = self.take(kind);
@@ -167,9 +180,7 @@ impl Host {
     /// The status of a request that has waited; `None` while it waits.
     fn status(&self, id: u32) -> Option<u32> {
         let mut answered = self.answered.iter();
-        answered
-            .find(|(other, _)| *other == id)
-            .map(|(_, status)| *status)
+        answered.find_map(|(other, status)| (*other == id).then_some(*status))
     }
 
     fn metric(&mut self, name: &str) -> u64 {
@@ -316,8 +327,7 @@ fn a_failing_fetch_is_logged_once_and_as_an_error_only_when_it_persists() {
     let fail_for = |host: &mut Host, seconds| {
         for _ in 0..seconds {
             while host.sends(KEYS) {
-                let fetch = host.take(KEYS);
-                host.end(&fetch, Err(Failure::without_response("no connection")));
+                host.fail(KEYS);
             }
             host.tick_after(1);
         }
@@ -329,16 +339,12 @@ fn a_failing_fetch_is_logged_once_and_as_an_error_only_when_it_persists() {
     expected.push(format!("Error {keys} no connection"));
     fail_for(&mut host, 60);
     assert_eq!(host.log, expected);
-    while !host.sends(KEYS) {
-        host.tick_after(1);
-    }
+    host.tick_until(KEYS);
     host.answer(KEYS, &issuer.jwks());
     expected.push(format!("Info {keys} fetched, after failures"));
     assert_eq!(host.log, expected);
     // From now on keys are known, and the first failure is an error.
-    while !host.sends(KEYS) {
-        host.tick_after(1);
-    }
+    host.tick_until(KEYS);
     fail_for(&mut host, 60);
     expected.push(format!("Error {keys} no connection"));
     assert_eq!(host.log, expected);
@@ -396,14 +402,11 @@ fn also_where_a_stale_feed_is_allowed_the_first_requests_wait_for_it() {
     // A token service that is down holds up no request but the first.
     let mut host = start();
     let first = host.hold(&good);
-    let fetch = host.take(FEED);
-    host.end(&fetch, Err(Failure::without_response("no connection")));
+    host.fail(FEED);
     assert_eq!(host.answered, [(first, 200)]);
     assert_eq!(host.decide(&revoked), Some(200));
     // Its first answer counts for tokens in the cache too.
-    while !host.sends(FEED) {
-        host.tick_after(1);
-    }
+    host.tick_until(FEED);
     host.answer(FEED, &page(0, &["two"], false));
     assert_eq!(host.decide(&revoked), Some(401));
 
@@ -434,8 +437,7 @@ fn what_waits_for_a_shared_feed_goes_on_when_a_read_fails() {
     host.end(&keys, Ok(issuer.jwks()));
     let token = with(claims(), "iss", json!("https://us1.legacy.example"));
     let id = host.hold(&issuer.token(&token));
-    let fetch = host.take(FEED);
-    host.end(&fetch, Err(Failure::without_response("no connection")));
+    host.fail(FEED);
     assert_eq!(host.status(id), Some(503));
 }
 

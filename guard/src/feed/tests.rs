@@ -1,4 +1,3 @@
-use claims::Confirmation;
 use claims::revocation::{Entry, EntryKind};
 use serde_json::json;
 
@@ -108,14 +107,11 @@ impl Service {
 fn is_revoked(feed: &Feed, jti: &str) -> bool {
     let token = TokenReference {
         jti: Some(jti.into()),
-        grant_id: None,
         client_id: Some("c".into()),
         sub: Some("u".into()),
-        user_id: None,
-        user_site: None,
-        bound_to: Confirmation::default(),
         iat: NOW,
         exp: NOW + 3600,
+        ..TokenReference::default()
     };
     feed.revocations().refusal(&token, ISS, 0) == Some(Refusal::Revoked)
 }
@@ -136,6 +132,15 @@ fn read_up(feed: &mut Feed, service: &Service, data: &dyn SharedData, now: u64) 
         paths.push(request.path);
     }
     paths
+}
+
+/// Sends the request that is due, and applies the answer. Returns the path of the request.
+#[track_caller]
+fn read_page(feed: &mut Feed, service: &Service, now: u64) -> String {
+    let request = feed.due(now).unwrap();
+    let body = service.answer(&request.path);
+    feed.answered(&body, &NoSharedData, at(now)).unwrap();
+    request.path
 }
 
 /// The path of a request for entries after the last one.
@@ -161,24 +166,16 @@ fn sharing() -> Feed {
 #[test]
 fn a_service_that_only_says_that_it_holds_is_not_asked_without_end() {
     let service = Service::new("A");
-    let mut feed = alone();
-    let mut asked = 0;
-    for now in 0..10 {
-        while let Some(request) = feed.due(now) {
-            asked += 1;
-            let body = service.answer(&request.path);
-            feed.answered(&body, &NoSharedData, at(now)).unwrap();
-        }
-    }
+    let asked = asked_in(10, |_, path| service.answer(path));
     assert!(asked <= 12, "{asked}");
 }
 
-/// The number of requests that a reader sends in a minute to feeds that answer at once. `answer` gets the number and
+/// The number of requests that a reader sends in so many seconds to feeds that answer at once. `answer` gets the number and
 /// the path of each request.
-fn asked_in_a_minute(answer: impl Fn(usize, &str) -> Vec<u8>) -> usize {
+fn asked_in(seconds: u64, answer: impl Fn(usize, &str) -> Vec<u8>) -> usize {
     let mut feed = alone();
     let mut asked = 0;
-    for now in 0..60 {
+    for now in 0..seconds {
         while let Some(request) = feed.due(now) {
             let body = answer(asked, &request.path);
             feed.answered(&body, &NoSharedData, at(now)).unwrap();
@@ -202,16 +199,16 @@ fn a_feed_that_never_settles_is_asked_with_pauses() {
         let stores = [&one, &service("B", 7, page), &service("C", 0, page)];
         // A cache drops the query.
         let first = one.answer("/revocations?version=1&since=0");
-        let of_cache = asked_in_a_minute(|_, _| first.clone());
+        let of_cache = asked_in(60, |_, _| first.clone());
         // A cache answers every request behind the start with the same page.
         let cached = one.answer("/revocations?version=1&feed=A&since=3");
-        let of_middle = asked_in_a_minute(|number, path| match number {
+        let of_middle = asked_in(60, |number, path| match number {
             0 => one.answer(path),
             _ => cached.clone(),
         });
         // Several stores share an address.
-        let of_stores = asked_in_a_minute(|number, path| stores[number % 3].answer(path));
-        let of_empty = asked_in_a_minute(|number, path| stores[1 + number % 2].answer(path));
+        let of_stores = asked_in(60, |number, path| stores[number % 3].answer(path));
+        let of_empty = asked_in(60, |number, path| stores[1 + number % 2].answer(path));
         let all = [of_cache, of_middle, of_stores, of_empty];
         assert!(all.iter().all(|asked| (25..=40).contains(asked)), "{all:?}");
     }
@@ -221,7 +218,7 @@ fn a_feed_that_never_settles_is_asked_with_pauses() {
 #[test]
 fn a_feed_that_never_ends_is_asked_with_pauses() {
     for (entries, at_once) in [(1, 2001), (1000, 2010)] {
-        let asked = asked_in_a_minute(|number, _| {
+        let asked = asked_in(60, |number, _| {
             let kept = if number == 0 { 0..entries } else { 0..1 };
             let entry = |id: usize| json!({"kind": "token", "id": id.to_string(), "at": 0, "exp": NOW + 3600});
             let page = json!({
@@ -266,10 +263,8 @@ fn where_held_requests_fail_short_ones_follow() {
     feed.failed(15);
     assert_eq!(feed.due(15), None);
     for now in [16, 18, 20] {
-        let request = feed.due(now).unwrap();
-        assert_eq!(request.path, "/revocations?version=1&feed=A&since=0");
-        let body = service.answer(&request.path);
-        feed.answered(&body, &NoSharedData, at(now)).unwrap();
+        let path = read_page(&mut feed, &service, now);
+        assert_eq!(path, "/revocations?version=1&feed=A&since=0");
         assert_eq!(feed.due(now), None);
     }
     let request = feed.due(75).unwrap();
@@ -329,16 +324,12 @@ fn pages_in_order_keep_the_feed_fresh_for_a_while() {
     let mut service = Service::new("A");
     let mut feed = alone();
     service.revoke("0");
-    feed.due(0).unwrap();
-    let body = service.answer("/revocations?version=1&since=0");
-    feed.answered(&body, &NoSharedData, at(0)).unwrap();
+    read_page(&mut feed, &service, 0);
     service.page = 1;
     for now in 1..700_u64 {
         service.revoke(&format!("{now}"));
         service.revoke(&format!("{now} and another"));
-        let request = feed.due(now).unwrap();
-        let body = service.answer(&request.path);
-        feed.answered(&body, &NoSharedData, at(now)).unwrap();
+        read_page(&mut feed, &service, now);
         assert_eq!(feed.freshness().suffices(60, now), now <= 600, "{now}");
     }
     assert_eq!(feed.completed_at(), Some(0), "the age says the truth");
@@ -369,12 +360,9 @@ fn steps_of_the_clock_bring_back_what_was_forgotten() {
         assert!(feed.freshness().suffices(60, 61) && !feed.freshness().suffices(60, 62));
 
         feed.doubt(2);
-        let token = |feed: &Feed| is_revoked(feed, "a");
-        let request = feed.due(2).unwrap();
-        assert_eq!(request.path, "/revocations?version=1&feed=A&since=0");
-        feed.answered(&service.answer(&request.path), &NoSharedData, at(2))
-            .unwrap();
-        assert!(token(&feed), "{step}");
+        let path = read_page(&mut feed, &service, 2);
+        assert_eq!(path, "/revocations?version=1&feed=A&since=0");
+        assert!(is_revoked(&feed, "a"), "{step}");
         // The answer to the earlier held request does not count for the new reading.
         assert_eq!(feed.position, 1);
     }

@@ -1,4 +1,3 @@
-use claims::Confirmation;
 use claims::revocation::MAX_PAGE_BYTES;
 use serde_json::{Value, json};
 
@@ -15,9 +14,9 @@ fn token() -> TokenReference {
         sub: Some("u".into()),
         user_id: Some("1879048401".into()),
         user_site: Some("https://us1.example.com".into()),
-        bound_to: Confirmation::default(),
         iat: NOW,
         exp: NOW + 3600,
+        ..TokenReference::default()
     }
 }
 

@@ -44,36 +44,32 @@ fn verify_of(
     token: &str,
     now: u64,
 ) -> Result<VerifiedToken, Refusal> {
+    let algorithms: Value = algorithms.iter().map(|it| it.name()).collect();
+    verify_under(&json!({ "algorithms": algorithms }), keys, token, now)
+}
+
+/// Verifies a token of an issuer with these additional settings.
+fn verify_under(
+    settings: &Value,
+    keys: &KeySet,
+    token: &str,
+    now: u64,
+) -> Result<VerifiedToken, Refusal> {
     let mut config = config();
-    config["issuers"][0]["algorithms"] = algorithms.iter().map(|it| it.name()).collect();
+    let issuer = config["issuers"][0].as_object_mut().unwrap();
+    issuer.extend(settings.as_object().unwrap().clone());
     let config = Config::parse(config.to_string().as_bytes(), &LeastHost).unwrap();
-    let by_name = [("https://lobby.example.com".to_owned(), 0)].into();
-    ParsedToken::parse(token, &config.issuers, &by_name)?.verify(
-        keys,
-        &config.issuers[0],
-        &LeastHost,
-        now,
-        SKEW,
-    )
+    let by_name = [(config.issuers[0].issuer.clone(), 0)].into();
+    let parsed = ParsedToken::parse(token, &config.issuers, &by_name)?;
+    parsed.verify(keys, &config.issuers[0], &LeastHost, now, SKEW)
 }
 
 /// Returns why a token is refused by an issuer with these additional settings.
 fn refusal_under(settings: &Value, typ: Value, claims: &Value) -> Option<Refusal> {
-    let mut config = config();
-    let members = settings.as_object().unwrap().clone();
-    config["issuers"][0]
-        .as_object_mut()
-        .unwrap()
-        .extend(members);
-    let config = Config::parse(config.to_string().as_bytes(), &LeastHost).unwrap();
-    let by_name = [("https://lobby.example.com".to_owned(), 0)].into();
     let issuer = issuer(Algorithm::EdDsa);
     let header = with(issuer.header(), "typ", typ).to_string();
     let token = issuer.sign(&header, &claims.to_string());
-    let issuers = &config.issuers;
-    let verified = ParsedToken::parse(&token, issuers, &by_name)
-        .and_then(|token| token.verify(&issuer.keys(), &issuers[0], &LeastHost, NOW, SKEW));
-    verified.err()
+    verify_under(settings, &issuer.keys(), &token, NOW).err()
 }
 
 fn refusal(token: &str) -> Option<Refusal> {
@@ -90,6 +86,27 @@ fn header_refusal(name: &str, value: Value) -> Option<Refusal> {
     refusal(&issuer.sign(&header, &claims().to_string()))
 }
 
+/// For each member of `values`, each value leads to this refusal; `null` stands for absence.
+#[track_caller]
+fn each(values: &Value, refused: impl Fn(&str, Value) -> Option<Refusal>, why: Option<Refusal>) {
+    for (name, values) in values.as_object().unwrap() {
+        for value in values.as_array().unwrap() {
+            assert_eq!(refused(name, value.clone()), why, "{name}: {value}");
+        }
+    }
+}
+
+#[track_caller]
+fn each_claim(values: &Value, why: Option<Refusal>) {
+    let refused = |name: &str, value| claims_refusal(&with(claims(), name, value));
+    each(values, refused, why);
+}
+
+#[track_caller]
+fn each_header(values: &Value, why: Option<Refusal>) {
+    each(values, header_refusal, why);
+}
+
 #[test]
 fn a_good_token_of_every_algorithm_is_verified() {
     for algorithm in Algorithm::ALL.iter().copied() {
@@ -104,51 +121,30 @@ fn a_good_token_of_every_algorithm_is_verified() {
 /// RFC 8725 §3.11.
 #[test]
 fn rfc9068_s4_only_access_tokens_are_accepted() {
-    for typ in [
-        json!(null),
-        json!("JWT"),
-        json!("rt+jwt"),
-        json!("idcs+jwt"),
-        json!(""),
-        json!("at+jwt;x"),
-        json!("xapplication/at+jwt"),
-    ] {
-        assert_eq!(
-            header_refusal("typ", typ.clone()),
-            Some(Refusal::Type),
-            "{typ}"
-        );
-    }
-    for typ in ["AT+JWT", "application/at+jwt", "Application/At+Jwt"] {
-        assert_eq!(header_refusal("typ", json!(typ)), None, "{typ}");
-    }
+    let others =
+        json!({"typ": [null, "JWT", "rt+jwt", "idcs+jwt", "", "at+jwt;x", "xapplication/at+jwt"]});
+    each_header(&others, Some(Refusal::Type));
+    let same = json!({"typ": ["AT+JWT", "application/at+jwt", "Application/At+Jwt"]});
+    each_header(&same, None);
 }
 
 /// RFC 7515 §4.1.9, for every configured spelling.
 #[test]
 fn accepted_types_are_compared_as_media_types() {
-    for configured in ["JWT", "jwt", "application/JWT"] {
-        let settings = json!({"types": [configured], "access_token_claims": {"scope": true}});
-        for typ in ["JWT", "jwt", "application/jwt", "APPLICATION/Jwt"] {
-            let refusal = refusal_under(&settings, json!(typ), &claims());
-            assert_eq!(refusal, None, "{configured} {typ}");
-        }
-        for typ in [
-            json!(null),
-            json!(""),
-            json!("at+jwt"),
-            json!("application/x/jwt"),
-            json!("application/"),
-        ] {
-            let refusal = refusal_under(&settings, typ.clone(), &claims());
-            assert_eq!(refusal, Some(Refusal::Type), "{configured} {typ}");
-        }
-    }
-    let without = json!({"types": [null], "access_token_claims": {"scope": true}});
-    assert_eq!(refusal_under(&without, json!(null), &claims()), None);
-    for typ in ["", "at+jwt", "JWT"] {
-        let refusal = refusal_under(&without, json!(typ), &claims());
-        assert_eq!(refusal, Some(Refusal::Type), "{typ}");
+    let marked = json!({"scope": true});
+    let others = json!({"typ": [null, "", "at+jwt", "application/x/jwt", "application/"]});
+    let same = json!({"typ": ["JWT", "jwt", "application/jwt", "APPLICATION/Jwt"]});
+    let with_typ = json!({"typ": ["", "at+jwt", "JWT"]});
+    for (configured, same, others) in [
+        (json!("JWT"), &same, &others),
+        (json!("jwt"), &same, &others),
+        (json!("application/JWT"), &same, &others),
+        (json!(null), &json!({"typ": [null]}), &with_typ),
+    ] {
+        let settings = json!({"types": [configured], "access_token_claims": marked});
+        let refused = |_: &str, typ| refusal_under(&settings, typ, &claims());
+        each(same, refused, None);
+        each(others, refused, Some(Refusal::Type));
     }
 }
 
@@ -198,20 +194,12 @@ fn what_marks_access_tokens_is_there_with_its_value() {
 #[test]
 fn rfc7800_s3_1_what_a_token_is_bound_to_is_known() {
     let key = claims::Thumbprint::of(b"key").to_string();
-    for (cnf, expected) in [
-        (json!({"jkt": key}), None),
-        (json!({"x5t#S256": key}), None),
-        (json!({"jkt": key, "x5t#S256": key}), None),
-        (json!({"jkt": key, "kid": "x"}), Some(Refusal::Confirmation)),
-        (json!({"jwk": {"kty": "OKP"}}), Some(Refusal::Confirmation)),
-        (json!({"jkt": "x"}), Some(Refusal::Confirmation)),
-        (json!({}), Some(Refusal::Confirmation)),
-        (json!("x"), Some(Refusal::Confirmation)),
-        (json!([]), Some(Refusal::Confirmation)),
-    ] {
-        let refusal = claims_refusal(&with(claims(), "cnf", cnf.clone()));
-        assert_eq!(refusal, expected, "{cnf}");
-    }
+    let known = json!({"cnf": [{"jkt": key}, {"x5t#S256": key}, {"jkt": key, "x5t#S256": key}]});
+    each_claim(&known, None);
+    let unknown = json!({"cnf": [
+        {"jkt": key, "kid": "x"}, {"jwk": {"kty": "OKP"}}, {"jkt": "x"}, {}, "x", [],
+    ]});
+    each_claim(&unknown, Some(Refusal::Confirmation));
     let null = claims_refusal(&json!({"cnf": null, "iss": claims()["iss"]}));
     assert_eq!(null, Some(Refusal::Confirmation));
 }
@@ -246,10 +234,7 @@ fn claims_may_be_absent_where_that_is_configured_but_never_wrong() {
 
 #[test]
 fn rfc7515_s4_1_11_crit_and_duplicate_members_are_refused() {
-    assert_eq!(
-        header_refusal("crit", json!(["exp"])),
-        Some(Refusal::Critical)
-    );
+    each_header(&json!({"crit": [["exp"]]}), Some(Refusal::Critical));
     let issuer = issuer(Algorithm::EdDsa);
     let body = claims().to_string().replacen('{', "{\"sub\":\"eve\",", 1);
     assert_eq!(
@@ -295,56 +280,25 @@ fn a_token_that_is_too_long_hears_the_limit() {
 
 #[test]
 fn rfc8725_s3_8_issuer_and_audience_are_ours() {
-    for iss in [
-        json!(null),
-        json!("https://lobby.example.com/"),
-        json!("HTTPS://lobby.example.com"),
-        json!(["https://lobby.example.com"]),
-    ] {
-        assert_eq!(
-            claims_refusal(&with(claims(), "iss", iss)),
-            Some(Refusal::Issuer)
-        );
-    }
-    for aud in [
-        json!(null),
-        json!("https://api.example.com/"),
-        json!([]),
-        json!(["other"]),
-        json!(["https://api.example.com", 1]),
-        json!(1),
-    ] {
-        assert_eq!(
-            claims_refusal(&with(claims(), "aud", aud)),
-            Some(Refusal::Audience)
-        );
-    }
-    let list = json!(["other", "https://api.example.com"]);
-    assert_eq!(claims_refusal(&with(claims(), "aud", list)), None);
+    let name = "https://lobby.example.com";
+    let others = json!({"iss": [null, format!("{name}/"), "HTTPS://lobby.example.com", [name]]});
+    each_claim(&others, Some(Refusal::Issuer));
+    let ours = "https://api.example.com";
+    let others = json!({"aud": [null, format!("{ours}/"), [], ["other"], [ours, 1], 1]});
+    each_claim(&others, Some(Refusal::Audience));
+    each_claim(&json!({"aud": [["other", ours]]}), None);
 }
 
 #[test]
 fn rfc9068_s2_2_required_claims_are_there() {
-    for name in ["sub", "client_id", "jti", "iat"] {
-        assert_eq!(
-            claims_refusal(&with(claims(), name, json!(null))),
-            Some(Refusal::Claims),
-            "{name}"
-        );
-    }
-    for name in ["sub", "client_id", "jti", "grant_id"] {
-        for value in [json!(1), json!(""), json!(["x"]), json!({})] {
-            assert_eq!(
-                claims_refusal(&with(claims(), name, value)),
-                Some(Refusal::Claims),
-                "{name}"
-            );
-        }
-    }
-    assert_eq!(
-        claims_refusal(&with(claims(), "grant_id", json!(null))),
-        None
+    let wrong = json!([1, "", ["x"], {}]);
+    each_claim(
+        &json!({"sub": wrong, "client_id": wrong, "jti": wrong, "grant_id": wrong}),
+        Some(Refusal::Claims),
     );
+    let absent = json!({"sub": [null], "client_id": [null], "jti": [null], "iat": [null]});
+    each_claim(&absent, Some(Refusal::Claims));
+    each_claim(&json!({"grant_id": [null]}), None);
 }
 
 /// One second before the limit, at the limit, and one second after.
@@ -365,21 +319,12 @@ fn times_are_compared_to_the_second() {
 /// A date of the wrong type is not an absent date.
 #[test]
 fn rfc8725_s3_4_dates_of_the_wrong_type_are_refused() {
-    for (value, refusal) in [
-        (json!("1800003600"), Refusal::Claims),
-        (json!(-1), Refusal::Claims),
-        (json!(1e99), Refusal::Claims),
-        (json!(true), Refusal::Claims),
-        (json!([NOW]), Refusal::Claims),
-        (json!({}), Refusal::Claims),
-        // Milliseconds.
-        (json!(NOW * 1000), Refusal::NotYetValid),
-        (json!(u64::MAX), Refusal::NotYetValid),
-    ] {
-        let refused = |name| claims_refusal(&with(claims(), name, value.clone()));
-        assert_eq!(refused("exp"), Some(Refusal::ExpiryMissing), "{value}");
-        assert_eq!(refused("nbf"), Some(refusal), "{value}");
-        assert_eq!(refused("iat"), Some(refusal), "{value}");
+    let wrong = json!(["1800003600", -1, 1e99, true, [NOW], {}]);
+    // Milliseconds are too large, too.
+    let large = json!([NOW * 1000, u64::MAX]);
+    for (values, why) in [(&wrong, Refusal::Claims), (&large, Refusal::NotYetValid)] {
+        each_claim(&json!({ "exp": values }), Some(Refusal::ExpiryMissing));
+        each_claim(&json!({"nbf": values, "iat": values}), Some(why));
     }
 }
 

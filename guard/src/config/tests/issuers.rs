@@ -49,10 +49,7 @@ fn revocations_need_the_claims_by_which_they_name_tokens() {
     config["issuers"][0]["optional_claims"] = json!(["jti"]);
     let expected = "issuers[0].optional_claims: must be empty beside revocations, which name tokens by these claims";
     assert_eq!(problems(&config), [expected]);
-    config["issuers"][0]
-        .as_object_mut()
-        .unwrap()
-        .remove("revocations");
+    lacks(&mut config, "revocations");
     assert_eq!(problems(&config), Vec::<String>::new());
 }
 
@@ -60,16 +57,13 @@ fn revocations_need_the_claims_by_which_they_name_tokens() {
 fn every_named_profile_can_be_configured_and_changed() {
     for name in Profile::NAMES {
         let mut config = example();
-        config["issuers"][0]
-            .as_object_mut()
-            .unwrap()
-            .remove("revocations");
+        lacks(&mut config, "revocations");
         config["issuers"][0]["profile"] = json!(name);
-        let parsed = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
-        assert_eq!(parsed.issuers[0].profile, Profile::named(name).unwrap());
+        let profile = Profile::named(name).unwrap();
+        assert_eq!(parsed(&config).issuers[0].profile, profile);
         config["issuers"][0]["client_id_claim"] = json!("appid");
-        let parsed = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
-        assert_eq!(parsed.issuers[0].profile.client_id_claim, "appid");
+        let profile = &parsed(&config).issuers[0].profile;
+        assert_eq!(profile.client_id_claim, "appid");
     }
     assert_refused("/issuers/0/algorithms", json!(["HS256"]), "knows EdDSA");
 }
@@ -97,7 +91,7 @@ fn discovery_and_introspection_are_read_strictly() {
         "jwks_hosts": [{"authority": "keys.example.com:8443", "cluster": "keys"}],
     }).as_object().unwrap().clone());
     let config = with(json!({"discovery": full, "introspection": introspection}));
-    let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
+    let config = parsed(&config);
     let KeySource::Discovered(found) = &config.issuers[0].keys else {
         panic!("discovered");
     };
@@ -162,10 +156,7 @@ fn discovery_and_introspection_are_read_strictly() {
             "issuers[0].introspection: means nothing beside revocations",
         ),
     ] {
-        let problems = problems(&with(members.clone()));
-        let [problem] = problems.as_slice() else {
-            panic!("{members}: {problems:?}");
-        };
+        let problem = only_problem(&with(members.clone()));
         assert!(problem.starts_with(expected), "{members}: {problem}");
     }
 }
@@ -191,10 +182,7 @@ fn an_algorithm_that_the_host_cannot_verify_is_refused_with_those_that_it_can() 
 #[test]
 fn without_a_list_there_is_one_algorithm_for_each_type_of_key() {
     let mut config = example();
-    config["issuers"][0]
-        .as_object_mut()
-        .unwrap()
-        .remove("algorithms");
+    lacks(&mut config, "algorithms");
     let config = Config::parse(config.to_string().as_bytes(), &LeastHost).unwrap();
     assert_eq!(config.issuers[0].algorithms, Algorithm::DEFAULT.into());
 }

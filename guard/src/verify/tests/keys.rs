@@ -12,26 +12,12 @@ fn a_signature_of_another_key_or_algorithm_is_refused() {
 
 #[test]
 fn rfc8725_s3_1_other_algorithms_are_refused() {
-    for alg in [
-        json!(null),
-        json!("none"),
-        json!("HS256"),
-        json!("RS1"),
-        json!("PS512"),
-        json!("eddsa"),
-        json!(""),
-    ] {
-        assert_eq!(
-            header_refusal("alg", alg.clone()),
-            Some(Refusal::Algorithm),
-            "{alg}"
-        );
-    }
-    for other in Algorithm::ALL.iter().filter(|it| **it != Algorithm::EdDsa) {
-        let alg = json!(other.name());
-        assert_eq!(header_refusal("alg", alg), Some(Refusal::KeyAlgorithm));
-    }
-    assert_eq!(header_refusal("alg", json!("Ed25519")), None);
+    let unknown = json!({"alg": [null, "none", "HS256", "RS1", "PS512", "eddsa", ""]});
+    each_header(&unknown, Some(Refusal::Algorithm));
+    let others = Algorithm::ALL.iter().map(|it| it.name());
+    let others: Value = others.filter(|name| *name != "EdDSA").collect();
+    each_header(&json!({ "alg": others }), Some(Refusal::KeyAlgorithm));
+    each_header(&json!({"alg": ["Ed25519"]}), None);
 }
 
 /// RS256, RS384, RS512 and PS256 share RSA keys. The JWK decides which of them applies, not the token.
@@ -85,15 +71,9 @@ fn rfc7518_s3_3_signatures_are_as_long_as_the_modulus() {
 
 #[test]
 fn keys_are_found_by_name_alone() {
-    assert_eq!(
-        header_refusal("kid", json!(null)),
-        Some(Refusal::KeyMissing)
-    );
-    assert_eq!(
-        header_refusal("kid", json!("other")),
-        Some(Refusal::KeyUnknown)
-    );
-    assert_eq!(header_refusal("kid", json!(1)), Some(Refusal::Malformed));
+    each_header(&json!({"kid": [null]}), Some(Refusal::KeyMissing));
+    each_header(&json!({"kid": ["other"]}), Some(Refusal::KeyUnknown));
+    each_header(&json!({"kid": [1]}), Some(Refusal::Malformed));
     for name in ["jku", "x5u", "jwk", "x5c"] {
         let brought = json!("https://attacker.example/keys");
         // A key in the token is never used: only the issuer's keys count.

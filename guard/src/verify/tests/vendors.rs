@@ -41,20 +41,11 @@ impl Vendor {
         jwk.as_object_mut()
             .unwrap()
             .extend(self.jwk.as_object().unwrap().clone());
-        let mut config = config();
-        config["issuers"][0] = json!({
-            "issuer": self.issuer, "audiences": [OURS], "profile": self.profile, "jwks": {"keys": [jwk]},
-        });
-        let mut config = Config::parse(config.to_string().as_bytes(), &LeastHost).unwrap();
-        let by_name = [(self.issuer.to_owned(), 0)].into();
-        let parsed = ParsedToken::parse(&token, &config.issuers, &by_name);
-        let keys = match &mut config.issuers[0].keys {
-            crate::config::KeySource::Inline(keys) => std::mem::take(keys),
-            other => panic!("{other:?}"),
-        };
-        let verified =
-            parsed.and_then(|token| token.verify(&keys, &config.issuers[0], &LeastHost, NOW, SKEW));
-        verified.err()
+        let keys = json!({"keys": [jwk]}).to_string();
+        let algorithms = Algorithm::DEFAULT.into();
+        let (keys, _) = KeySet::parse(keys.as_bytes(), &algorithms, &KeySet::default()).unwrap();
+        let settings = json!({"issuer": self.issuer, "audiences": [OURS], "profile": self.profile});
+        verify_under(&settings, &keys, &token, NOW).err()
     }
 
     #[track_caller]
