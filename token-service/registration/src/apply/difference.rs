@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use crate::describe::values::Values;
-use crate::describe::{Registered, Rule};
-use crate::objects::changes::MANAGED_KEY;
+use crate::describe::{Registered, Rule, Values};
 use domain::{Managed, ObjectName};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,11 +16,10 @@ pub struct FieldChange {
 impl FieldChange {
     /// The fields in which two states of an object differ, and whether a file manages it.
     pub(super) fn between<T: Registered>(before: &T, after: &T) -> Vec<Self> {
-        let pairs = Values::of(before).into_iter().zip(Values::of(after));
-        let differing = pairs.filter(|(before, after)| before.texts != after.texts);
+        let differing = differing(before, after);
         let mut changes: Vec<Self> = differing
             .map(|(before, after)| Self {
-                field: before.field.key,
+                field: before.key,
                 values: values(&before, &after),
             })
             .collect();
@@ -33,7 +30,7 @@ impl FieldChange {
             };
             let [before, after] = owners.map(name);
             changes.push(Self {
-                field: MANAGED_KEY,
+                field: "managed_by",
                 values: Some(format!("{before} -> {after}")),
             });
         }
@@ -41,26 +38,29 @@ impl FieldChange {
     }
 }
 
+fn differing<T: Registered>(before: &T, after: &T) -> impl Iterator<Item = (Values, Values)> {
+    let pairs = before.values().into_iter().zip(after.values());
+    pairs.filter(|(before, after)| before.texts != after.texts)
+}
+
 /// The fields of the definition in which two states of an object differ: what a file sets, and commands do not (D-27).
 pub fn redefined<T: Registered>(before: &T, after: &T) -> Vec<&'static str> {
-    let pairs = Values::of(before).into_iter().zip(Values::of(after));
-    let differing = pairs.filter(|(before, after)| before.texts != after.texts);
-    let fields = differing.map(|(before, _)| before.field);
-    let defined = fields.filter(|field| !field.rule.is_state());
-    defined.map(|field| field.key).collect()
+    let defined = differing(before, after).filter(|(before, _)| !before.rule.is_state());
+    defined.map(|(before, _)| before.key).collect()
 }
 
 /// Old and new value, or for a list the added and removed values. `None` for secrets.
 fn values(before: &Values, after: &Values) -> Option<String> {
-    if matches!(before.field.rule, Rule::ClientSecrets | Rule::Hidden) {
-        return None;
-    }
     let single = |values: &Values| match values.texts.first() {
         Some(text) => format!("{text:?}"),
         None => "nothing".to_owned(),
     };
-    if !before.field.is_list() {
-        return Some(format!("{} -> {}", single(before), single(after)));
+    match before.rule {
+        Rule::Secret => return None,
+        Rule::Single | Rule::Enabled => {
+            return Some(format!("{} -> {}", single(before), single(after)));
+        }
+        Rule::List => {}
     }
     let only = |one: &Values, other: &Values, sign: char| -> Vec<String> {
         let missing = one.texts.iter().filter(|text| !other.texts.contains(text));

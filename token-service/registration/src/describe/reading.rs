@@ -97,17 +97,6 @@ impl Reading {
             is_settled: true,
         };
         let read = T::read(&mut entry);
-        let fields = T::DESCRIPTION.fields.iter();
-        for field in fields.filter(|field| !field.is_of(entry.integration)) {
-            match entry.integration {
-                Some(kind) => {
-                    let why = format!("not for a client of type {}", kind.name());
-                    entry.section.refuse(field.key, &why);
-                }
-                // The type is wrong, so its fields are unknown.
-                None => entry.section.skip(field.key),
-            }
-        }
         entry.section.finish();
         let is_settled = entry.is_settled;
         read.map(|read| Registration {

@@ -2,40 +2,48 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use url::Url;
+use utoipa::ToSchema;
 
-use crate::describe::Record;
 use crate::describe::checks::{MAX_CLAIM_LENGTH, claim_text, unique};
 use crate::describe::reading::{Entry, required};
-use crate::describe::values::parsed;
 use document::Located;
 use domain::LinkedAccount;
 
-/// A linked account in registrations and views.
-pub const ACCOUNT: Record = Record {
-    name: "AccountView",
-    help: "A linked account.",
-    required: true,
-    keys: &[
-        ("user_id", "User ID of the account."),
-        ("username", "Username of the account."),
-        (
-            "site",
-            "URL of the instance on which the account is located.",
-        ),
-    ],
-};
+/// A linked account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AccountView {
+    /// User ID of the account.
+    pub user_id: String,
+    /// Username of the account.
+    pub username: String,
+    /// URL of the instance on which the account is located.
+    pub site: String,
+}
 
-pub(super) fn text(value: &Value) -> String {
-    parsed(value, |account: LinkedAccount| {
+impl From<&LinkedAccount> for AccountView {
+    fn from(account: &LinkedAccount) -> Self {
         let LinkedAccount {
             user_id,
             username,
             site,
-        } = account;
-        format!("{username:?} ({user_id:?} at {site:?})")
-    })
+        } = account.clone();
+        Self {
+            user_id,
+            username,
+            site,
+        }
+    }
+}
+
+pub(super) fn text(account: &LinkedAccount) -> String {
+    let LinkedAccount {
+        user_id,
+        username,
+        site,
+    } = account;
+    format!("{username:?} ({user_id:?} at {site:?})")
 }
 
 pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<LinkedAccount> {

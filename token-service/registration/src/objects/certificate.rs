@@ -2,65 +2,55 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::content::content;
-use crate::describe::Record;
 use crate::describe::checks::unique;
 use crate::describe::reading::{Completeness, Entry};
-use crate::describe::values::parsed;
 use document::{Located, Place};
+use domain::Certificate;
 use domain::certificate::CertificateState;
 use domain::clock::Timestamp;
-use domain::{Certificate, Client};
 
-const ALIAS: (&str, &str) = ("alias", "The certificateAlias, compared with `kid`.");
-
-pub(super) const VIEW: Record = Record {
-    name: "CertificateView",
-    help: "A certificate of a non-interactive client.",
-    required: true,
-    keys: &[
-        ALIAS,
-        (
-            "x5t",
-            "The SHA-1 thumbprint, base64url: compared with `x5t`.",
-        ),
-        ("not_before", "First second of validity, RFC 3339."),
-        ("not_after", "Last second of validity, RFC 3339."),
-        (
-            "state",
-            "`valid`, `expires_soon` (within 30 days), `expired` or `not_yet_valid`.",
-        ),
-    ],
-};
-
-/// A certificate as it is registered. A file may name the file of the certificate in place of its text.
-pub(super) const REGISTRATION: Record = Record {
-    name: "CertificateRegistration",
-    help: "A certificate of a non-interactive client.",
-    required: true,
-    keys: &[ALIAS, ("pem", "The certificate.")],
-};
-
-pub(super) fn shown(client: &Client, now: Timestamp) -> Option<Value> {
-    let view = |certificate: &Certificate| {
-        json!({
-            "alias": certificate.alias,
-            "x5t": certificate.x5t(),
-            "not_before": certificate.not_before.rfc3339(),
-            "not_after": certificate.not_after.rfc3339(),
-            "state": certificate.state(now).name(),
-        })
-    };
-    let certificates = client.certificates();
-    (!certificates.is_empty()).then(|| certificates.iter().map(view).collect())
+/// A certificate of a non-interactive client.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct CertificateView {
+    /// The certificateAlias, compared with `kid`.
+    pub alias: String,
+    /// The SHA-1 thumbprint, base64url: compared with `x5t`.
+    pub x5t: String,
+    /// First second of validity, RFC 3339.
+    pub not_before: String,
+    /// Last second of validity, RFC 3339.
+    pub not_after: String,
+    /// `valid`, `expires_soon` (within 30 days), `expired` or `not_yet_valid`.
+    pub state: String,
 }
 
-pub(super) fn text(value: &Value) -> String {
-    parsed(value, |certificate: Certificate| {
-        format!("{} (x5t {})", certificate.alias, certificate.x5t())
-    })
+/// A certificate of a non-interactive client.
+#[derive(ToSchema)]
+pub struct CertificateRegistration {
+    /// The certificateAlias, compared with `kid`.
+    pub alias: String,
+    /// The certificate.
+    pub pem: String,
+}
+
+impl CertificateView {
+    pub(super) fn of(certificate: &Certificate, now: Timestamp) -> Self {
+        Self {
+            alias: certificate.alias.clone(),
+            x5t: certificate.x5t(),
+            not_before: certificate.not_before.rfc3339(),
+            not_after: certificate.not_after.rfc3339(),
+            state: certificate.state(now).name().to_owned(),
+        }
+    }
+}
+
+pub(super) fn text(certificate: &Certificate) -> String {
+    format!("{} (x5t {})", certificate.alias, certificate.x5t())
 }
 
 pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<Certificate> {

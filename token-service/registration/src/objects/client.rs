@@ -1,399 +1,170 @@
 //! Clients (protocol.md §1, §5).
 
-use serde_json::{Value, json};
-
-use super::{
-    certificate, changes, client_key, client_secret, redirect_uris, tls_client_certificate,
-};
+use super::certificate::CertificateView;
+use super::client_json::{ClientRegistration, ClientView};
+use super::client_key::ClientKeyView;
+use super::client_secret::SecretView;
+use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
 use crate::describe::checks::{claim_text, display_name};
 use crate::describe::reading::{Entry, Registration, required};
-use crate::describe::values::parsed;
-use crate::describe::{Description, Field, Flag, In, Registered, Rule, Shape};
+use crate::describe::{Effects, Registered, Values, enabled, list, present, secret, single};
 use document::Located;
-use domain::client::IntegrationKind::{
-    self, Installed, Legacy, NonInteractive, UserBound, WebServer,
-};
-use domain::client::{ClientSecret, ClientVersion, IntegrationType};
+use domain::client::IntegrationType::{Installed, Legacy, NonInteractive, UserBound, WebServer};
+use domain::client::{ClientSecret, ClientVersion, IntegrationKind as Kind};
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
 use domain::redirect_uri::RedirectUriUse;
 use domain::{
-    Client, ClientId, Excerpt, KeyAuthentication, Managed, RedirectUriPattern, RegistryChange,
-    Scope, SecretTimes, Username,
+    Client, ClientId, Excerpt, KeyAuthentication, Managed, RegistryChange, Scope, SecretTimes,
+    Username,
 };
 
 const PUSHED_ONLY: &str = "require_pushed_authorization_requests";
 const DPOP_BOUND: &str = "dpop_bound_access_tokens";
 const CERTIFICATE_BOUND: &str = "tls_client_certificate_bound_access_tokens";
 
-const DESCRIPTION: Description = Description {
-    kind: ObjectKind::Client,
-    list: "clients",
-    name_key: "client_id",
-    name_value: "CLIENT_ID",
-    name_flag: Some("id"),
-    registration: (
-        "ClientRegistration",
-        "A client's registration: an entry of `clients` of a registrations file. Which keys it has depends on \
-                   its type.",
-    ),
-    view: ("ClientView", "A client."),
-    fields: &[
-        Field {
-            given: "1 to 128 printable ASCII characters without space.",
-            required: true,
-            column: true,
-            rule: Rule::None,
-            ..Field::new("client_id", "Client ID", "The Client ID.")
-        },
-        Field {
-            required: true,
-            flag: Some(Flag::Value("type", "TYPE")),
-            column: true,
-            rule: Rule::Type,
-            ..Field::new(
-                "type",
-                "Type",
-                "The integration type: `web_server`, `installed`, `non_interactive`, `user_bound` or `legacy`.",
-            )
-        },
-        Field {
-            given: "The Client ID if absent.",
-            flag: Some(Flag::Value("name", "NAME")),
-            column: true,
-            ..Field::new("name", "Name", "The name that people see.")
-        },
-        Field {
-            given: "`true` if absent.",
-            flag: Some(Flag::Switch {
-                on: ("enable", "The client may be used."),
-                off: (
-                    "disable",
-                    "The client may not be used, and everything issued to it is revoked.",
-                ),
-                default: true,
-            }),
-            column: true,
-            shape: Shape::Flag,
-            rule: Rule::Enabled,
-            ..Field::new("enabled", "Enabled", "Whether the client may be used.")
-        },
-        Field {
-            given: "`false` if absent. Not for `legacy`.",
-            flag: Some(Flag::Switch {
-                on: (
-                    "dpop-bound",
-                    "The client gets only access tokens that are bound to a key (DPoP).",
-                ),
-                off: ("dpop-optional", "The client also gets bearer tokens."),
-                default: false,
-            }),
-            shape: Shape::Flag,
-            ..Field::new(
-                DPOP_BOUND,
-                "Only bound tokens",
-                "Whether the client gets only access tokens that are bound to a key (RFC 9449 §5.2).",
-            )
-        },
-        Field {
-            given: "`false` if absent. Not for `legacy`.",
-            flag: Some(Flag::Switch {
-                on: (
-                    "certificate-bound",
-                    "The client gets only access tokens that are bound to the certificate of its connection.",
-                ),
-                off: (
-                    "certificate-optional",
-                    "Access tokens are not bound to certificates.",
-                ),
-                default: false,
-            }),
-            shape: Shape::Flag,
-            ..Field::new(
-                CERTIFICATE_BOUND,
-                "Bound to certificates",
-                "Whether the client gets only access tokens that are bound to the certificate of its connection (RFC 8705 \
-                 §3.4).",
-            )
-        },
-        Field {
-            flag: Some(Flag::Value("scope", "SCOPE")),
-            edits: Some(["add-scope", "remove-scope"]),
-            shape: Shape::Texts,
-            rule: Rule::List,
-            ..Field::new("scopes", "Scopes", "Scopes that the client may ask for.")
-        },
-        Field {
-            flag: Some(Flag::Value("redirect-uri", "URI")),
-            edits: Some(["add-redirect-uri", "remove-redirect-uri"]),
-            types: &[WebServer, Installed, Legacy],
-            shape: Shape::Texts,
-            rule: Rule::List,
-            members: &["redirect_uris", "redirect_templates"],
-            text: |value| parsed(value, |uri: RedirectUriPattern| uri.to_string()),
-            ..Field::new(
-                "redirect_uris",
-                "Redirect URIs",
-                "Redirect URIs; templates for legacy clients.",
-            )
-        },
-        Field {
-            given: "`false` if absent.",
-            flag: Some(Flag::Switch {
-                on: (
-                    "require-pushed-requests",
-                    "The client must push its authorization requests.",
-                ),
-                off: (
-                    "allow-unpushed-requests",
-                    "Authorization requests may come from the browser.",
-                ),
-                default: false,
-            }),
-            types: &[WebServer, Installed],
-            shape: Shape::Flag,
-            ..Field::new(
-                PUSHED_ONLY,
-                "Pushed requests only",
-                "Whether the client must push its authorization requests (RFC 9126).",
-            )
-        },
-        Field {
-            given: "32 to 1024 bytes. The administration generates an absent one, but not for `legacy`.",
-            types: client_secret::TYPES,
-            place: In::Registrations,
-            rule: Rule::ClientSecrets,
-            members: &["secrets"],
-            text: |value| parsed(value, |secret: ClientSecret| secret.digest().to_base64url()),
-            ..Field::new("client_secret", "", "The client secret.")
-        },
-        Field {
-            types: client_secret::TYPES,
-            place: In::Registrations,
-            rule: Rule::None,
-            ..Field::new(
-                client_secret::DIGEST,
-                "",
-                "In place of the client secret: its SHA-256 digest, hexadecimal or base64url.",
-            )
-        },
-        Field {
-            required: true,
-            card: false,
-            shape: Shape::Count,
-            ..Field::shown(
-                "secrets",
-                "Secrets",
-                "Live client secrets: two during a rotation.",
-            )
-        },
-        Field {
-            required: true,
-            card: false,
-            column: true,
-            shape: Shape::Count,
-            ..Field::shown(
-                "credentials",
-                "Credentials",
-                "With what the client can authenticate: live client secrets, keys and TLS certificates.",
-            )
-        },
-        Field {
-            shape: Shape::Records(&client_secret::TIMES),
-            ..Field::shown(
-                "secret_times",
-                "Live secrets",
-                "The times of the live client secrets, the oldest first.",
-            )
-        },
-        Field {
-            given: "A client with keys needs no client secret.",
-            flag: Some(Flag::NamedFile("key", "KID=FILE")),
-            edits: Some(["add-key", "remove-key"]),
-            types: client_key::TYPES,
-            shape: Shape::Records(&client_key::RECORD),
-            rule: Rule::List,
-            text: client_key::text,
-            ..Field::new(
-                client_key::KEY,
-                "Keys",
-                "The public keys of client assertions, with which the client authenticates (`private_key_jwt`).",
-            )
-        },
-        Field {
-            given: "`issuer` if absent; `token_endpoint` for libraries that cannot send the issuer.",
-            flag: Some(Flag::Value("client-assertion-audience", "AUDIENCE")),
-            types: client_key::TYPES,
-            rule: Rule::Optional,
-            ..Field::new(
-                client_key::AUDIENCE,
-                "Assertion audience",
-                "The only `aud` of client assertions: `issuer` or `token_endpoint`.",
-            )
-        },
-        Field {
-            given: "64 hexadecimal digits or base64url. A client with certificates needs no client secret.",
-            flag: Some(Flag::Value("tls-certificate", "SHA256")),
-            edits: Some(["add-tls-certificate", "remove-tls-certificate"]),
-            types: client_key::TYPES,
-            shape: Shape::Texts,
-            rule: Rule::List,
-            ..Field::new(
-                tls_client_certificate::KEY,
-                "TLS certificates",
-                "The SHA-256 thumbprints of the certificates with which the client authenticates its connection \
-                 (`self_signed_tls_client_auth`).",
-            )
-        },
-        Field {
-            flag: Some(Flag::NamedFile("certificate", "ALIAS=FILE")),
-            types: &[NonInteractive],
-            shape: Shape::Records(&certificate::REGISTRATION),
-            place: In::Registrations,
-            rule: Rule::List,
-            text: certificate::text,
-            ..Field::new(
-                "certificates",
-                "Certificates",
-                "The certificates of the client's assertions.",
-            )
-        },
-        Field {
-            column: true,
-            shape: Shape::Records(&certificate::VIEW),
-            ..Field::shown(
-                "certificates",
-                "Certificates",
-                "The certificates of the client's assertions.",
-            )
-        },
-        Field {
-            flag: Some(Flag::Value("organization", "ORGANIZATION")),
-            types: &[NonInteractive],
-            rule: Rule::Optional,
-            ..Field::new(
-                "organization",
-                "Organization",
-                "The organization to whose users the client is restricted.",
-            )
-        },
-        Field {
-            flag: Some(Flag::Value("bound-user", "USERNAME")),
-            types: &[UserBound],
-            ..Field::new(
-                "bound_user",
-                "Bound user",
-                "The user as whom the client acts.",
-            )
-        },
-        Field {
-            flag: Some(Flag::Value("hostname", "HOSTNAME")),
-            types: &[Legacy],
-            rule: Rule::Optional,
-            ..Field::new(
-                "hostname",
-                "Hostname",
-                "The one legacy instance that knows the client.",
-            )
-        },
-        changes::MANAGED,
-        changes::CHANGES,
-        changes::WARNINGS,
-        Field {
-            card: false,
-            shape: Shape::Count,
-            ..Field::shown(
-                changes::LOSING_GRANTS,
-                "Losing grants",
-                "In the answer to a change: live grants whose next refresh lacks a scope that the client loses, at most 10,000.",
-            )
-        },
-    ],
-};
+/// The keys that only some integration types have.
+const OF_SOME_TYPES: [&str; 11] = [
+    "redirect_uris",
+    PUSHED_ONLY,
+    "client_secret",
+    client_secret::DIGEST,
+    client_key::KEY,
+    client_key::AUDIENCE,
+    tls_client_certificate::KEY,
+    "certificates",
+    "organization",
+    "bound_user",
+    "hostname",
+];
 
 impl Registered for Client {
-    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    const KIND: ObjectKind = ObjectKind::Client;
+    const LIST: &'static str = "clients";
+    const NAME_KEY: &'static str = "client_id";
+    const ONLY_VIEWED: &'static [&'static str] = &[
+        "secrets",
+        "credentials",
+        "secret_times",
+        "certificates",
+        "managed_by",
+    ];
+    const ONLY_REGISTERED: &'static [&'static str] =
+        &["client_secret", client_secret::DIGEST, "certificates"];
+    const EDITABLE: &'static [(&'static str, Option<&'static str>)] = &[
+        ("scopes", None),
+        ("redirect_uris", None),
+        (client_key::KEY, Some("kid")),
+        (tls_client_certificate::KEY, None),
+    ];
+
+    type Keys = ClientRegistration;
+    type View = ClientView;
 
     fn name(&self) -> &str {
         self.client_id.as_str()
     }
 
     fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>> {
-        let client_id = client_id(entry);
-        entry.integration = required(&mut entry.section, "type", |text| {
-            let expected = |_| format!("expected one of {}", IntegrationKind::NAMES.join(", "));
-            text.parse().map_err(expected)
-        });
-        let name = entry.text("name", display_name);
-        let enabled = entry.enabled();
-        let dpop_bound_access_tokens = bound(entry, DPOP_BOUND);
-        let tls_client_certificate_bound_access_tokens = bound(entry, CERTIFICATE_BOUND);
-        let scopes = scopes(entry);
-        let pushed_only = match entry.integration {
-            Some(WebServer | Installed) => entry.section.flag(PUSHED_ONLY),
-            _ => None,
-        };
-        let has_keys = [client_key::KEY, tls_client_certificate::KEY]
-            .iter()
-            .any(|key| entry.section.has_some(key));
-        let key_authentication = match entry.integration {
-            Some(kind) if client_key::TYPES.contains(&kind) => KeyAuthentication {
-                keys: client_key::read(entry),
-                client_assertion_audience: client_key::audience(entry),
-                tls_client_certificates: tls_client_certificate::read(entry),
-            },
-            _ => KeyAuthentication::default(),
-        };
-        let integration = match entry.integration? {
-            WebServer => IntegrationType::WebServer {
-                secrets: client_secret::read(entry, has_keys),
-                redirect_uris: redirect_uris::read(entry, RedirectUriUse::WebServer),
-            },
-            Installed => IntegrationType::Installed {
-                redirect_uris: redirect_uris::read(entry, RedirectUriUse::Installed),
-            },
-            NonInteractive => IntegrationType::NonInteractive {
-                secrets: client_secret::read(entry, has_keys),
-                certificates: certificate::read(entry),
-                organization: organization(entry),
-            },
-            UserBound => IntegrationType::UserBound {
-                secrets: client_secret::read(entry, has_keys),
-                bound_user: bound_user(entry)?,
-            },
-            Legacy => IntegrationType::Legacy {
-                secrets: client_secret::read(entry, has_keys),
-                redirect_templates: redirect_uris::read_templates(entry),
-                hostname: entry.section.text("hostname").map(|text| text.value),
-            },
-        };
-        let client_id = client_id?;
-        Some(Registration::of(Self {
-            name: name.unwrap_or_else(|| client_id.to_string()),
-            client_id,
-            integration,
-            key_authentication,
-            require_pushed_authorization_requests: pushed_only.is_some_and(|flag| flag.value),
-            scopes,
-            enabled,
-            dpop_bound_access_tokens,
-            tls_client_certificate_bound_access_tokens,
-            managed: None,
-            version: ClientVersion::default(),
-            tokens_from: Timestamp::default(),
-        }))
+        let read = read(entry);
+        for key in OF_SOME_TYPES {
+            match entry.integration {
+                Some(kind) => {
+                    let why = format!("not for a client of type {}", kind.name());
+                    entry.section.refuse(key, &why);
+                }
+                // The type is wrong, so its fields are unknown.
+                None => entry.section.skip(key),
+            }
+        }
+        read.map(Registration::of)
     }
 
-    fn shown(&self, now: Timestamp, times: &[SecretTimes]) -> Value {
-        let keys = &self.key_authentication;
-        let others = keys.keys.len() + keys.tls_client_certificates.len();
-        json!({
-            "secrets": self.secrets().len(),
-            "credentials": self.secrets().len() + others,
-            "secret_times": client_secret::times(self, times),
-            "certificates": certificate::shown(self, now),
-            changes::MANAGED_KEY: self.managed.as_ref().map(ToString::to_string),
-        })
+    fn view(&self, now: Timestamp, times: &[SecretTimes], effects: Effects) -> ClientView {
+        let KeyAuthentication {
+            keys,
+            client_assertion_audience,
+            tls_client_certificates,
+        } = &self.key_authentication;
+        let (organization, hostname) = match &self.integration {
+            NonInteractive { organization, .. } => (organization.clone(), None),
+            Legacy { hostname, .. } => (None, hostname.clone()),
+            WebServer { .. } | Installed { .. } | UserBound { .. } => (None, None),
+        };
+        let redirect_uris = match &self.integration {
+            Legacy {
+                redirect_templates, ..
+            } => redirect_templates.clone(),
+            _ => self
+                .redirect_uris()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        };
+        let (secrets, certificates) = (self.secrets(), self.certificates().iter());
+        let thumbprints = tls_client_certificates.iter();
+        let secret_times = secrets
+            .iter()
+            .map(|secret| SecretView::of(self, secret, times));
+        ClientView {
+            client_id: self.client_id.to_string(),
+            r#type: self.integration.name().to_owned(),
+            name: self.name.clone(),
+            enabled: self.enabled,
+            dpop_bound_access_tokens: self.dpop_bound_access_tokens,
+            tls_client_certificate_bound_access_tokens: self
+                .tls_client_certificate_bound_access_tokens,
+            scopes: self.scopes.tokens().map(str::to_owned).collect(),
+            redirect_uris: present(redirect_uris),
+            require_pushed_authorization_requests: self
+                .require_pushed_authorization_requests
+                .then_some(true),
+            secrets: secrets.len(),
+            credentials: secrets.len() + keys.len() + tls_client_certificates.len(),
+            secret_times: present(secret_times),
+            keys: present(keys.iter().map(ClientKeyView::from)),
+            client_assertion_audience: client_assertion_audience.map(|one| one.name().to_owned()),
+            tls_client_certificates: present(thumbprints.map(ToString::to_string)),
+            certificates: present(certificates.map(|one| CertificateView::of(one, now))),
+            organization,
+            bound_user: self.bound_user().map(ToString::to_string),
+            hostname,
+            managed_by: self.managed.as_ref().map(ToString::to_string),
+            changes: present(effects.changes),
+            warnings: present(effects.warnings),
+            losing_grants: Some(effects.losing_grants).filter(|losing| *losing > 0),
+        }
+    }
+
+    fn values(&self) -> Vec<Values> {
+        // Of the view, because both have the same texts.
+        let view = self.view(Timestamp::default(), &[], Effects::default());
+        let (keys, digests) = (&self.key_authentication, self.secrets().iter());
+        let is_bound = view.tls_client_certificate_bound_access_tokens;
+        vec![
+            single("type", [view.r#type]),
+            single("name", [view.name]),
+            enabled(view.enabled),
+            single(DPOP_BOUND, [view.dpop_bound_access_tokens]),
+            single(CERTIFICATE_BOUND, [is_bound]),
+            list("scopes", view.scopes),
+            list("redirect_uris", view.redirect_uris.unwrap_or_default()),
+            single(PUSHED_ONLY, view.require_pushed_authorization_requests),
+            secret(
+                "client_secret",
+                digests.map(|one| one.digest().to_base64url()),
+            ),
+            list(client_key::KEY, keys.keys.iter().map(client_key::text)),
+            single(client_key::AUDIENCE, view.client_assertion_audience),
+            list(tls_client_certificate::KEY, &keys.tls_client_certificates),
+            list(
+                "certificates",
+                self.certificates().iter().map(certificate::text),
+            ),
+            single("organization", view.organization),
+            single("bound_user", view.bound_user),
+            single("hostname", view.hostname),
+        ]
     }
 
     fn complete(&mut self, before: &Self) {
@@ -409,7 +180,7 @@ impl Registered for Client {
         let id = &self.client_id;
         let mut warnings = Vec::new();
         let is_everywhere = |client: &Self| match &client.integration {
-            IntegrationType::Legacy { hostname, .. } => hostname.is_none(),
+            Legacy { hostname, .. } => hostname.is_none(),
             _ => false,
         };
         if is_everywhere(self) && !before.is_some_and(is_everywhere) {
@@ -478,6 +249,73 @@ impl Registered for Client {
     }
 }
 
+/// Reads what the integration type has.
+fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
+    let client_id = client_id(entry);
+    entry.integration = required(&mut entry.section, "type", |text| {
+        let expected = |_| format!("expected one of {}", Kind::NAMES.join(", "));
+        text.parse().map_err(expected)
+    });
+    let name = entry.text("name", display_name);
+    let enabled = entry.enabled();
+    let dpop_bound_access_tokens = bound(entry, DPOP_BOUND);
+    let tls_client_certificate_bound_access_tokens = bound(entry, CERTIFICATE_BOUND);
+    let scopes = scopes(entry);
+    let pushed_only = match entry.integration {
+        Some(Kind::WebServer | Kind::Installed) => entry.section.flag(PUSHED_ONLY),
+        _ => None,
+    };
+    let has_keys = [client_key::KEY, tls_client_certificate::KEY]
+        .iter()
+        .any(|key| entry.section.has_some(key));
+    let key_authentication = match entry.integration {
+        Some(kind) if client_key::TYPES.contains(&kind) => KeyAuthentication {
+            keys: client_key::read(entry),
+            client_assertion_audience: client_key::audience(entry),
+            tls_client_certificates: tls_client_certificate::read(entry),
+        },
+        _ => KeyAuthentication::default(),
+    };
+    let integration = match entry.integration? {
+        Kind::WebServer => WebServer {
+            secrets: client_secret::read(entry, has_keys),
+            redirect_uris: redirect_uris::read(entry, RedirectUriUse::WebServer),
+        },
+        Kind::Installed => Installed {
+            redirect_uris: redirect_uris::read(entry, RedirectUriUse::Installed),
+        },
+        Kind::NonInteractive => NonInteractive {
+            secrets: client_secret::read(entry, has_keys),
+            certificates: certificate::read(entry),
+            organization: organization(entry),
+        },
+        Kind::UserBound => UserBound {
+            secrets: client_secret::read(entry, has_keys),
+            bound_user: bound_user(entry)?,
+        },
+        Kind::Legacy => Legacy {
+            secrets: client_secret::read(entry, has_keys),
+            redirect_templates: redirect_uris::read_templates(entry),
+            hostname: entry.section.text("hostname").map(|text| text.value),
+        },
+    };
+    let client_id = client_id?;
+    Some(Client {
+        name: name.unwrap_or_else(|| client_id.to_string()),
+        client_id,
+        integration,
+        key_authentication,
+        require_pushed_authorization_requests: pushed_only.is_some_and(|flag| flag.value),
+        scopes,
+        enabled,
+        dpop_bound_access_tokens,
+        tls_client_certificate_bound_access_tokens,
+        managed: None,
+        version: ClientVersion::default(),
+        tokens_from: Timestamp::default(),
+    })
+}
+
 /// Why a non-interactive client should have an organization (D-19).
 pub const NAMES_ANYBODY: &str =
     "without an organization, assertions of the client may name every user";
@@ -485,7 +323,7 @@ pub const NAMES_ANYBODY: &str =
 /// True if assertions of the client may name every user.
 pub fn names_anybody(client: &Client) -> bool {
     match &client.integration {
-        IntegrationType::NonInteractive { organization, .. } => organization.is_none(),
+        NonInteractive { organization, .. } => organization.is_none(),
         _ => false,
     }
 }
@@ -516,7 +354,7 @@ fn bound(entry: &mut Entry<'_, '_>, key: &'static str) -> bool {
     let Some(flag) = entry.section.flag(key) else {
         return false;
     };
-    if flag.value && entry.integration == Some(Legacy) {
+    if flag.value && entry.integration == Some(Kind::Legacy) {
         let message = format!("{key}: legacy access tokens cannot be bound");
         entry.section.report(&flag.place, message);
     }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::content::content;
-use crate::describe::Record;
 use crate::describe::checks::unique;
 use crate::describe::reading::Entry;
-use crate::describe::values::parsed;
 use domain::ClientKey;
 use domain::client::IntegrationKind::{self, NonInteractive, UserBound, WebServer};
 use domain::client_key::{AssertionAudience, MAX_KID_LENGTH, VerifyingKey};
@@ -20,29 +19,28 @@ pub(super) const AUDIENCE: &str = "client_assertion_audience";
 /// The integration types that may authenticate without a secret.
 pub(super) const TYPES: &[IntegrationKind] = &[WebServer, NonInteractive, UserBound];
 
-/// A key in registrations and views. A file may name the file of the key in place of its text.
-pub(super) const RECORD: Record = Record {
-    name: "ClientKeyView",
-    help: "A public key of a client.",
-    required: true,
-    keys: &[
-        (
-            "kid",
-            "Identifier of the key, compared with `kid` in the header of client assertions.",
-        ),
-        (
-            "public_key",
-            "The public key: a JWK in JSON, or PEM. Views contain a JWK.",
-        ),
-    ],
-};
+/// A public key of a client.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct ClientKeyView {
+    /// Identifier of the key, compared with `kid` in the header of client assertions.
+    pub kid: String,
+    /// The public key: a JWK in JSON, or PEM. Views contain a JWK.
+    pub public_key: String,
+}
 
-pub(super) fn text(value: &Value) -> String {
-    parsed(value, |key: ClientKey| {
-        let algorithm = key.public_key.algorithm().name();
-        let jwk = String::from(key.public_key);
-        format!("{} ({algorithm} {jwk})", key.kid)
-    })
+impl From<&ClientKey> for ClientKeyView {
+    fn from(key: &ClientKey) -> Self {
+        Self {
+            kid: key.kid.clone(),
+            public_key: key.public_key.clone().into(),
+        }
+    }
+}
+
+pub(super) fn text(key: &ClientKey) -> String {
+    let algorithm = key.public_key.algorithm().name();
+    let jwk = String::from(key.public_key.clone());
+    format!("{} ({algorithm} {jwk})", key.kid)
 }
 
 pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<ClientKey> {

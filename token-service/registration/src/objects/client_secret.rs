@@ -1,55 +1,44 @@
 //! The secrets of clients.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::describe::Record;
 use crate::describe::checks::MAX_SECRET_LENGTH;
 use crate::describe::reading::{Completeness, Entry};
 use domain::client::ClientSecret;
-use domain::client::IntegrationKind::{self, Legacy, NonInteractive, UserBound, WebServer};
+use domain::client::IntegrationKind::Legacy;
 use domain::digest::Digest;
 use domain::{Client, SecretTimes};
 
 /// Length of a client secret, in bytes. Shorter secrets could be guessed.
 const LENGTH: std::ops::RangeInclusive<usize> = 32..=MAX_SECRET_LENGTH;
 
-/// The integration types with a client secret.
-pub(super) const TYPES: &[IntegrationKind] = &[WebServer, NonInteractive, UserBound, Legacy];
-
 /// The key of the other form of a client secret.
 pub(super) const DIGEST: &str = "client_secret_sha256";
 
-pub(super) const TIMES: Record = Record {
-    name: "SecretView",
-    help: "A client secret, by its times.",
-    required: false,
-    keys: &[
-        ("added_at", "When the secret was registered, RFC 3339."),
-        (
-            "last_used_at",
-            "When a request last proved the secret, RFC 3339, exact to five minutes; absent if none did.",
-        ),
-    ],
-};
+/// A client secret, by its times.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct SecretView {
+    /// When the secret was registered, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added_at: Option<String>,
+    /// When a request last proved the secret, RFC 3339, exact to five minutes; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<String>,
+}
 
-/// The times of the live secrets; `None` without secrets.
-pub(super) fn times(client: &Client, known: &[SecretTimes]) -> Option<Value> {
-    let times = |secret: &ClientSecret| {
-        let known = known
-            .iter()
-            .find(|known| known.client_id == client.client_id && known.secret == *secret);
-        let times = [
-            ("added_at", known.map(|known| known.added_at)),
-            ("last_used_at", known.and_then(|known| known.last_used_at)),
-        ];
-        let times = times.into_iter();
-        times
-            .filter_map(|(key, at)| Some((key.to_owned(), json!(at?.rfc3339()))))
-            .collect::<Value>()
-    };
-    let secrets = client.secrets();
-    (!secrets.is_empty()).then(|| secrets.iter().map(times).collect())
+impl SecretView {
+    /// The `known` times of a live secret.
+    pub(super) fn of(client: &Client, secret: &ClientSecret, known: &[SecretTimes]) -> Self {
+        let mut known = known.iter();
+        let known =
+            known.find(|known| known.client_id == client.client_id && known.secret == *secret);
+        Self {
+            added_at: known.map(|known| known.added_at.rfc3339()),
+            last_used_at: known.and_then(|known| Some(known.last_used_at?.rfc3339())),
+        }
+    }
 }
 
 /// The secrets in the registration: one, or none if the registration may be incomplete. Legacy clients and clients with keys

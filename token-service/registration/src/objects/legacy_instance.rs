@@ -2,70 +2,54 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::changes;
 use crate::describe::reading::{Completeness, Entry, Reading, Registration, required};
-use crate::describe::{Description, Field, Flag, Registered, Rule, Shape};
+use crate::describe::{Effects, Registered, Values, enabled, present, single};
 use document::{Place, Section};
 use domain::clock::Timestamp;
 use domain::legacy_instance::{differ_in_port, is_host};
 use domain::object::ObjectKind;
 use domain::{Excerpt, LegacyInstance, Managed, RegistryChange, SecretTimes};
 
-const DESCRIPTION: Description = Description {
-    kind: ObjectKind::LegacyInstance,
-    list: "legacy-instances",
-    name_key: "hostname",
-    name_value: "HOSTNAME",
-    name_flag: None,
-    registration: ("LegacyInstanceRegistration", "A host of the legacy flow."),
-    view: ("LegacyInstanceView", "A host of the legacy flow."),
-    fields: &[
-        Field {
-            required: true,
-            column: true,
-            rule: Rule::None,
-            ..Field::new(
-                "hostname",
-                "Hostname",
-                "The host of `/OAuthStatus` and `/Logon`.",
-            )
-        },
-        Field {
-            given: "`/OAuthStatus` returns it as it is.",
-            required: true,
-            flag: Some(Flag::Value("auth-server", "HOST")),
-            column: true,
-            ..Field::new(
-                "auth_server_hostname",
-                "Authorization server",
-                "The host of `/as/token.oauth2`.",
-            )
-        },
-        Field {
-            given: "`true` if absent.",
-            flag: Some(Flag::Switch {
-                on: ("enable", "OAuth2 is enabled on the host."),
-                off: ("disable", "OAuth2 is not enabled on the host."),
-                default: true,
-            }),
-            column: true,
-            shape: Shape::Flag,
-            rule: Rule::Enabled,
-            ..Field::new(
-                "enabled",
-                "Enabled",
-                "Whether OAuth2 is enabled on the host.",
-            )
-        },
-        changes::MANAGED,
-        changes::WARNINGS,
-    ],
-};
+/// A host of the legacy flow.
+#[derive(ToSchema)]
+pub struct LegacyInstanceRegistration {
+    /// The host of `/as/token.oauth2`. `/OAuthStatus` returns it as it is.
+    pub auth_server_hostname: String,
+    /// Whether OAuth2 is enabled on the host. `true` if absent.
+    pub enabled: Option<bool>,
+}
+
+/// A host of the legacy flow.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct LegacyInstanceView {
+    /// The host of `/OAuthStatus` and `/Logon`.
+    pub hostname: String,
+    /// The host of `/as/token.oauth2`.
+    pub auth_server_hostname: String,
+    /// Whether OAuth2 is enabled on the host.
+    pub enabled: bool,
+    /// File and line that define the object (D-27); absent if commands define the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managed_by: Option<String>,
+    /// In the answer to a change: the changed fields, each with the old and the new value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Vec<String>>,
+    /// In the answer to a change: what is allowed but may surprise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
+}
 
 impl Registered for LegacyInstance {
-    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    const KIND: ObjectKind = ObjectKind::LegacyInstance;
+    const LIST: &'static str = "legacy-instances";
+    const NAME_KEY: &'static str = "hostname";
+    const ONLY_VIEWED: &'static [&'static str] = &["managed_by"];
+
+    type Keys = LegacyInstanceRegistration;
+    type View = LegacyInstanceView;
 
     fn name(&self) -> &str {
         &self.hostname
@@ -95,8 +79,22 @@ impl Registered for LegacyInstance {
         }))
     }
 
-    fn shown(&self, _: Timestamp, _: &[SecretTimes]) -> Value {
-        json!({ changes::MANAGED_KEY: self.managed.as_ref().map(ToString::to_string) })
+    fn view(&self, _: Timestamp, _: &[SecretTimes], effects: Effects) -> LegacyInstanceView {
+        LegacyInstanceView {
+            hostname: self.hostname.clone(),
+            auth_server_hostname: self.auth_server_hostname.clone(),
+            enabled: self.enabled,
+            managed_by: self.managed.as_ref().map(ToString::to_string),
+            changes: present(effects.changes),
+            warnings: present(effects.warnings),
+        }
+    }
+
+    fn values(&self) -> Vec<Values> {
+        vec![
+            single("auth_server_hostname", [&self.auth_server_hostname]),
+            enabled(self.enabled),
+        ]
     }
 
     fn owner(&self) -> (Option<&Managed>, bool) {

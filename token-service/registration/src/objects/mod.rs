@@ -1,9 +1,9 @@
-//! The objects that are registered, each described once.
+//! The objects that are registered.
 
 mod account;
 mod certificate;
-pub mod changes;
 mod client;
+mod client_json;
 mod client_key;
 mod client_secret;
 mod content;
@@ -12,7 +12,12 @@ mod redirect_uris;
 mod tls_client_certificate;
 mod user;
 
-pub use account::ACCOUNT;
+pub use account::AccountView;
+pub use certificate::CertificateView;
 pub use client::{NAMES_ANYBODY, names_anybody};
-pub use legacy_instance::{port_problem, read_all as read_legacy_instances};
-pub use user::TOTP_SECRET_LENGTH;
+pub use client_json::{ClientRegistration, ClientView};
+pub use client_secret::SecretView;
+pub use legacy_instance::{
+    LegacyInstanceRegistration, LegacyInstanceView, port_problem, read_all as read_legacy_instances,
+};
+pub use user::{TOTP_SECRET_LENGTH, UserRegistration, UserView};

@@ -1,13 +1,14 @@
 //! Users of the authorization server (protocol.md §1).
 
-use data_encoding::BASE32_NOPAD;
-use serde_json::{Value, json};
+use data_encoding::{BASE32_NOPAD, HEXLOWER};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
-use super::{account, changes};
+use super::account::{self, AccountView};
 use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
 use crate::describe::reading::{Entry, Registration};
-use crate::describe::{Description, Field, Flag, In, Registered, Rule, Shape};
+use crate::describe::{Effects, Registered, Values, enabled, list, present, secret, single};
 use crate::protection::Hidden;
 use document::Located;
 use domain::clock::Timestamp;
@@ -18,156 +19,71 @@ use protocol::sign_in::password;
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
 
-const DESCRIPTION: Description = Description {
-    kind: ObjectKind::User,
-    list: "users",
-    name_key: "username",
-    name_value: "USERNAME",
-    name_flag: None,
-    registration: (
-        "UserRegistration",
-        "A user's registration: an entry of `users` of a registrations file.",
-    ),
-    view: ("UserView", "A user."),
-    fields: &[
-        Field {
-            given: "1 to 255 bytes.",
-            required: true,
-            column: true,
-            rule: Rule::None,
-            ..Field::new("username", "Username", "The account's username.")
-        },
-        Field {
-            given: "Need not be unique.",
-            flag: Some(Flag::Value("email", "EMAIL")),
-            column: true,
-            rule: Rule::Optional,
-            ..Field::new(
-                "email",
-                "E-mail",
-                "E-mail address, for legacy single sign-on.",
-            )
-        },
-        Field {
-            given: "Compared with that of non-interactive clients.",
-            flag: Some(Flag::Value("organization", "ORGANIZATION")),
-            column: true,
-            rule: Rule::Optional,
-            ..Field::new("organization", "Organization", "The user's organization.")
-        },
-        Field {
-            given: "`true` if absent.",
-            flag: Some(Flag::Switch {
-                on: ("enable", "The user may sign in and be named."),
-                off: (
-                    "disable",
-                    "The user may neither sign in nor be named; ends sessions and revokes what was issued.",
-                ),
-                default: true,
-            }),
-            column: true,
-            shape: Shape::Flag,
-            rule: Rule::Enabled,
-            ..Field::new(
-                "enabled",
-                "Enabled",
-                "Whether the user may sign in and be named.",
-            )
-        },
-        Field {
-            given: "8 to 1024 bytes.",
-            flag: Some(Flag::File("password-file")),
-            place: In::Registrations,
-            rule: Rule::Hidden,
-            members: &["password_hash", "registered_password_digest"],
-            ..Field::new(
-                "password",
-                "",
-                "The password; a new one ends the user's sessions and revokes what was issued.",
-            )
-        },
-        Field {
-            place: In::Registrations,
-            rule: Rule::None,
-            ..Field::new(
-                "password_hash",
-                "",
-                "In place of the password: its hash by argon2, bcrypt, PBKDF2 or scrypt, also as Django or Keycloak \
-                 stores it.",
-            )
-        },
-        Field {
-            required: true,
-            shape: Shape::Flag,
-            ..Field::shown(
-                "has_password",
-                "Password",
-                "Whether the user has a password.",
-            )
-        },
-        Field {
-            given: "128 to 512 bits.",
-            flag: Some(Flag::File("totp-secret-file")),
-            place: In::Registrations,
-            rule: Rule::Hidden,
-            members: &["totp_secret_sealed"],
-            ..Field::new(
-                "totp_secret",
-                "",
-                "The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was \
-               issued.",
-            )
-        },
-        Field {
-            required: true,
-            column: true,
-            shape: Shape::Flag,
-            ..Field::shown(
-                "has_totp",
-                "TOTP",
-                "Whether the user has a registered second factor.",
-            )
-        },
-        Field {
-            given: "`false` if absent.",
-            flag: Some(Flag::Switch {
-                on: (
-                    "single-sign-on",
-                    "The legacy flow may find the user by e-mail.",
-                ),
-                off: (
-                    "no-single-sign-on",
-                    "The legacy flow may not find the user by e-mail.",
-                ),
-                default: false,
-            }),
-            shape: Shape::Flag,
-            ..Field::new(
-                "single_sign_on",
-                "Single sign-on",
-                "Whether the legacy flow may find the user by e-mail.",
-            )
-        },
-        Field {
-            flag: Some(Flag::Value("account", "USER_ID,USERNAME,SITE")),
-            column: true,
-            shape: Shape::Records(&account::ACCOUNT),
-            rule: Rule::List,
-            text: account::text,
-            ..Field::new(
-                "accounts",
-                "Linked accounts",
-                "Linked project-information accounts.",
-            )
-        },
-        changes::MANAGED,
-        changes::CHANGES,
-        changes::WARNINGS,
-    ],
-};
+/// A user's registration: an entry of `users` of a registrations file.
+#[derive(ToSchema)]
+pub struct UserRegistration {
+    /// The account's username. 1 to 255 bytes.
+    pub username: String,
+    /// E-mail address, for legacy single sign-on. Need not be unique.
+    pub email: Option<String>,
+    /// The user's organization. Compared with that of non-interactive clients.
+    pub organization: Option<String>,
+    /// Whether the user may sign in and be named. `true` if absent.
+    pub enabled: Option<bool>,
+    /// The password; a new one ends the user's sessions and revokes what was issued. 8 to 1024 bytes.
+    pub password: Option<String>,
+    /// In place of the password: its hash by argon2, bcrypt, PBKDF2 or scrypt, also as Django or Keycloak stores it.
+    pub password_hash: Option<String>,
+    /// The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was issued. 128 to
+    /// 512 bits.
+    pub totp_secret: Option<String>,
+    /// Whether the legacy flow may find the user by e-mail. `false` if absent.
+    pub single_sign_on: Option<bool>,
+    /// Linked project-information accounts.
+    pub accounts: Option<Vec<AccountView>>,
+}
+
+/// A user.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct UserView {
+    /// The account's username.
+    pub username: String,
+    /// E-mail address, for legacy single sign-on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    /// The user's organization.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization: Option<String>,
+    /// Whether the user may sign in and be named.
+    pub enabled: bool,
+    /// Whether the user has a password.
+    pub has_password: bool,
+    /// Whether the user has a registered second factor.
+    pub has_totp: bool,
+    /// Whether the legacy flow may find the user by e-mail.
+    pub single_sign_on: bool,
+    /// Linked project-information accounts.
+    pub accounts: Vec<AccountView>,
+    /// File and line that define the object (D-27); absent if commands define the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managed_by: Option<String>,
+    /// In the answer to a change: the changed fields, each with the old and the new value unless they are secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Vec<String>>,
+    /// In the answer to a change: what is allowed but may surprise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
+}
 
 impl Registered for User {
-    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    const KIND: ObjectKind = ObjectKind::User;
+    const LIST: &'static str = "users";
+    const NAME_KEY: &'static str = "username";
+    const ONLY_VIEWED: &'static [&'static str] = &["has_password", "has_totp", "managed_by"];
+    const ONLY_REGISTERED: &'static [&'static str] = &["password", "password_hash", "totp_secret"];
+
+    type Keys = UserRegistration;
+    type View = UserView;
 
     fn name(&self) -> &str {
         self.username.as_str()
@@ -197,12 +113,36 @@ impl Registered for User {
         })
     }
 
-    fn shown(&self, _: Timestamp, _: &[SecretTimes]) -> Value {
-        json!({
-            "has_password": self.password_hash.is_some(),
-            "has_totp": self.totp_secret_sealed.is_some(),
-            changes::MANAGED_KEY: self.managed.as_ref().map(ToString::to_string),
-        })
+    fn view(&self, _: Timestamp, _: &[SecretTimes], effects: Effects) -> UserView {
+        UserView {
+            username: self.username.to_string(),
+            email: self.email.clone(),
+            organization: self.organization.clone(),
+            enabled: self.enabled,
+            has_password: self.password_hash.is_some(),
+            has_totp: self.totp_secret_sealed.is_some(),
+            single_sign_on: self.single_sign_on,
+            accounts: self.accounts.iter().map(AccountView::from).collect(),
+            managed_by: self.managed.as_ref().map(ToString::to_string),
+            changes: present(effects.changes),
+            warnings: present(effects.warnings),
+        }
+    }
+
+    fn values(&self) -> Vec<Values> {
+        let totp_secret = self.totp_secret_sealed.iter();
+        vec![
+            single("email", &self.email),
+            single("organization", &self.organization),
+            enabled(self.enabled),
+            secret("password", &self.password_hash),
+            secret(
+                "totp_secret",
+                totp_secret.map(|sealed| HEXLOWER.encode(sealed)),
+            ),
+            single("single_sign_on", [self.single_sign_on]),
+            list("accounts", self.accounts.iter().map(account::text)),
+        ]
     }
 
     fn user(&self) -> Option<&User> {

@@ -4,18 +4,18 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use serde_json::Value;
 use ureq::http::Method;
 
 use super::Connected;
+use super::client_form::{Change, New};
 use super::connection::{Paging, flag, query, segment};
-use super::form::{Change, Named, New};
-use super::objects::{self, registered};
+use super::form::{Form as _, Named, object_path};
+use super::objects;
 use super::values::card;
-use crate::http::admin::Object;
+use crate::http::admin::clients::ClientWithSecret;
 use crate::visible::visible;
 use domain::Client;
-use registration::objects::changes::{CHANGES_KEY, LOSING_GRANTS, WARNINGS_KEY};
+use registration::objects::ClientView;
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service client add shop --type web_server --name Shop --scope projects \\
@@ -31,7 +31,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
     /// Register a client. The service generates a client secret and shows it once.
-    Add(Connected<New<Client>>),
+    Add(Connected<New>),
     /// List clients.
     List(Connected<Paging>),
     /// Show a client.
@@ -55,7 +55,7 @@ pub(in crate::command) enum Command {
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Update {
     #[command(flatten)]
-    change: Change<Client>,
+    change: Change,
     /// Revoke all grants and tokens of the client with the change. New tokens follow 15 seconds later.
     #[arg(long)]
     revoke: bool,
@@ -102,7 +102,7 @@ pub(in crate::command) struct RemoveCertificate {
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::Add(arguments) => objects::add(arguments),
+        Command::Add(arguments) => objects::add(arguments, registered),
         Command::List(arguments) => objects::list::<Client>(arguments),
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => update(arguments),
@@ -116,7 +116,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = certificate_path(&own.client, &own.alias);
             administration
                 .send_bytes(Method::PUT, &path, &bytes)?
-                .print(card::<Client>)
+                .print(card::<ClientView>)
         }
         Command::RemoveCertificate(arguments) => {
             let (own, administration) = arguments.open()?;
@@ -124,7 +124,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = certificate_path(&own.client, &own.alias) + &query;
             administration
                 .act(Method::DELETE, &path)?
-                .print(card::<Client>)
+                .print(card::<ClientView>)
         }
     }
 }
@@ -141,12 +141,10 @@ fn rotate_secret(arguments: &Connected<RotateSecret>) -> anyhow::Result<()> {
         let path = path + &query;
         return administration
             .act(Method::DELETE, &path)?
-            .print(card::<Client>);
+            .print(card::<ClientView>);
     }
     anyhow::ensure!(!own.revoke, "--revoke needs --end-old or --end-all");
-    administration
-        .act(Method::POST, &path)?
-        .print(registered::<Client>)
+    administration.act(Method::POST, &path)?.print(registered)
 }
 
 /// Asks for a change that takes scopes from grants, unless a flag says yes.
@@ -154,20 +152,29 @@ fn update(arguments: &Connected<Update>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let patch = own.change.body()?;
     anyhow::ensure!(!patch.is_empty(), "nothing to change: see --help");
-    let path = own.change.named.path();
+    let path = object_path::<Client>(own.change.name());
     if !own.yes {
         let dry = query(&[("dry_run", flag(true)), ("revoke", flag(own.revoke))]);
         let preview = administration
-            .send::<Object>(Method::PATCH, &(path.clone() + &dry), &patch)
+            .send::<ClientView>(Method::PATCH, &(path.clone() + &dry), &patch)
             .map_err(of_earlier)?;
-        if preview.value.contains_key(LOSING_GRANTS) {
+        if preview.value.losing_grants.is_some() {
             confirm(&preview.value)?;
         }
     }
     let query = query(&[("revoke", flag(own.revoke))]);
     administration
         .send(Method::PATCH, &(path + &query), &patch)?
-        .print(card::<Client>)
+        .print(card::<ClientView>)
+}
+
+/// The response to a registration: the client and its new secret.
+fn registered(answer: &ClientWithSecret) -> String {
+    let card = card(&answer.client);
+    match &answer.client_secret {
+        None => card,
+        Some(secret) => format!("{card}\n\nClient secret, shown this once:\n{secret}"),
+    }
 }
 
 /// Adds what to do about an earlier version of the service.
@@ -182,13 +189,11 @@ fn of_earlier(error: anyhow::Error) -> anyhow::Error {
 
 /// # Errors
 /// If nobody says yes.
-fn confirm(preview: &Object) -> anyhow::Result<()> {
-    let lists = [CHANGES_KEY, WARNINGS_KEY].map(|key| preview.get(key).and_then(Value::as_array));
-    for line in lists
+fn confirm(preview: &ClientView) -> anyhow::Result<()> {
+    for line in [&preview.changes, &preview.warnings]
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(Value::as_str)
     {
         eprintln!("{}", visible(line));
     }

@@ -3,6 +3,7 @@
 use ureq::http::Method;
 
 use super::connection::{Answer, Paging, query, segment};
+use super::values::account;
 use super::{Connected, table};
 use crate::http::admin::grants::{GrantView, RevokedGrants};
 use crate::http::admin::pages::Page;
@@ -129,7 +130,7 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
                 grant.grant_id.clone(),
                 grant.client_id.clone(),
                 grant.username.clone(),
-                grant.account.0.user_id.clone(),
+                grant.account.user_id.clone(),
                 grant.last_issued_at.clone(),
                 grant.expires_at.clone(),
                 bound_to.join(" "),
@@ -140,18 +141,11 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
 }
 
 fn card(grant: &GrantView) -> String {
-    let account = &grant.account.0;
     table::card([
         ("Grant", Some(grant.grant_id.clone())),
         ("Client", Some(grant.client_id.clone())),
         ("User", Some(grant.username.clone())),
-        (
-            "Account",
-            Some(format!(
-                "{}  {}  {}",
-                account.user_id, account.username, account.site
-            )),
-        ),
+        ("Account", Some(account(&grant.account))),
         ("Scope", Some(grant.scope.clone())),
         ("Signed in", Some(grant.authenticated_at.clone())),
         ("Issued", Some(grant.last_issued_at.clone())),

@@ -5,6 +5,7 @@ mod apply;
 mod audit;
 mod backup;
 mod client;
+mod client_form;
 mod connection;
 mod encryption_key;
 mod explain;

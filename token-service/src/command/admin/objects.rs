@@ -1,67 +1,61 @@
 //! The common commands of clients, users and legacy instances.
 
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::json;
 use ureq::http::Method;
 
 use super::connection::{Answer, Paging, query};
-use super::form::{Change, Named, New, path};
-use super::{Connected, table, values};
-use crate::http::admin::Object;
+use super::form::{Form, Named, object_path, path};
+use super::values::{Shown, card, rows};
+use super::{Connected, table};
 use crate::http::admin::grants::GrantView;
 use crate::http::admin::pages::Page;
 use domain::object::ObjectKind;
 use registration::describe::Registered;
 
-pub(super) fn add<T: Registered>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
+pub(super) fn add<F: Form, A: DeserializeOwned>(
+    arguments: &Connected<F>,
+    text: impl FnOnce(&A) -> String,
+) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let mut body = own.body()?;
-    body.insert(T::DESCRIPTION.name_key.to_owned(), json!(own.named.name));
+    body.insert(F::Object::NAME_KEY.to_owned(), json!(own.name()));
     administration
-        .send(Method::POST, &path::<T>(), &body)?
-        .print(registered::<T>)
+        .send(Method::POST, &path::<F::Object>(), &body)?
+        .print(text)
 }
 
-/// The response to a registration: a view, or a client and its new secret.
-pub(super) fn registered<T: Registered>(answer: &Object) -> String {
-    let client = answer.get("client").and_then(Value::as_object);
-    let card = values::card::<T>(client.unwrap_or(answer));
-    match answer.get("client_secret").and_then(Value::as_str) {
-        None => card,
-        Some(secret) => format!("{card}\n\nClient secret, shown this once:\n{secret}"),
-    }
-}
-
-/// Registers an object or replaces the object with the same name.
-pub(super) fn put<T: Registered>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
-    let (own, administration) = arguments.open()?;
-    administration
-        .send(Method::PUT, &own.named.path(), &own.body()?)?
-        .print(values::card::<T>)
-}
-
-pub(super) fn update<T: Registered>(arguments: &Connected<Change<T>>) -> anyhow::Result<()> {
+pub(super) fn update<F: Form>(arguments: &Connected<F>) -> anyhow::Result<()>
+where
+    <F::Object as Registered>::View: Shown,
+{
     let (own, administration) = arguments.open()?;
     let patch = own.body()?;
     anyhow::ensure!(!patch.is_empty(), "nothing to change: see --help");
+    let path = object_path::<F::Object>(own.name());
     administration
-        .send(Method::PATCH, &own.named.path(), &patch)?
-        .print(values::card::<T>)
+        .send(Method::PATCH, &path, &patch)?
+        .print(card::<<F::Object as Registered>::View>)
 }
 
-pub(super) fn list<T: Registered>(arguments: &Connected<Paging>) -> anyhow::Result<()> {
+pub(super) fn list<T: Registered<View: Shown>>(
+    arguments: &Connected<Paging>,
+) -> anyhow::Result<()> {
     let (paging, administration) = arguments.open()?;
     let path = format!("{}{}", path::<T>(), paging.query(&[]));
-    let page: Answer<Page<Object>> = administration.get(&path)?;
-    page.print(|page| table::with_next(values::rows::<T>(&page.items), page.next.as_deref()))
+    let page: Answer<Page<T::View>> = administration.get(&path)?;
+    page.print(|page| table::with_next(rows(&page.items), page.next.as_deref()))
 }
 
-pub(super) fn show<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
+pub(super) fn show<T: Registered<View: Shown>>(
+    arguments: &Connected<Named<T>>,
+) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    administration.get(&own.path())?.print(values::card::<T>)
+    administration.get(&own.path())?.print(card::<T::View>)
 }
 
 /// Changes who defines an object: `release` or `adopt`.
-pub(super) fn hand_over<T: Registered>(
+pub(super) fn hand_over<T: Registered<View: Shown>>(
     arguments: &Connected<Named<T>>,
     operation: &str,
 ) -> anyhow::Result<()> {
@@ -69,7 +63,7 @@ pub(super) fn hand_over<T: Registered>(
     let path = format!("{}/{operation}", own.path());
     administration
         .act(Method::POST, &path)?
-        .print(values::card::<T>)
+        .print(card::<T::View>)
 }
 
 /// Maximum number of grants that the output of a removal counts.
@@ -77,14 +71,14 @@ const MOST_COUNTED: usize = 500;
 
 pub(super) fn remove<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    let (kind, name) = (T::DESCRIPTION.kind, &own.name);
+    let (kind, name) = (T::KIND, &own.name);
     let removed = format!("Removed the {} {name}.", kind.name());
     if kind == ObjectKind::LegacyInstance {
         administration.delete(&own.path())?;
         return administration.print(&json!({"removed": name}), |_| removed);
     }
     let query = query(&[
-        (T::DESCRIPTION.name_key, Some(name.clone())),
+        (T::NAME_KEY, Some(name.clone())),
         ("limit", Some(MOST_COUNTED.to_string())),
     ]);
     let page: Answer<Page<GrantView>> = administration.get(&format!("/grants{query}"))?;

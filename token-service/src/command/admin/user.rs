@@ -1,15 +1,20 @@
 //! `token-service user`.
 
-use serde_json::Value;
+use std::path::PathBuf;
+
+use serde::Serialize;
 use ureq::http::Method;
 
 use super::Connected;
 use super::connection::{Paging, query};
-use super::form::{self, Change, Named, New};
+use super::form::{
+    Form, Named, account, add_secret, add_switch, changed, given, help_of_change, help_of_new,
+};
 use super::objects;
 use super::values::card;
 use crate::http::admin::Object;
 use domain::User;
+use registration::objects::{AccountView, UserView};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service user add ada@example.com --password-file - \\
@@ -20,13 +25,13 @@ pub(super) const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
     /// Register a user.
-    Add(Connected<New<User>>),
+    Add(Connected<New>),
     /// List users.
     List(Connected<Paging>),
     /// Show a user.
     Show(Connected<Named<User>>),
     /// Change a user; what is not named stays.
-    Update(Connected<Change<User>>),
+    Update(Connected<Change>),
     /// Remove a user and revoke everything issued to them.
     Remove(Connected<Named<User>>),
     /// Let commands define an object that a registrations file manages.
@@ -41,13 +46,116 @@ pub(in crate::command) enum Command {
     Unlink(Connected<Unlink>),
 }
 
+/// For new users and changes.
+#[derive(Debug, clap::Args, Serialize)]
+struct Flags {
+    /// E-mail address, for legacy single sign-on.
+    #[arg(long)]
+    email: Option<String>,
+    /// The user's organization.
+    #[arg(long)]
+    organization: Option<String>,
+    /// The user may neither sign in nor be named; ends sessions and revokes what was issued.
+    #[arg(long)]
+    #[serde(skip)]
+    disable: bool,
+    /// The password; a new one ends the user's sessions and revokes what was issued. From a file; - is standard input.
+    #[arg(long = "password-file", value_name = "FILE")]
+    #[serde(skip)]
+    password: Option<PathBuf>,
+    /// The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was issued. From a file;
+    /// - is standard input.
+    #[arg(long = "totp-secret-file", value_name = "FILE")]
+    #[serde(skip)]
+    totp_secret: Option<PathBuf>,
+    /// The legacy flow may find the user by e-mail.
+    #[arg(long)]
+    #[serde(skip)]
+    single_sign_on: bool,
+}
+
+#[derive(Debug, clap::Args, Serialize)]
+#[command(mut_args = help_of_new)]
+pub(in crate::command) struct New {
+    #[command(flatten)]
+    #[serde(skip)]
+    user: Named<User>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    flags: Flags,
+    /// Linked project-information accounts.
+    #[arg(long = "account", value_name = "USER_ID,USERNAME,SITE", value_parser = account)]
+    accounts: Vec<AccountView>,
+}
+
+#[derive(Debug, clap::Args, Serialize)]
+#[command(mut_args = help_of_change)]
+pub(in crate::command) struct Change {
+    #[command(flatten)]
+    #[serde(skip)]
+    user: Named<User>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    flags: Flags,
+    /// The user may sign in and be named.
+    #[arg(long, conflicts_with = "disable")]
+    #[serde(skip)]
+    enable: bool,
+    /// The legacy flow may not find the user by e-mail.
+    #[arg(long, conflicts_with = "single_sign_on")]
+    #[serde(skip)]
+    no_single_sign_on: bool,
+}
+
+impl Flags {
+    /// Adds the switches, with `others` as their opposites, and the secrets from files.
+    fn add_to(&self, mut body: Object, others: [bool; 2]) -> anyhow::Result<Object> {
+        let [enable, no_single_sign_on] = others;
+        add_switch(&mut body, "enabled", enable, self.disable);
+        add_switch(
+            &mut body,
+            "single_sign_on",
+            self.single_sign_on,
+            no_single_sign_on,
+        );
+        add_secret(&mut body, "password", self.password.as_ref())?;
+        add_secret(&mut body, "totp_secret", self.totp_secret.as_ref())?;
+        Ok(body)
+    }
+}
+
+impl Form for New {
+    type Object = User;
+
+    fn name(&self) -> &str {
+        &self.user.name
+    }
+
+    fn body(&self) -> anyhow::Result<Object> {
+        self.flags.add_to(given(self)?, [false; 2])
+    }
+}
+
+impl Form for Change {
+    type Object = User;
+
+    fn name(&self) -> &str {
+        &self.user.name
+    }
+
+    fn body(&self) -> anyhow::Result<Object> {
+        let others = [self.enable, self.no_single_sign_on];
+        self.flags.add_to(changed(self)?, others)
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Link {
     #[command(flatten)]
     user: Named<User>,
     /// The linked account.
-    #[arg(long, value_name = "USER_ID,USERNAME,SITE", value_parser = form::account)]
-    account: Object,
+    #[arg(long, value_name = "USER_ID,USERNAME,SITE", value_parser = account)]
+    account: AccountView,
 }
 
 #[derive(Debug, clap::Args)]
@@ -60,13 +168,13 @@ pub(in crate::command) struct Unlink {
     /// URL of its instance.
     site: Option<String>,
     /// The linked account as for link, in place of User ID and site. Its username is not compared.
-    #[arg(long, value_name = "USER_ID,USERNAME,SITE", value_parser = form::account, conflicts_with = "user_id")]
-    account: Option<Object>,
+    #[arg(long, value_name = "USER_ID,USERNAME,SITE", value_parser = account, conflicts_with = "user_id")]
+    account: Option<AccountView>,
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::Add(arguments) => objects::add(arguments),
+        Command::Add(arguments) => objects::add(arguments, card::<UserView>),
         Command::List(arguments) => objects::list::<User>(arguments),
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => objects::update(arguments),
@@ -82,23 +190,19 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = format!("{}/accounts", own.user.path());
             administration
                 .send(Method::POST, &path, &own.account)?
-                .print(card::<User>)
+                .print(card::<UserView>)
         }
         Command::Unlink(arguments) => {
             let (own, administration) = arguments.open()?;
-            let part = |key: &str, given: &Option<String>| {
-                let account = own.account.as_ref().and_then(|account| account.get(key));
-                let part = account.and_then(Value::as_str).map(str::to_owned);
-                part.or_else(|| given.clone())
+            let (user_id, site) = match &own.account {
+                Some(account) => (Some(account.user_id.clone()), Some(account.site.clone())),
+                None => (own.user_id.clone(), own.site.clone()),
             };
-            let query = query(&[
-                ("user_id", part("user_id", &own.user_id)),
-                ("site", part("site", &own.site)),
-            ]);
+            let query = query(&[("user_id", user_id), ("site", site)]);
             let path = format!("{}/accounts{query}", own.user.path());
             administration
                 .act(Method::DELETE, &path)?
-                .print(card::<User>)
+                .print(card::<UserView>)
         }
     }
 }

@@ -1,108 +1,199 @@
-//! Text output of clients, users and legacy instances: lines and columns derived from the descriptions of the fields.
+//! Text output of clients, users and legacy instances.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde_json::Value;
-
-use super::table;
-use crate::http::admin::Object;
+use super::table::{self, lines, yes};
 use domain::clock::{Clock as _, Timestamp};
-use registration::describe::{Field, Record, Registered, Shape};
+use registration::objects::{
+    AccountView, CertificateView, ClientView, LegacyInstanceView, SecretView, UserView,
+};
 use system::SystemClock;
 
+pub(super) trait Shown {
+    const COLUMNS: &'static [&'static str];
+
+    fn cells(&self) -> Vec<String>;
+
+    /// The names and values of a card, without lines for absent values.
+    fn lines(&self) -> Vec<(&'static str, Option<String>)>;
+}
+
 /// An object as lines of name and value.
-pub(super) fn card<T: Registered>(view: &Object) -> String {
-    let lines = viewed::<T>().filter(|field| field.card);
-    table::card(lines.map(|field| (field.label, text(field, view.get(field.key)))))
+pub(super) fn card<V: Shown>(view: &V) -> String {
+    table::card(view.lines())
 }
 
-pub(super) fn rows<T: Registered>(views: &[Object]) -> String {
-    let columns = || viewed::<T>().filter(|field| field.column);
-    let heads = columns().map(|field| field.label.to_uppercase());
-    let cells = views
-        .iter()
-        .map(|view| columns().map(|field| cell(field, view.get(field.key))));
-    table::list(heads, cells)
+pub(super) fn rows<V: Shown>(views: &[V]) -> String {
+    table::list(V::COLUMNS.iter().copied(), views.iter().map(V::cells))
 }
 
-/// The fields of a view in display order.
-fn viewed<T: Registered>() -> impl Iterator<Item = &'static Field> {
-    let fields = T::DESCRIPTION.fields.iter();
-    fields.filter(|field| field.viewed().is_some())
-}
+impl Shown for ClientView {
+    const COLUMNS: &'static [&'static str] = &[
+        "CLIENT ID",
+        "TYPE",
+        "NAME",
+        "ENABLED",
+        "CREDENTIALS",
+        "CERTIFICATES",
+    ];
 
-/// A complete value: a list has one line per item; `None` if there is no value.
-fn text(field: &Field, value: Option<&Value>) -> Option<String> {
-    match (field.shape, value?) {
-        (Shape::Records(record), Value::Array(items)) => {
-            table::lines(items.iter().map(|item| line(record, item)))
-        }
-        (_, Value::Array(items)) => table::lines(items.iter().map(single)),
-        (_, value) => Some(single(value)),
+    fn cells(&self) -> Vec<String> {
+        let attention = |certificate: &CertificateView| match &*certificate.state {
+            "valid" => certificate.alias.clone(),
+            state => format!("{} {state}", certificate.alias),
+        };
+        let certificates = self.certificates.iter().flatten().map(attention);
+        vec![
+            self.client_id.clone(),
+            self.r#type.clone(),
+            self.name.clone(),
+            yes(self.enabled),
+            self.credentials.to_string(),
+            certificates.collect::<Vec<String>>().join(", "),
+        ]
+    }
+
+    fn lines(&self) -> Vec<(&'static str, Option<String>)> {
+        let certificate = |one: &CertificateView| {
+            let CertificateView {
+                alias,
+                x5t,
+                not_after,
+                state,
+                ..
+            } = one;
+            format!("{alias}  x5t {x5t}  until {not_after}  {state}")
+        };
+        let keys = self.keys.iter().flatten();
+        let keys = keys.map(|key| format!("{}  {}", key.kid, key.public_key));
+        vec![
+            ("Client ID", Some(self.client_id.clone())),
+            ("Type", Some(self.r#type.clone())),
+            ("Name", Some(self.name.clone())),
+            ("Enabled", Some(yes(self.enabled))),
+            (
+                "Only bound tokens",
+                Some(yes(self.dpop_bound_access_tokens)),
+            ),
+            (
+                "Bound to certificates",
+                Some(yes(self.tls_client_certificate_bound_access_tokens)),
+            ),
+            ("Scopes", lines(self.scopes.clone())),
+            ("Redirect URIs", list(&self.redirect_uris)),
+            (
+                "Pushed requests only",
+                self.require_pushed_authorization_requests.map(yes),
+            ),
+            (
+                "Live secrets",
+                lines(self.secret_times.iter().flatten().map(secret)),
+            ),
+            ("Keys", lines(keys)),
+            ("Assertion audience", self.client_assertion_audience.clone()),
+            ("TLS certificates", list(&self.tls_client_certificates)),
+            (
+                "Certificates",
+                lines(self.certificates.iter().flatten().map(certificate)),
+            ),
+            ("Organization", self.organization.clone()),
+            ("Bound user", self.bound_user.clone()),
+            ("Hostname", self.hostname.clone()),
+            ("Managed by", self.managed_by.clone()),
+            ("Changes", list(&self.changes)),
+            ("Warnings", list(&self.warnings)),
+        ]
     }
 }
 
-/// A value as a table cell: for a list the number of items, for certificates those that need attention.
-fn cell(field: &Field, value: Option<&Value>) -> String {
-    let Some(value) = value else {
-        return String::new();
-    };
-    match (field.shape, value) {
-        (Shape::Records(record), Value::Array(items)) if record.name == "CertificateView" => {
-            let certificates = items.iter().map(|item| {
-                let state = member(item, "state").filter(|state| *state != "valid");
-                let state = state.map_or(String::new(), |state| format!(" {state}"));
-                format!("{}{state}", member(item, "alias").unwrap_or_default())
-            });
-            certificates.collect::<Vec<String>>().join(", ")
-        }
-        (_, Value::Array(items)) => items.len().to_string(),
-        (_, value) => single(value),
+impl Shown for UserView {
+    const COLUMNS: &'static [&'static str] = &[
+        "USERNAME",
+        "E-MAIL",
+        "ORGANIZATION",
+        "ENABLED",
+        "TOTP",
+        "LINKED ACCOUNTS",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.username.clone(),
+            self.email.clone().unwrap_or_default(),
+            self.organization.clone().unwrap_or_default(),
+            yes(self.enabled),
+            yes(self.has_totp),
+            self.accounts.len().to_string(),
+        ]
+    }
+
+    fn lines(&self) -> Vec<(&'static str, Option<String>)> {
+        vec![
+            ("Username", Some(self.username.clone())),
+            ("E-mail", self.email.clone()),
+            ("Organization", self.organization.clone()),
+            ("Enabled", Some(yes(self.enabled))),
+            ("Password", Some(yes(self.has_password))),
+            ("TOTP", Some(yes(self.has_totp))),
+            ("Single sign-on", Some(yes(self.single_sign_on))),
+            ("Linked accounts", lines(self.accounts.iter().map(account))),
+            ("Managed by", self.managed_by.clone()),
+            ("Changes", list(&self.changes)),
+            ("Warnings", list(&self.warnings)),
+        ]
     }
 }
 
-fn single(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Bool(flag) => table::yes(*flag),
-        other => other.to_string(),
+impl Shown for LegacyInstanceView {
+    const COLUMNS: &'static [&'static str] = &["HOSTNAME", "AUTHORIZATION SERVER", "ENABLED"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.hostname.clone(),
+            self.auth_server_hostname.clone(),
+            yes(self.enabled),
+        ]
+    }
+
+    fn lines(&self) -> Vec<(&'static str, Option<String>)> {
+        vec![
+            ("Hostname", Some(self.hostname.clone())),
+            (
+                "Authorization server",
+                Some(self.auth_server_hostname.clone()),
+            ),
+            ("Enabled", Some(yes(self.enabled))),
+            ("Managed by", self.managed_by.clone()),
+            ("Warnings", list(&self.warnings)),
+        ]
     }
 }
 
-fn member<'v>(item: &'v Value, key: &str) -> Option<&'v str> {
-    item.get(key).and_then(Value::as_str)
+fn list(values: &Option<Vec<String>>) -> Option<String> {
+    lines(values.iter().flatten().cloned())
 }
 
-fn line(record: &Record, item: &Value) -> String {
-    let text = |key| member(item, key).unwrap_or_default();
-    match record.name {
-        "SecretView" => secret(item),
-        "CertificateView" => format!(
-            "{}  x5t {}  until {}  {}",
-            text("alias"),
-            text("x5t"),
-            text("not_after"),
-            text("state")
-        ),
-        _ => {
-            let values = record.keys.iter().map(|(key, _)| text(key));
-            values.collect::<Vec<_>>().join("  ")
-        }
-    }
+pub(super) fn account(account: &AccountView) -> String {
+    let AccountView {
+        user_id,
+        username,
+        site,
+    } = account;
+    format!("{user_id}  {username}  {site}")
 }
 
 /// The times of a live client secret.
-fn secret(item: &Value) -> String {
+fn secret(secret: &SecretView) -> String {
     let now = SystemClock.now();
-    let time = |at: &str| match humantime::parse_rfc3339(at) {
+    let time = |at: &String| match humantime::parse_rfc3339(at) {
         Ok(moment) => {
             let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
             let ago = now.since(Timestamp::from_seconds(since.as_secs()));
             format!("{at} ({} ago)", roughly(ago))
         }
-        Err(_) => at.to_owned(),
+        Err(_) => at.clone(),
     };
-    let [added, used] = ["added_at", "last_used_at"].map(|key| member(item, key).map(time));
+    let [added, used] = [&secret.added_at, &secret.last_used_at].map(|at| at.as_ref().map(time));
     format!(
         "added {}, {}",
         added.unwrap_or_default(),

@@ -9,19 +9,19 @@ use zeroize::Zeroizing;
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::objects::{self, Administered, ChangeQuery};
-use super::schema::ClientView;
 use super::{Administration, body};
 use document::{InvalidDocument, Place, Problem};
 use domain::client::ClientSecret;
 use domain::random::Random;
 use domain::{Certificate, Client, IntegrationType};
+use registration::objects::ClientView;
 use store::{Store, StoreError};
 
 /// Maximum number of live secrets of a client: the old secret and its successor (D-21).
 const MOST_SECRETS: usize = 2;
 
 /// A client that was just made, or got a secret.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct ClientWithSecret {
     /// The client.
     pub client: ClientView,

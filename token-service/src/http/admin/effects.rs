@@ -6,7 +6,7 @@ use super::Administration;
 use crate::planning::{self, PAGE};
 use domain::{ClientId, Excerpt, GrantFilter, Scope, User};
 use registration::apply::Plan;
-use registration::describe::Registered as _;
+use registration::describe::{Effects, Registered as _};
 use registration::objects::{NAMES_ANYBODY, names_anybody};
 use registration::registrations::unserved;
 use store::StoreError;
@@ -16,13 +16,6 @@ const MOST_GRANTS: usize = 10_000;
 
 /// Maximum number of integrations that a warning names.
 const MOST_NAMED: usize = 20;
-
-#[derive(Debug, Default)]
-pub(super) struct Effects {
-    pub(super) warnings: Vec<String>,
-    /// Live grants whose next refresh lacks a scope (D-42), at most [`MOST_GRANTS`].
-    pub(super) losing_grants: usize,
-}
 
 impl Administration {
     /// The effects of `plan` on what is in `stored`. The warnings of a document (`is_document`) have said already, with their

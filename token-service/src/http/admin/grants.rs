@@ -13,7 +13,6 @@ use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::body;
 use super::pages::{Page, entries};
-use super::schema::AccountView;
 use crate::audit_log::Entry;
 use crate::visible::bounded;
 use domain::clock::Timestamp;
@@ -23,6 +22,7 @@ use domain::{
     Username,
 };
 use registration::describe::Registered;
+use registration::objects::AccountView;
 
 /// An authorization by a user for a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -60,7 +60,7 @@ impl From<&Grant> for GrantView {
             grant_id: grant.grant_id.to_string(),
             client_id: grant.client_id.to_string(),
             username: grant.username.to_string(),
-            account: AccountView(grant.account.clone()),
+            account: AccountView::from(&grant.account),
             scope: grant.scope.to_string(),
             authenticated_at: grant.authenticated_at.rfc3339(),
             last_issued_at: grant.current.issued_at.rfc3339(),

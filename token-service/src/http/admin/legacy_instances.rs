@@ -5,9 +5,9 @@ use actix_web::web::{self, Path, Payload};
 use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::objects;
-use super::schema::{LegacyInstanceRegistration, LegacyInstanceView};
 use super::{Administration, Object, body};
 use domain::LegacyInstance;
+use registration::objects::{LegacyInstanceRegistration, LegacyInstanceView};
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes

@@ -18,7 +18,6 @@ mod operations;
 pub mod pages;
 pub mod registrations;
 pub mod revocations;
-pub mod schema;
 pub mod users;
 
 use std::sync::Arc;
@@ -34,11 +33,11 @@ use utoipa::{Modify, OpenApi};
 
 pub use self::answer::AdminError;
 use self::pages::Page;
-use self::schema::{ClientView, UserView};
 use super::{error, line, paths, uncancelled};
 use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::{AuditEvent, Client, LegacyInstance, User};
+use registration::objects::{ClientView, UserView};
 use registration::protection::Passwords;
 
 /// A JSON object, such as a request body.

@@ -18,15 +18,13 @@ use zeroize::Zeroizing;
 use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::pages::{Page, PageQuery, entries};
-use super::schema::{Given, View};
 use super::{Administration, Object, blocking, body};
 use crate::audit_log::Entry;
 use domain::object::ObjectKind;
 use domain::random::Random;
 use domain::{AuditAction, ClientId, Excerpt, Managed, ObjectName, SecretTimes, Username};
 use registration::apply::{Difference, Plan, redefined};
-use registration::describe::{self, Completeness, Registered, Registration, Shape};
-use registration::objects::changes::{CHANGES_KEY, LOSING_GRANTS, WARNINGS_KEY};
+use registration::describe::{self, Completeness, Effects, Registered, Registration};
 use registration::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
@@ -40,7 +38,7 @@ pub trait Administered: Registered {
     }
 
     /// The response to a registration.
-    fn created(view: View<Self>, secret: Option<Zeroizing<String>>) -> Self::Created;
+    fn created(view: Self::View, secret: Option<Zeroizing<String>>) -> Self::Created;
 
     /// At most `limit` objects after the name `after`, sorted by name.
     fn page(
@@ -51,8 +49,8 @@ pub trait Administered: Registered {
 }
 
 fn paths<T: Registered>() -> [String; 2] {
-    let all = format!("/{}", T::DESCRIPTION.list);
-    let one = format!("{all}/{{{}}}", T::DESCRIPTION.name_key);
+    let all = format!("/{}", T::LIST);
+    let one = format!("{all}/{{{}}}", T::NAME_KEY);
     [all, one]
 }
 
@@ -161,11 +159,7 @@ impl Administration {
             let mut registration = draft.check(&stored)?;
             let object = &mut registration.object;
             if T::find(&stored, object.name()).is_some() {
-                let message = format!(
-                    "there is a {} {} already",
-                    T::DESCRIPTION.kind.name(),
-                    object.name()
-                );
+                let message = format!("there is a {} {} already", T::KIND.name(), object.name());
                 return Err(AdminError::Conflict(message));
             }
             let secret = object.generate(&*self.service.random)?;
@@ -188,20 +182,13 @@ impl Administration {
         name: &str,
         patch: Object,
         how: ChangeQuery,
-    ) -> Result<View<T>, AdminError> {
+    ) -> Result<T::View, AdminError> {
         // `null` would name what stays.
-        let hidden = T::DESCRIPTION
-            .fields
-            .iter()
-            .filter(|field| field.registered().is_some() && field.viewed().is_none());
-        for field in hidden {
-            if patch.get(field.key).is_some_and(Value::is_null) {
-                let message = format!(
-                    "{} cannot be removed by a change: it has an operation of its own",
-                    field.key
-                );
-                return Err(AdminError::Malformed(message));
-            }
+        let mut kept = T::ONLY_REGISTERED.iter();
+        if let Some(key) = kept.find(|key| patch.get(**key).is_some_and(Value::is_null)) {
+            let message =
+                format!("{key} cannot be removed by a change: it has an operation of its own");
+            return Err(AdminError::Malformed(message));
         }
         self.patch(name, how, |before: &T| {
             with_lists::<T>(&describe::registration(before), patch.clone())
@@ -216,17 +203,16 @@ impl Administration {
         name: &str,
         how: ChangeQuery,
         patch: impl Fn(&T) -> Result<Object, AdminError>,
-    ) -> Result<View<T>, AdminError> {
+    ) -> Result<T::View, AdminError> {
         self.changing(async || {
-            let first = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
+            let first = self.excerpt(looked_up(T::KIND, name)).await?;
             let before = found::<T>(&first, name)?;
             let mut body = describe::registration(before);
             // What the file says of a managed object is no state.
             body.insert("enabled".to_owned(), (!before.is_suspended()).into());
             merge_patch(&mut body, patch(before)?);
             let draft = self.read::<T>(body).await?;
-            let stored =
-                self.completed(&first, looked_up(T::DESCRIPTION.kind, name), draft.names());
+            let stored = self.completed(&first, looked_up(T::KIND, name), draft.names());
             let stored = stored.await?;
             let mut registration = draft.check(&stored)?;
             let object = &mut registration.object;
@@ -234,13 +220,9 @@ impl Administration {
                 describe::registration(before),
                 describe::registration(object),
             );
-            let mut fixed = T::DESCRIPTION
-                .fields
-                .iter()
-                .filter(|field| !field.can_change());
-            if let Some(field) = fixed.find(|field| old.get(field.key) != new.get(field.key)) {
-                let (key, kind) = (field.key, T::DESCRIPTION.kind.name());
-                let message = format!("{key} cannot change: register another {kind}");
+            let mut fixed = [T::NAME_KEY, "type"].into_iter();
+            if let Some(key) = fixed.find(|key| old.get(*key) != new.get(*key)) {
+                let message = format!("{key} cannot change: register another {}", T::KIND.name());
                 return Err(AdminError::Conflict(message));
             }
             object.complete(before);
@@ -257,10 +239,10 @@ impl Administration {
         &self,
         name: &str,
         registration: Object,
-    ) -> Result<View<T>, AdminError> {
+    ) -> Result<T::View, AdminError> {
         self.changing(async || {
             let mut registration = registration.clone();
-            registration.insert(T::DESCRIPTION.name_key.to_owned(), Value::from(name));
+            registration.insert(T::NAME_KEY.to_owned(), Value::from(name));
             let draft = self.read::<T>(registration).await?;
             let stored = self.excerpt(draft.names()).await?;
             let how = ChangeQuery::default();
@@ -275,13 +257,13 @@ impl Administration {
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
     pub async fn delete<T: Registered>(&self, name: &str) -> Result<(), AdminError> {
         self.changing(async || {
-            let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
+            let stored = self.excerpt(looked_up(T::KIND, name)).await?;
             let object = found::<T>(&stored, name)?;
             if let Some(managed) = object.owner().0 {
                 return Err(defined_elsewhere(object, managed, &[]));
             }
             // Read after the excerpt: a client that is bound to a user in between overtakes the plan.
-            if T::DESCRIPTION.kind == ObjectKind::User
+            if T::KIND == ObjectKind::User
                 && let Some(username) = Username::parse(object.name())
                 && let Some(client_id) = self.service.store.clients_bound_to(username, 1).await?.pop()
             {
@@ -304,9 +286,9 @@ impl Administration {
         &self,
         name: &str,
         file: Option<String>,
-    ) -> Result<View<T>, AdminError> {
+    ) -> Result<T::View, AdminError> {
         self.changing(async || {
-            let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
+            let stored = self.excerpt(looked_up(T::KIND, name)).await?;
             let before = found::<T>(&stored, name)?;
             let mut object = before.clone();
             let suspended = before.is_suspended();
@@ -342,9 +324,9 @@ impl Administration {
         name: &str,
         how: ChangeQuery,
         change: impl Fn(&mut T) -> Result<R, AdminError>,
-    ) -> Result<(View<T>, R), AdminError> {
+    ) -> Result<(T::View, R), AdminError> {
         self.changing(async || {
-            let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
+            let stored = self.excerpt(looked_up(T::KIND, name)).await?;
             let mut object = found::<T>(&stored, name)?.clone();
             *object.owner_mut().1 = !object.is_suspended();
             let outcome = change(&mut object)?;
@@ -365,7 +347,7 @@ impl Administration {
 
     /// The registered object with this name.
     pub(super) async fn stored<T: Registered>(&self, name: &str) -> Result<T, AdminError> {
-        let names = vec![ObjectName::new(T::DESCRIPTION.kind, name)];
+        let names = vec![ObjectName::new(T::KIND, name)];
         let stored = self.excerpt(names).await?;
         found::<T>(&stored, name).cloned()
     }
@@ -398,7 +380,7 @@ impl Administration {
         registration: Registration<T>,
         stored: &Arc<Excerpt>,
         how: ChangeQuery,
-    ) -> Result<View<T>, AdminError> {
+    ) -> Result<T::View, AdminError> {
         let object = registration.object.clone();
         let before = T::find(stored, object.name());
         if let Some((before, managed)) = before.and_then(|one| Some((one, one.owner().0?))) {
@@ -438,11 +420,8 @@ impl Administration {
         }
         let mut effects = self.effects(&plan, stored, false).await?;
         effects.warnings.extend(disabling);
-        let changes: Vec<String> = plan
-            .differences
-            .iter()
-            .flat_map(Difference::lines)
-            .collect();
+        let differences = plan.differences.iter();
+        effects.changes = differences.flat_map(Difference::lines).collect();
         match how.dry_run {
             true => self.refuse_misfits(&plan.change, stored, &BTreeMap::new())?,
             false => self.carry_out(plan, stored, also).await?,
@@ -450,26 +429,17 @@ impl Administration {
         // The answer may have the only copy of a secret.
         let times = self.secret_times(std::slice::from_ref(&after)).await;
         let times = answer::after_change("its answer lacks the times of secrets", times);
-        let mut view = describe::view(&after, self.service.clock.now(), &times);
-        for (key, lines) in [(CHANGES_KEY, changes), (WARNINGS_KEY, effects.warnings)] {
-            if !lines.is_empty() {
-                view.insert(key.to_owned(), lines.into());
-            }
-        }
-        if effects.losing_grants > 0 {
-            view.insert(LOSING_GRANTS.to_owned(), effects.losing_grants.into());
-        }
-        Ok(View::new(view))
+        Ok(after.view(self.service.clock.now(), &times, effects))
     }
 
-    fn view<T: Registered>(&self, object: &T, times: &[SecretTimes]) -> View<T> {
-        View::new(describe::view(object, self.service.clock.now(), times))
+    fn view<T: Registered>(&self, object: &T, times: &[SecretTimes]) -> T::View {
+        object.view(self.service.clock.now(), times, Effects::default())
     }
 
     pub(super) async fn views<T: Registered>(
         &self,
         objects: &[T],
-    ) -> Result<Vec<View<T>>, AdminError> {
+    ) -> Result<Vec<T::View>, AdminError> {
         let times = self.secret_times(objects).await?;
         let views = objects.iter().map(|object| self.view(object, &times));
         Ok(views.collect())
@@ -479,7 +449,7 @@ impl Administration {
         &self,
         objects: &[T],
     ) -> Result<Vec<SecretTimes>, StoreError> {
-        if T::DESCRIPTION.kind != ObjectKind::Client {
+        if T::KIND != ObjectKind::Client {
             return Ok(Vec::new());
         }
         let names = objects.iter().map(T::name);
@@ -492,13 +462,13 @@ pub(super) fn found<'a, T: Registered>(
     stored: &'a Excerpt,
     name: &str,
 ) -> Result<&'a T, AdminError> {
-    let not_found = || AdminError::not_found(T::DESCRIPTION.kind.name(), name);
+    let not_found = || AdminError::not_found(T::KIND.name(), name);
     T::find(stored, name).ok_or_else(not_found)
 }
 
 /// The refusal to change `fields` of an object that a file defines, or to remove the object (D-27).
 fn defined_elsewhere<T: Registered>(object: &T, managed: &Managed, fields: &[&str]) -> AdminError {
-    let (kind, name) = (T::DESCRIPTION.kind, object.name());
+    let (kind, name) = (T::KIND, object.name());
     let fields = match fields {
         [] => String::new(),
         fields => format!(" ({})", fields.join(", ")),
@@ -527,18 +497,14 @@ fn with_lists<T: Registered>(registered: &Object, mut patch: Object) -> Result<O
             Some(_) => return Err(malformed("expected an object with lists".to_owned())),
         };
         for (key, values) in edits {
-            let mut fields = T::DESCRIPTION.fields.iter();
-            let field = fields.find(|field| field.key == key && field.edits.is_some());
-            let (Some(field), Value::Array(values)) = (field, values) else {
+            let mut editable = T::EDITABLE.iter();
+            let list = editable.find(|(list, _)| *list == key);
+            let (Some((_, name_key)), Value::Array(values)) = (list, values) else {
                 return Err(malformed(format!("{key}: expected a list, of a client")));
             };
-            let name = |item: &Value| match field.shape {
-                // The first member identifies an object.
-                Shape::Records(record) => {
-                    let name = record.keys.first().and_then(|(name, _)| item.get(*name));
-                    name.unwrap_or(item).clone()
-                }
-                _ => item.clone(),
+            let name = |item: &Value| {
+                let name = name_key.and_then(|name| item.get(name));
+                name.unwrap_or(item).clone()
             };
             let list = patch.get(&key).or_else(|| registered.get(&key));
             let mut list = list.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -578,7 +544,7 @@ fn operation<T: Registered>(id: &str, summary: &str, failures: &[&str]) -> Opera
     let operation = OperationBuilder::new()
         .operation_id(Some(id))
         .summary(Some(summary))
-        .tag(T::DESCRIPTION.list.replace('-', " "));
+        .tag(T::LIST.replace('-', " "));
     let failures = failures.iter();
     failures.fold(operation, |operation, status| {
         operation.response(*status, failed())
@@ -587,7 +553,7 @@ fn operation<T: Registered>(id: &str, summary: &str, failures: &[&str]) -> Opera
 
 fn name<T: Registered>() -> ParameterBuilder {
     ParameterBuilder::new()
-        .name(T::DESCRIPTION.name_key)
+        .name(T::NAME_KEY)
         .parameter_in(ParameterIn::Path)
         .required(Required::True)
         .schema(Some(of_type(Type::String)))
@@ -608,7 +574,7 @@ pub(super) fn describe_owner<T: Registered>(openapi: &mut OpenApi) {
     ] {
         let operation = operation::<T>(id, summary, &["404", "409"])
             .parameter(name::<T>())
-            .response("200", response(Some(reference::<View<T>>())));
+            .response("200", response(Some(reference::<T::View>())));
         let (path, method) = (format!("/admin{one}/{id}"), vec![HttpMethod::Post]);
         let paths = &mut openapi.paths;
         paths.add_path_operation(path, method, operation);
@@ -620,14 +586,14 @@ pub(super) fn describe<T: Administered>(openapi: &mut OpenApi, summaries: [&str;
     describe_owner::<T>(openapi);
     let operation = operation::<T>;
     let name = name::<T>;
-    let view = || response(Some(reference::<View<T>>()));
-    let page = Ref::from_schema_name(format!("Page_{}", View::<T>::name()));
+    let view = || response(Some(reference::<T::View>()));
+    let page = Ref::from_schema_name(format!("Page_{}", T::View::name()));
     let [list, create, show, update, delete] = summaries;
     let list = operation("list", list, &[])
         .parameters(Some(PageQuery::into_params(|| Some(ParameterIn::Query))))
         .response("200", response(Some(page.into())));
     let create = operation("create", create, &["400", "409"])
-        .request_body(Some(request_body(reference::<Given<T>>())))
+        .request_body(Some(request_body(reference::<T::Keys>())))
         .response("201", response(Some(reference::<T::Created>())));
     let show = operation("show", show, &["404"])
         .parameter(name())

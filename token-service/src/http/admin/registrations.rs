@@ -11,7 +11,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
-use super::schema::{ClientRegistration, UserRegistration};
 use super::{Administration, Object, blocking, body};
 use crate::audit_log::Entry;
 use crate::planning;
@@ -26,7 +25,7 @@ use protocol::flow::TokenName;
 use protocol::flows;
 use registration::apply::{Difference, DifferenceKind, Origin, Plan, Source};
 use registration::describe::Completeness;
-use registration::objects::port_problem;
+use registration::objects::{ClientRegistration, UserRegistration, port_problem};
 use registration::protection::{Protection, ProtectionError};
 use registration::registrations::Registrations;
 

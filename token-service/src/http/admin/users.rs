@@ -12,12 +12,12 @@ use zeroize::Zeroizing;
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::objects::{self, Administered, ChangeQuery, found};
-use super::schema::{AccountView, UserView};
 use super::{Administration, Object, body};
 use crate::audit_log::Entry;
 use domain::object::ObjectKind;
 use domain::{AuditAction, LinkedAccount, User};
 use registration::apply::Plan;
+use registration::objects::{AccountView, UserView};
 use registration::registrations::looked_up;
 use store::{Store, StoreError};
 
