@@ -25,12 +25,8 @@ impl ObjectKind {
     }
 
     /// The command of the objects: `token-service COMMAND`.
-    pub const fn command(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::User => "user",
-            Self::LegacyInstance => "legacy-instance",
-        }
+    pub fn command(self) -> String {
+        self.name().replace(' ', "-")
     }
 }
 
