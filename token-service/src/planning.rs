@@ -202,21 +202,19 @@ pub async fn takeovers(
 
 /// The registered users for whom the client can get tokens without a sign-in, and could not before.
 fn acts_for(client: &Client, stored: &Excerpt) -> Option<String> {
-    let before = stored.client(&client.client_id);
-    let before = before.map(|before| &before.integration);
-    match &client.integration {
-        IntegrationType::UserBound { bound_user, .. } => {
-            let is_known = matches!(before, Some(IntegrationType::UserBound { bound_user: known, .. }) if known == bound_user);
-            let user = stored.user(bound_user).filter(|_| !is_known)?;
-            Some(user.username.to_string())
-        }
-        IntegrationType::NonInteractive { organization, .. } => {
-            let is_known = matches!(before, Some(IntegrationType::NonInteractive { organization: known, .. }) if known == organization);
-            (!is_known).then(|| "registered users".to_owned())
-        }
+    let whom = |client: &Client| match &client.integration {
+        IntegrationType::UserBound { bound_user, .. } => Some((Some(bound_user.clone()), None)),
+        IntegrationType::NonInteractive { organization, .. } => Some((None, organization.clone())),
         IntegrationType::WebServer { .. }
         | IntegrationType::Installed { .. }
         | IntegrationType::Legacy { .. } => None,
+    };
+    let before = stored.client(&client.client_id);
+    let before = before.and_then(|before| whom(before));
+    let new = whom(client).filter(|new| before.as_ref() != Some(new))?;
+    match new {
+        (Some(bound_user), _) => Some(stored.user(&bound_user)?.username.to_string()),
+        (None, _) => Some("registered users".to_owned()),
     }
 }
 
