@@ -90,7 +90,7 @@ impl Plan {
     ) -> Result<(), ProtectionError> {
         registration.object.spell_names(stored);
         let before = T::find(stored, registration.object.name());
-        let mut object = protect(registration, before, protection)?;
+        let mut object = protect(registration, before, false, protection)?;
         if let Some(managed) = before.and_then(|before| before.owner().0) {
             let suspended = !object.owner().1;
             let managed = Managed {
@@ -177,7 +177,7 @@ impl Plan {
             suspended: before.is_some_and(T::is_suspended),
             secrets,
         };
-        let mut object = protect(given, before, protection)?;
+        let mut object = protect(given, before, false, protection)?;
         if let (Some(before), Some(known), None) = (before, known, number) {
             // A document without the text of the entry says what the entry said.
             let is_same = managed.disables == known.disables && managed.secrets == known.secrets;
@@ -221,14 +221,15 @@ impl Plan {
         protection: &dyn Protection,
     ) -> Result<(), ProtectionError> {
         let object = given.object.object_name();
-        let mut after = protect(given, before, protection)?;
+        let stays = before.is_some_and(|before| before.owner().0.is_some() || !overwrites);
+        let mut after = protect(given, before, stays, protection)?;
         if let Some(before) = before {
             let (managed, was_enabled) = before.owner();
             let (owner, enabled) = after.owner_mut();
             // Whom an operator has suspended, a table of another server does not bring back.
             *enabled &= was_enabled;
             *owner = managed.cloned();
-            if managed.is_some() || !overwrites {
+            if stays {
                 let changes = FieldChange::between(before, &after);
                 if !changes.is_empty() {
                     let fields: Vec<&str> = changes.iter().map(|change| change.field).collect();
@@ -325,10 +326,12 @@ fn own<T: Registered>(object: &mut T, managed: Managed) {
     *owner = Some(managed);
 }
 
-/// The object in its stored form. Unchanged secrets keep their stored form.
+/// The object in its stored form. Unchanged secrets keep their stored form. With `only_compares`, changed secrets differ from
+/// those of `before`, and no password is hashed.
 fn protect<T: Registered>(
     registration: Registration<T>,
     before: Option<&T>,
+    only_compares: bool,
     protection: &dyn Protection,
 ) -> Result<T, ProtectionError> {
     let mut object = registration.object;
@@ -342,8 +345,12 @@ fn protect<T: Registered>(
             .clone_from(&before.totp_secret_sealed);
     }
     for given in &registration.hidden {
-        if !given.is_of(user, protection)? {
-            given.store_in(user, protection)?;
+        if given.is_of(user, protection)? {
+            continue;
+        }
+        match only_compares {
+            true => given.mark_in(user),
+            false => given.store_in(user, protection)?,
         }
     }
     Ok(object)

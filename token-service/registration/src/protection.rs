@@ -264,6 +264,14 @@ impl Hidden {
         }
     }
 
+    /// Stores a value that differs from every protected form.
+    pub(crate) fn mark_in(&self, user: &mut User) {
+        match self {
+            Self::Password(_) | Self::PasswordHash(_) => user.password_hash = Some(String::new()),
+            Self::TotpSecret(_) => user.totp_secret_sealed = Some(Vec::new()),
+        }
+    }
+
     /// Stores the secret in its protected form.
     pub(crate) fn store_in(
         &self,

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -10,10 +11,14 @@ use domain::user::Username;
 use zeroize::Zeroizing;
 
 /// Marks secrets instead of protecting them, so that tests see which operation was used.
-struct Marking;
+#[derive(Default)]
+struct Marking {
+    hashed: Cell<usize>,
+}
 
 impl Protection for Marking {
     fn hash(&self, _: &Username, password: &str) -> Result<String, ProtectionError> {
+        self.hashed.set(self.hashed.get() + 1);
         Ok(format!("hash of {password}"))
     }
 
@@ -74,10 +79,10 @@ fn plan(text: &str, stored: &Excerpt) -> Plan {
     let Registrations { clients, users, .. } = load(text, stored);
     let mut plan = Plan::on(stored);
     for client in clients {
-        plan.register(client, stored, &Marking).unwrap();
+        plan.register(client, stored, &Marking::default()).unwrap();
     }
     for user in users {
-        plan.register(user, stored, &Marking).unwrap();
+        plan.register(user, stored, &Marking::default()).unwrap();
     }
     plan
 }
@@ -181,7 +186,7 @@ fn a_file_manages_what_it_lists() {
             digest,
         };
         let origin = Origin::File(source);
-        plan.apply(load(text, stored), origin, stored, &Marking)
+        plan.apply(load(text, stored), origin, stored, &Marking::default())
             .unwrap();
         plan
     };
@@ -220,4 +225,32 @@ fn a_file_manages_what_it_lists() {
     let unmanaged = Excerpt::new([], [User::new(Username::parse("ada").unwrap())]);
     let kept = apply(FILE, &unmanaged, &numbered).kept;
     assert_eq!(kept.len(), 1);
+}
+
+/// D-52. Hashing takes tens of milliseconds and much memory.
+#[test]
+fn an_import_hashes_no_password_of_a_person_who_stays() {
+    let stored = applied(&plan(FILE, &Excerpt::default()));
+    let other = FILE
+        .replace("password of ada", "another password")
+        .replace("GEZDGNBV", "AAAAAAAA");
+    for (text, overwrites, kept, hashed) in [
+        (FILE, false, &[][..], 0),
+        (
+            &other,
+            false,
+            &["! user ada: stays, because it is registered; other password, totp_secret"],
+            0,
+        ),
+        (&other, true, &[], 1),
+    ] {
+        let (mut plan, protection) = (Plan::on(&stored), Marking::default());
+        let origin = Origin::Import { overwrites };
+        plan.apply(load(text, &stored), origin, &stored, &protection)
+            .unwrap();
+        let lines: Vec<String> = plan.kept.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, kept);
+        assert_eq!(protection.hashed.get(), hashed);
+        assert_eq!(plan.change.put_users.len(), hashed);
+    }
 }
