@@ -65,7 +65,7 @@ fn values(before: &Values, after: &Values) -> Option<String> {
     let only = |one: &Values, other: &Values, sign: char| -> Vec<String> {
         let missing = one.texts.iter().filter(|text| !other.texts.contains(text));
         missing
-            .map(|text| format!("{sign}{}", text.escape_debug()))
+            .map(|text| format!("{sign}{}", visible(text)))
             .collect()
     };
     let mut changes = only(before, after, '-');
@@ -74,6 +74,17 @@ fn values(before: &Values, after: &Values) -> Option<String> {
         changes.push("another order".to_owned());
     }
     Some(changes.join(" "))
+}
+
+/// The text with escapes for what people do not see. Quotes stay: accounts and keys contain them.
+fn visible(text: &str) -> String {
+    const QUOTES: [char; 3] = ['"', '\'', '\\'];
+    let part = |part: &str| {
+        let plain = part.trim_end_matches(QUOTES);
+        let quotes = part.strip_prefix(plain).unwrap_or_default();
+        format!("{}{quotes}", plain.escape_debug())
+    };
+    text.split_inclusive(QUOTES).map(part).collect()
 }
 
 /// A difference between file and registry, for people. Its text contains the names of fields, never their values.

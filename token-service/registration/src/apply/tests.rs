@@ -254,3 +254,15 @@ fn an_import_hashes_no_password_of_a_person_who_stays() {
         assert_eq!(plan.change.put_users.len(), hashed);
     }
 }
+
+#[test]
+fn quotes_in_differences_are_not_escaped() {
+    let stored = applied(&plan(FILE, &Excerpt::default()));
+    let account = "[[users.accounts]]\nuser_id = 'a\"b'\nusername = 'al'\nsite = 'https://u1.example'\n\n[[clients]]";
+    let plan = plan(&FILE.replace("[[clients]]", account), &stored);
+    let [difference] = plan.differences.as_slice() else {
+        panic!("one difference");
+    };
+    let expected = r#"accounts: +"al" ("a\"b" at "https://u1.example")"#;
+    assert_eq!(difference.lines(), [expected]);
+}
