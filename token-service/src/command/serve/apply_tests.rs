@@ -596,3 +596,20 @@ async fn the_length_of_user_ids_counts_only_beside_the_legacy_flow() {
     let refused = create::<User>(&service, user("hedy")).await.unwrap_err();
     assert!(refused.contains("legacy_user_id_max is 24"), "{refused}");
 }
+
+/// Every object that a file manages stores the name of the file.
+#[tokio::test]
+async fn the_name_of_a_file_is_bounded() {
+    let site = site().await;
+    let service = site.start().await;
+    for (length, is_taken) in [(4096, true), (4097, false)] {
+        let query = ApplyQuery {
+            file: Some("x".repeat(length)),
+            ..KEEP
+        };
+        let applied = operate(&service, async |admin| {
+            admin.apply(object(json!({})), query.clone()).await
+        });
+        assert_eq!(applied.await.is_ok(), is_taken);
+    }
+}

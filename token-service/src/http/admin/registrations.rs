@@ -59,6 +59,9 @@ pub const LINES: &str = "lines";
 /// The file in messages, if a request names none.
 const UNNAMED: &str = "a request to /admin/registrations";
 
+/// Maximum length of [`ApplyQuery::file`], in bytes: every object that the file manages stores the name.
+const MAX_FILE_NAME: usize = 4096;
+
 /// How to apply registrations.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -77,7 +80,7 @@ pub struct ApplyQuery {
     /// With `import`: change registered objects that no registrations file lists.
     #[serde(default)]
     pub overwrite: bool,
-    /// Name of the file that manages the objects, for messages.
+    /// Name of the file that manages the objects, for messages: at most 4096 bytes.
     #[serde(default)]
     pub file: Option<String>,
 }
@@ -125,6 +128,13 @@ impl Administration {
             return malformed(
                 "overwrite: only an import overwrites; a file always counts for what it manages",
             );
+        }
+        if query
+            .file
+            .as_ref()
+            .is_some_and(|file| file.len() > MAX_FILE_NAME)
+        {
+            return malformed("file: is longer than 4096 bytes");
         }
         let mut document = document;
         let lines = document.remove(LINES).map(serde_json::from_value);
