@@ -155,9 +155,8 @@ fn update(arguments: &Connected<Update>) -> anyhow::Result<()> {
     let path = object_path::<Client>(own.change.name());
     if !own.yes {
         let dry = query(&[("dry_run", flag(true)), ("revoke", flag(own.revoke))]);
-        let preview = administration
-            .send::<ClientView>(Method::PATCH, &(path.clone() + &dry), &patch)
-            .map_err(of_earlier)?;
+        let preview =
+            administration.send::<ClientView>(Method::PATCH, &(path.clone() + &dry), &patch)?;
         if preview.value.losing_grants.is_some() {
             confirm(&preview.value)?;
         }
@@ -174,16 +173,6 @@ fn registered(answer: &ClientWithSecret) -> String {
     match &answer.client_secret {
         None => card,
         Some(secret) => format!("{card}\n\nClient secret, shown this once:\n{secret}"),
-    }
-}
-
-/// Adds what to do about an earlier version of the service.
-fn of_earlier(error: anyhow::Error) -> anyhow::Error {
-    match error.to_string().starts_with("dry_run: unknown") {
-        true => error.context(
-            "the service has an earlier version, which cannot say first what a change does: repeat the command with --yes",
-        ),
-        false => error,
     }
 }
 
@@ -208,21 +197,4 @@ fn confirm(preview: &ClientView) -> anyhow::Result<()> {
     let is_yes = matches!(answer.trim(), "y" | "Y" | "yes");
     anyhow::ensure!(is_yes, "nothing was changed");
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_service_of_an_earlier_version_needs_a_yes() {
-        for (refusal, has_hint) in [
-            ("dry_run: unknown query parameter", true),
-            ("scopes: expected a list of strings, found a string", false),
-        ] {
-            let error = format!("{:#}", of_earlier(anyhow::anyhow!(refusal)));
-            assert!(error.ends_with(refusal), "{error}");
-            assert_eq!(error.contains("--yes"), has_hint, "{error}");
-        }
-    }
 }
