@@ -219,39 +219,28 @@ impl<'a> Import<'a> {
     }
 
     fn user(&mut self, entry: Map<String, Value>) -> anyhow::Result<()> {
-        match self.users.add(entry, self.report) {
-            true => self.send_users(),
-            false => Ok(()),
-        }
+        let is_full = self.users.add(entry, self.report);
+        self.send(is_full, false)
     }
 
     fn client(&mut self, entry: Map<String, Value>) -> anyhow::Result<()> {
-        match self.clients.add(entry, self.report) {
-            true => self.send_clients(),
-            false => Ok(()),
-        }
+        let is_full = self.clients.add(entry, self.report);
+        self.send(false, is_full)
     }
 
-    fn send_users(&mut self) -> anyhow::Result<()> {
-        send(
-            self.administration,
-            &self.path,
-            &mut self.users,
-            self.report,
-        )?;
-        if self.shows_progress {
-            eprintln!("{} users", self.users.counts.read);
+    /// Sends the parts of the lists.
+    fn send(&mut self, users: bool, clients: bool) -> anyhow::Result<()> {
+        let (administration, path, report) = (self.administration, &self.path, self.report);
+        if users {
+            send(administration, path, &mut self.users, report)?;
+            if self.shows_progress {
+                eprintln!("{} users", self.users.counts.read);
+            }
+        }
+        if clients {
+            send(administration, path, &mut self.clients, report)?;
         }
         Ok(())
-    }
-
-    fn send_clients(&mut self) -> anyhow::Result<()> {
-        send(
-            self.administration,
-            &self.path,
-            &mut self.clients,
-            self.report,
-        )
     }
 
     /// Counts something for which many lines would be too many.
@@ -260,8 +249,7 @@ impl<'a> Import<'a> {
     }
 
     fn finish(mut self) -> anyhow::Result<ExitCode> {
-        self.send_users()?;
-        self.send_clients()?;
+        self.send(true, true)?;
         for ((what, why), count) in &self.left_out {
             self.report.note(format_args!("{what} ({count}): {why}"));
         }
