@@ -11,7 +11,7 @@ use syn::{Attribute, Item, ItemMod, UseTree};
 
 type Module = Vec<String>;
 
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "claims",
     "document",
     "filter",
@@ -24,6 +24,7 @@ const CRATES: [&str; 14] = [
     "token-service/domain",
     "token-service/protocol",
     "token-service/registration",
+    "token-service/secrets",
     "token-service/store",
     "token-service/system",
 ];

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use zeroize::Zeroizing;
 
-use crate::key_file::{self, Key, KeyFileError};
 use domain::digest::Digest;
 use domain::random::Random;
+use secrets::key_file::{self, Key, KeyFileError};
 
 /// Maximum number of tokens in the file. Each request compares all of them.
 const MOST: usize = 100;

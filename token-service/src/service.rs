@@ -20,10 +20,10 @@ use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use domain::{AuditAction, AuditEvent, RegistrySummary};
 use protocol::Context;
-use protocol::sealing::EncryptionKey;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
+use secrets::sealing::EncryptionKey;
 use store::{Directory, Store, StoreError};
 
 /// The running service, shared by all requests.

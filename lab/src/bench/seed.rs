@@ -12,15 +12,15 @@ use domain::{
     RegistryChange, Scope, SelfContainedCode, Session, SessionStage, TokenId, User, Username,
     testing,
 };
-use protocol::sealing::EncryptionKey;
 use protocol::token::rotation::Policy;
 use protocol::token::{KeyRing, Mint};
+use secrets::key_file;
+use secrets::sealing::EncryptionKey;
 use store::postgres::PostgresStore;
 use store::redb::RedbStore;
 use store::{SessionBegin, Store};
 use system::{OsRandom, SystemClock};
 use token_service::config::{Config, StoreUrl};
-use token_service::key_file;
 use tokio::task::JoinSet;
 
 use super::scripts::{bound_client, bound_secret};

@@ -9,7 +9,7 @@ pub struct Credentials {
     /// The registered spelling of the name.
     pub username: Username,
     pub version: CredentialsVersion,
-    /// The [hash](crate::password_hash) of the password; `None` if the user cannot sign in with a password.
+    /// The hash of the password, as a PHC string; `None` if the user cannot sign in with a password.
     pub password_hash: Option<String>,
     /// The TOTP secret, sealed with the encryption key: the secret that the user set up, or else the registered secret.
     /// `None` without a second factor.

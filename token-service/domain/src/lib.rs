@@ -21,7 +21,7 @@ pub mod layout;
 pub mod legacy_instance;
 pub mod managed;
 pub mod object;
-pub mod password_hash;
+pub mod password_scheme;
 pub mod random;
 pub mod redirect_template;
 pub mod redirect_uri;

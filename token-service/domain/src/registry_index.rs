@@ -14,7 +14,7 @@ use crate::client::{Client, ClientId, IntegrationType};
 use crate::clock::Timestamp;
 use crate::managed::Managed;
 use crate::object::{ObjectKind, ObjectName};
-use crate::password_hash;
+use crate::password_scheme;
 use crate::redirect_uri::without_port;
 use crate::registry_summary::CertificateExpiry;
 use crate::user::{LinkedAccount, User};
@@ -245,7 +245,7 @@ impl IndexDifference {
         let object = ObjectName::new(ObjectKind::User, user.username.as_str());
         self.managed(user.managed.as_ref(), &object, by);
         let hash = user.password_hash.as_deref();
-        if let Some(scheme) = hash.and_then(password_hash::scheme_within_bounds) {
+        if let Some(scheme) = hash.and_then(password_scheme::scheme) {
             self.count(CountedKind::PasswordScheme, 0, scheme, by);
         }
         if let Cow::Owned(folded) = user.username.folded() {

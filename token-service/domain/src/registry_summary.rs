@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::client::ClientId;
 use crate::clock::Timestamp;
 use crate::legacy_instance::LegacyInstance;
-use crate::password_hash::UsedScheme;
+use crate::password_scheme::UsedScheme;
 
 /// What all registrations say together, small however many they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct RegistrySummary {
     pub version: u64,
     /// Every scope that an enabled client is registered for, in alphabetical order.
     pub scopes: Vec<String>,
-    /// The [most used](crate::password_hash::most_used) schemes of the registered password hashes.
+    /// The [most used](crate::password_scheme::most_used) schemes of the registered password hashes.
     pub password_schemes: Arc<[UsedScheme]>,
     /// The hosts of the legacy flow, sorted by name.
     pub legacy_instances: Vec<LegacyInstance>,

@@ -118,7 +118,7 @@ pub struct User {
     pub username: Username,
     /// E-mail address for legacy single sign-on. Need not be unique.
     pub email: Option<String>,
-    /// The [hash](crate::password_hash) of the password; `None` if the user cannot sign in with a password.
+    /// The hash of the password, as a PHC string; `None` if the user cannot sign in with a password.
     pub password_hash: Option<String>,
     /// The SHA-256 digest of the registered hash, if `password_hash` is a stronger hash of the same password. It
     /// identifies the registered hash in a file. The store does not keep the weaker hash, because it would be faster to

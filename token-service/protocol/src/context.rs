@@ -4,10 +4,10 @@ use domain::clock::Timestamp;
 use domain::random::Random;
 use store::{Directory, Store};
 
-use crate::sealing::EncryptionKey;
 use crate::secret_uses::SecretUses;
 use crate::settings::Settings;
 use crate::token::{IdentityTokens, KeyRing, Mint};
+use secrets::sealing::EncryptionKey;
 
 /// Everything that decides about a request. `now` is read once, at the start of the request.
 #[derive(Debug, Clone, Copy)]

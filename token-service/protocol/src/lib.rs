@@ -10,7 +10,6 @@ pub mod legacy;
 pub mod lifetimes;
 pub mod oauth;
 pub mod paths;
-pub mod sealing;
 pub mod secret_uses;
 pub mod settings;
 pub mod sign_in;

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::describe::{Registered, Registration};
-use crate::protection::{Protection, ProtectionError};
 use crate::registrations::Registrations;
 use domain::client::ClientId;
 use domain::user::User;
 use domain::{Excerpt, LegacyInstance, Managed, ObjectName, RegistryChange, Username};
+use secrets::protection::{Protection, ProtectionError};
 
 pub use difference::{Difference, DifferenceKind, FieldChange, redefined};
 

@@ -5,5 +5,4 @@ pub mod apply;
 pub mod describe;
 pub mod file;
 pub mod objects;
-pub mod protection;
 pub mod registrations;

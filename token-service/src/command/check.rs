@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use super::{ConfigFile, output};
 use crate::config::Config;
-use crate::key_file;
 use crate::planning;
 use domain::clock::Clock as _;
 use domain::{Excerpt, ObjectName};
 use registration::file::load;
+use secrets::key_file;
 use system::SystemClock;
 
 /// Reads configuration and registrations like `serve`, without touching the store. Prints the problems of both files

@@ -31,8 +31,8 @@ use protocol::settings::Settings;
 pub use self::audit::Audit;
 pub use self::mutual_tls::{LISTEN as MUTUAL_TLS_LISTEN, MutualTls};
 pub use self::store::StoreUrl;
-use crate::key_file::{exposed_mode, group_readable_mode};
 use duration::DAY;
+use secrets::key_file::{exposed_mode, group_readable_mode};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {

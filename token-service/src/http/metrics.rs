@@ -11,7 +11,7 @@ use super::{error, paths};
 use crate::metrics::Stored;
 use crate::service::Service;
 use crate::upkeep::MOST_CERTIFICATES;
-use protocol::sign_in::password;
+use secrets::password;
 use store::StoreError;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -9,9 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-use crate::sealing::EncryptionKey;
 use domain::digest::Digest;
 use domain::{GrantId, TokenId};
+use secrets::sealing::EncryptionKey;
 
 const STEP_BYTES: usize = 3;
 const TAG_BYTES: usize = 12;

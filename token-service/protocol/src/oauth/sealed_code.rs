@@ -1,8 +1,8 @@
 //! The text of a code of the current flows: the base64url of a sealed [`SelfContainedCode`] (RFC 6749 §1.4 calls such
 //! tokens self-contained). Clients and browsers can neither read nor change what it contains.
 
-use crate::sealing::{EncryptionKey, SealingError, open_text, seal_text};
 use domain::SelfContainedCode;
+use secrets::sealing::{EncryptionKey, SealingError, open_text, seal_text};
 
 const PURPOSE: &str = "authorization code";
 

@@ -13,15 +13,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use zeroize::Zeroizing;
 
-use super::password::Checked;
 use super::second_factor::{Verdict, check_totp};
 use super::session::{self, Proven, SessionId};
 use super::{DeviceCookie, Place, SignInError, check_password, recovery, totp};
 use crate::Context;
 use crate::amr;
-use crate::sealing::SealingError;
 use domain::clock::Timestamp;
 use domain::{AuditEvent, SecondFactor, Session, SessionStage, Username, random};
+use secrets::password::Checked;
+use secrets::sealing::{SealingError, totp_context};
 use store::StoreError;
 
 /// 160 bits (RFC 4226 §4).
@@ -268,7 +268,7 @@ pub async fn accept(
     let second_factor = SecondFactor {
         totp_secret_sealed: context
             .encryption_key
-            .seal(&totp::sealing_context(&username), &offered.secret)
+            .seal(&totp_context(&username), &offered.secret)
             .map_err(|_| SignInError::SetUp(username.clone()))?,
         recovery_codes: digests.collect(),
     };

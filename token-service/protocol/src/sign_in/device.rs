@@ -10,10 +10,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-use crate::sealing::EncryptionKey;
 use domain::clock::Timestamp;
 use domain::random::{self, Random, RandomError};
 use domain::{CredentialsVersion, Username};
+use secrets::sealing::EncryptionKey;
 
 /// Time for which a device stays known after a sign-in.
 pub const KNOWN_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -2,7 +2,6 @@
 
 pub mod authenticator;
 pub mod device;
-pub mod password;
 mod recovery;
 mod second_factor;
 pub mod session;
@@ -16,21 +15,21 @@ use zeroize::Zeroizing;
 
 use crate::Context;
 use crate::amr;
-use crate::sealing::SealingError;
 use domain::random::RandomError;
 use domain::{
     Credentials, CredentialsVersion, PasswordOrigin, SessionStage, UnfinishedSignIns, Username,
 };
+use secrets::password::{self, Account, Asker, Checked, Task};
+use secrets::sealing::SealingError;
 use store::StoreError;
 
 use device::{DeviceCookie, Devices, KnownDevice};
-use password::{Asker, Checked, Task};
 pub use recovery::recovery_codes_left;
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
 use session::Proven;
 pub use session::SessionId;
 pub use throttle::network;
-use throttle::{Account, Attempt, Guess};
+use throttle::{Attempt, Guess};
 
 /// A failure inside the service during a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

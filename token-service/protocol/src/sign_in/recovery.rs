@@ -7,10 +7,10 @@ use data_encoding::BASE32_NOPAD;
 use unicode_normalization::UnicodeNormalization as _;
 
 use crate::Context;
-use crate::sealing::EncryptionKey;
 use domain::Username;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
+use secrets::sealing::EncryptionKey;
 use store::StoreError;
 
 /// Number of codes in a set.

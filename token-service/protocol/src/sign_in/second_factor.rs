@@ -11,6 +11,7 @@ use super::{DeviceCookie, Place, SignInError, totp};
 use crate::Context;
 use crate::amr;
 use domain::{SessionStage, UnfinishedSignIns, Username};
+use secrets::sealing::totp_context;
 use store::Use;
 
 #[must_use]
@@ -41,7 +42,9 @@ fn open(
     username: &Username,
     sealed: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, SignInError> {
-    totp::open_secret(context.encryption_key, username, sealed)
+    context
+        .encryption_key
+        .open(&totp_context(username), sealed)
         .map_err(|error| SignInError::SecretSealed(username.clone(), error))
 }
 

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use super::device::KnownDevice;
 use crate::Context;
-use crate::sealing::EncryptionKey;
 use domain::digest::Digest;
 use domain::{Admission, Counted, Pace, PacedKey, Session, Username};
+use secrets::password::Account;
+use secrets::sealing::EncryptionKey;
 use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -67,22 +68,6 @@ const NETWORK_48: Pace = Pace {
     longest: MINUTE,
     forget_one_after: Duration::from_secs(1),
 };
-
-/// The account of a username as its passwords are counted: all spellings of the name share one count, because all of them
-/// sign in (D-43). The username may be unregistered, or no username at all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Account(String);
-
-impl Account {
-    pub(super) fn of(username: &str) -> Self {
-        let parsed = Username::parse(username);
-        Self(parsed.map_or_else(|| username.to_owned(), |name| name.folded().into_owned()))
-    }
-
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess<'a> {

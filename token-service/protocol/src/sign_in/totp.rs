@@ -2,30 +2,13 @@
 
 use totp_rs::{Algorithm, Builder};
 use unicode_normalization::UnicodeNormalization as _;
-use zeroize::Zeroizing;
 
-use crate::sealing::{EncryptionKey, SealingError};
 use domain::Username;
 use domain::clock::Timestamp;
 
 /// The secret is shorter than 128 bits (RFC 4226 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unusable;
-
-/// Sealing context for the raw bytes of a user's secret.
-pub fn sealing_context(username: &Username) -> String {
-    format!("totp:{username}")
-}
-
-/// # Errors
-/// [`SealingError::Refused`] if the secret was not sealed for this user with this key.
-pub fn open_secret(
-    key: &EncryptionKey,
-    username: &Username,
-    sealed: &[u8],
-) -> Result<Zeroizing<Vec<u8>>, SealingError> {
-    key.open(&sealing_context(username), sealed)
-}
 
 /// The time step of `code`; `None` if `code` is not valid at `now`. Spaces in `code` are ignored, because apps show
 /// codes in two groups. Asian keyboards may send full-width digits.

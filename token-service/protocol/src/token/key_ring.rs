@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 use super::key::{KeyError, SigningKey};
 use super::rotation::{self, Policy, Signers, Step};
-use crate::sealing::{EncryptionKey, SealingError};
 use domain::clock::Timestamp;
 use domain::{AuditEvent, SealedSigningKey};
+use secrets::sealing::{EncryptionKey, SealingError, signing_key_context};
 use store::{Store, StoreError};
 
 /// Reason why the service has no usable keys.
@@ -265,9 +265,4 @@ fn open(
             error,
         })?;
     Ok(SigningKey::from_pkcs8(key.algorithm, &pkcs8)?)
-}
-
-/// Sealing context for the private part of a signing key.
-pub fn signing_key_context(kid: &str) -> String {
-    format!("signing-key:{kid}")
 }

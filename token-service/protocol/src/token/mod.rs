@@ -14,5 +14,5 @@ pub use identity::IdentityTokens;
 pub use issued::{IssuedToken, TokenUse};
 pub use jwt::{header, sign};
 pub use key::{KeyError, SigningKey};
-pub use key_ring::{KeyRing, KeyRingError, carry_out, signing_key_context};
+pub use key_ring::{KeyRing, KeyRingError, carry_out};
 pub use mint::{AccessToken, GrantedTo, Mint};

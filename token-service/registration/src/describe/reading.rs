@@ -5,11 +5,11 @@ use std::fmt;
 
 use super::Registered;
 use super::checks::unique;
-use crate::protection::Hidden;
 use document::{Located, Place, Problems, Section};
 use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
+use secrets::protection::Hidden;
 
 pub struct Registration<T> {
     /// The object without its protected secrets.

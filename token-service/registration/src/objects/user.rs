@@ -9,12 +9,12 @@ use super::account::{self, AccountView};
 use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
 use crate::describe::reading::{Entry, Registration};
 use crate::describe::{Effects, Registered, Values, enabled, list, present, secret, single};
-use crate::protection::Hidden;
 use document::Located;
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
 use domain::{Excerpt, Managed, RegistryChange, SecretTimes, User, Username};
-use protocol::sign_in::password;
+use secrets::password;
+use secrets::protection::Hidden;
 
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;

@@ -4,8 +4,8 @@ use claims::Thumbprint;
 
 use super::*;
 use crate::file;
-use crate::protection::Hidden;
 use domain::client::{ClientSecret, IntegrationType};
+use secrets::protection::Hidden;
 
 const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
 /// 2026-01-01, within the validity of every certificate in these tests.

@@ -358,7 +358,7 @@ async fn nobody_who_suspends_a_user_waits_for_password_hashes() {
         user.unwrap().unwrap().password_hash.unwrap()
     };
     assert_ne!(hash("one").await, hash("two").await, "each has a salt");
-    let verify = protocol::sign_in::password::verify;
+    let verify = secrets::password::verify;
     assert_eq!(verify("another password", &hash("boss").await), Ok(true));
     assert_eq!(verify("password of both", &hash("two").await), Ok(true));
 }

@@ -22,13 +22,13 @@ use domain::{
     AppliedFile, AuditAction, AuditEvent, Excerpt, FileChange, LegacyInstance, RegistryChange,
     RegistryOutcome, Username, random,
 };
-use protocol::sealing::EncryptionKey;
 use registration::apply::{DifferenceKind, Origin, Plan, Source};
 use registration::describe::Registered;
 use registration::file::RegistrationsFile;
 use registration::objects::port_problem;
-use registration::protection::AtRest;
 use registration::registrations::{Draft, Registrations, Sought};
+use secrets::protection::AtRest;
+use secrets::sealing::EncryptionKey;
 use store::Store;
 use system::{OsRandom, SystemClock};
 

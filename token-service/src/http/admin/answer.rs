@@ -12,7 +12,7 @@ use super::super::line;
 use document::InvalidDocument;
 use domain::random::RandomError;
 use protocol::token::KeyRingError;
-use registration::protection::ProtectionError;
+use secrets::protection::ProtectionError;
 use store::{BackupError, StoreError};
 
 pub(super) type Answer = Result<HttpResponse, AdminError>;

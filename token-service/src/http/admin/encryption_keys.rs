@@ -8,8 +8,8 @@ use super::Administration;
 use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer};
 use crate::audit_log::Entry;
-use crate::encryption_key;
 use domain::AuditAction;
+use secrets::encryption_key;
 use store::StoreError;
 
 /// The encryption keys of a replica's file.

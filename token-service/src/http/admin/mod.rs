@@ -38,7 +38,7 @@ use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::{AuditEvent, Client, LegacyInstance, User};
 use registration::objects::{ClientView, UserView};
-use registration::protection::Passwords;
+use secrets::protection::Passwords;
 
 /// A JSON object, such as a request body.
 pub type Object = Map<String, Value>;

@@ -26,8 +26,8 @@ use protocol::flows;
 use registration::apply::{Difference, DifferenceKind, Origin, Plan, Source};
 use registration::describe::Completeness;
 use registration::objects::{ClientRegistration, UserRegistration, port_problem};
-use registration::protection::{Protection, ProtectionError};
 use registration::registrations::Registrations;
+use secrets::protection::{Protection, ProtectionError};
 
 /// Maximum number of attempts at a change when other replicas change the registry at the same time.
 pub const MOST_PLANS: usize = 20;

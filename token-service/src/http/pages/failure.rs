@@ -14,7 +14,7 @@ use protocol::oauth;
 use protocol::oauth::authorize::{IssueError, UnsafeRequest};
 use protocol::oauth::parameters::ParameterError;
 use protocol::sign_in::SignInError;
-use protocol::sign_in::password::PasswordError;
+use secrets::password::PasswordError;
 use store::StoreError;
 
 /// Reason why a page or form gets an error.

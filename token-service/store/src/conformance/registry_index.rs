@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use domain::password_hash::{self, UsedScheme};
+use domain::password_scheme::{self, UsedScheme};
 use domain::registry_index::{NamedKind, account_value};
 use domain::{Certificate, CertificateExpiry, Excerpt, Managed, RegistrySummary};
 
@@ -357,7 +357,7 @@ async fn summary_of(store: &dyn Store, clients: &[Client], users: &[User]) -> Re
     let hashes = users
         .iter()
         .filter_map(|user| user.password_hash.as_deref());
-    for scheme in hashes.filter_map(password_hash::scheme_within_bounds) {
+    for scheme in hashes.filter_map(password_scheme::scheme) {
         *schemes.entry(scheme).or_default() += 1;
     }
     let schemes = schemes.into_iter().map(|(scheme, users)| UsedScheme {

@@ -17,7 +17,7 @@ use crate::row::decode_json;
 use crate::{RegistrationStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
-use domain::password_hash::{self, UsedScheme};
+use domain::password_scheme::{self, UsedScheme};
 use domain::registry_index::{CountedKind, NamedKind, expiry_of, managed_of, origin_values};
 use domain::{
     AppliedFile, CertificateExpiry, Client, ClientId, Excerpt, LegacyInstance, ObjectName,
@@ -109,7 +109,7 @@ impl RegistrationStore for PostgresStore {
             Ok(RegistrySummary {
                 version: counter(client, "registry_position").await?,
                 scopes,
-                password_schemes: password_hash::most_used(schemes.collect()).into(),
+                password_schemes: password_scheme::most_used(schemes.collect()).into(),
                 legacy_instances: legacy_instances(client).await?,
             })
         })

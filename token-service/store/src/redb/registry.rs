@@ -18,7 +18,7 @@ use super::{applied_file, audit, changing, credentials, names, registry_index};
 use crate::{RegistrationStore, StoreError};
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
-use domain::password_hash::{self, UsedScheme};
+use domain::password_scheme::{self, UsedScheme};
 use domain::registry_index::{CountedKind, NamedKind, expiry_of, managed_of, origin_values};
 use domain::{
     AppliedFile, CertificateExpiry, Client, ClientId, Excerpt, LegacyInstance, ObjectName,
@@ -95,7 +95,7 @@ impl RegistrationStore for RedbStore {
             Ok(RegistrySummary {
                 version: position(transaction)?,
                 scopes: scopes.collect::<Result<_, Fault>>()?,
-                password_schemes: password_hash::most_used(schemes).into(),
+                password_schemes: password_scheme::most_used(schemes).into(),
                 legacy_instances: all_json(transaction, LEGACY_INSTANCES)?,
             })
         })

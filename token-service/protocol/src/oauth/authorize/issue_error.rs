@@ -1,7 +1,7 @@
 //! Failures of issuing a code.
 
-use crate::sealing::SealingError;
 use domain::random::RandomError;
+use secrets::sealing::SealingError;
 use store::StoreError;
 
 /// Reason why no code was issued.

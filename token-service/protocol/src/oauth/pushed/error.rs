@@ -2,8 +2,8 @@ use crate::oauth::authorize::{AuthorizeError, IssueError, RedirectError, UnsafeR
 use crate::oauth::error::TokenError;
 use crate::oauth::error_code::ErrorCode;
 use crate::oauth::refusal::{EndpointError, Refusal};
-use crate::sealing::SealingError;
 use domain::random::RandomError;
+use secrets::sealing::SealingError;
 
 /// Reason why a pushed authorization request is refused (RFC 9126 §2.3).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Context;
 use crate::oauth::authorize::IssueError;
-use crate::sealing::{SealingError, open_text, seal_text};
 use domain::clock::Timestamp;
 use domain::{ClientId, GrantId, random};
+use secrets::sealing::{SealingError, open_text, seal_text};
 use store::row::{self, Row};
 
 /// RFC 9126 §2.2 recommends this form.

@@ -7,6 +7,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use super::{Algorithm, PasswordHash};
+use domain::password_scheme::scheme;
 
 type Read<T> = Result<T, &'static str>;
 
@@ -112,7 +113,7 @@ fn argon2(text: &str) -> Read<PasswordHash> {
         kind,
         version,
         parameters,
-        scheme: super::scheme(text).unwrap_or_default().to_owned(),
+        scheme: scheme(text).unwrap_or_default().to_owned(),
     };
     PasswordHash::new(algorithm, salt.to_vec(), output.as_bytes().to_vec())
 }

@@ -8,6 +8,7 @@
 //! file and the root.
 
 mod at_rest;
+mod context;
 mod derivation;
 mod encryption_key;
 mod error;
@@ -17,7 +18,8 @@ mod tests;
 mod text;
 
 pub use at_rest::{KeyId, SealingKeys};
+pub use context::{signing_key_context, totp_context};
 pub use derivation::Root;
 pub use encryption_key::EncryptionKey;
 pub use error::SealingError;
-pub(crate) use text::{open_text, seal_text};
+pub use text::{open_text, seal_text};

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use domain::SealedValue;
 use domain::random::{self, Random, RandomError};
-use protocol::sealing::{EncryptionKey, KeyId, Root, SealingError, SealingKeys};
-use protocol::sign_in::totp;
-use protocol::token::signing_key_context;
 use store::{SealedValues, Store, StoreError};
 use zeroize::Zeroizing;
 
 use crate::key_file::{self, Key, KeyFileError};
+use crate::sealing::{
+    EncryptionKey, KeyId, Root, SealingError, SealingKeys, signing_key_context, totp_context,
+};
 
 /// Maximum number of keys in the file.
 const MOST_KEYS: usize = 8;
@@ -167,7 +167,7 @@ fn context(value: &SealedValue) -> String {
         SealedValue::Root => ROOT_CONTEXT.to_owned(),
         SealedValue::SigningKey(kid) => signing_key_context(kid),
         SealedValue::RegisteredTotpSecret(username) | SealedValue::OwnTotpSecret(username) => {
-            totp::sealing_context(username)
+            totp_context(username)
         }
     }
 }

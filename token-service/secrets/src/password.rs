@@ -10,21 +10,18 @@ use argon2::Params;
 use unicode_normalization::{UnicodeNormalization as _, is_nfkc};
 use zeroize::Zeroizing;
 
-use super::throttle::Account;
+use crate::password_hash::{self, DECOY, PasswordHash, is_within_bounds};
 use crate::sealing::EncryptionKey;
-use domain::password_hash::{self, PasswordHash, UsedScheme};
+use domain::Username;
+use domain::password_scheme::UsedScheme;
 use domain::random;
 use system::OsRandom;
 
 use budget::{BUDGET, NEW_MEMORY, blocking_on_thread};
-pub use lanes::waiting;
-pub(super) use lanes::{Asker, Request};
+pub use lanes::{Asker, Request, Turn, waiting};
 
 /// Algorithm, version and parameters of [`hash`], as in the PHC string.
 const SCHEME: &str = "$argon2id$v=19$m=19456,t=2,p=1";
-
-/// Random salt and hash that the service verifies when a user has no stored hash. No known password matches them.
-const DECOY: &str = "$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
 
 /// [Work](PasswordHash::work) of a new hash, about 40 ms: one place in a lane.
 const NEW_WORK: u64 = Params::DEFAULT_M_COST as u64 * Params::DEFAULT_T_COST as u64;
@@ -133,10 +130,26 @@ fn is_outdated(hash: &PasswordHash) -> bool {
     !hash.is_argon2id_of(NEW_WORK)
 }
 
+/// The account of a username as its passwords are counted: all spellings of the name share one count, because all of them
+/// sign in (D-43). The username may be unregistered, or no username at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account(String);
+
+impl Account {
+    pub fn of(username: &str) -> Self {
+        let parsed = Username::parse(username);
+        Self(parsed.map_or_else(|| username.to_owned(), |name| name.folded().into_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// The one hash that a check computes: the stored hash, or a decoy for a name without a hash. The scheme of a decoy
 /// depends on the name, and each scheme has the same share of the names as it has of the users: so the response time
 /// does not show whether a name is registered.
-pub(super) struct Task {
+pub struct Task {
     hash: PasswordHash,
     /// False for a decoy.
     is_stored: bool,
@@ -147,7 +160,7 @@ impl Task {
     ///
     /// # Errors
     /// [`PasswordError::Failed`] if the stored hash is unreadable.
-    pub(super) fn of(
+    pub fn of(
         stored: Option<&str>,
         account: &Account,
         schemes: &[UsedScheme],
@@ -159,7 +172,10 @@ impl Task {
             u64::from_be_bytes([a, b, c, d, e, f, g, h])
         };
         // For names with a hash too: the same work.
-        let scheme = password_hash::scheme_of(schemes, point).unwrap_or(SCHEME);
+        // Rows of a store may be of another version, which had other bounds.
+        let scheme =
+            password_hash::scheme_of(schemes, point).filter(|scheme| is_within_bounds(scheme));
+        let scheme = scheme.unwrap_or(SCHEME);
         let hash = match stored {
             Some(stored) => read(stored)?,
             None => read(&decoy(scheme))?,
@@ -189,15 +205,16 @@ impl Task {
 
 /// Result of a password check.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Checked {
-    pub(super) right: bool,
+pub struct Checked {
+    pub right: bool,
     /// A new hash of the right password, if the stored hash is outdated, or of another spelling of the password.
-    pub(super) stronger: Option<String>,
+    pub stronger: Option<String>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::password_scheme;
 
     #[test]
     fn a_hash_verifies_its_password_alone() {
@@ -244,7 +261,9 @@ mod tests {
             let task = task(None, username, &schemes);
             assert!(!task.is_stored);
             let text = task.hash.to_string();
-            password_hash::scheme(&text).map(ToOwned::to_owned).unwrap()
+            password_scheme::scheme(&text)
+                .map(ToOwned::to_owned)
+                .unwrap()
         };
         let names: Vec<String> = (0..1000).map(|number| format!("nobody{number}")).collect();
         for (scheme, share) in [(dear, 200), (SCHEME, 600), (cheap, 200)] {
@@ -257,12 +276,17 @@ mod tests {
         let known = task(Some(&stored), "ada", &schemes);
         assert!(known.is_stored && known.hash.to_string() == stored);
         assert_eq!(task(None, "ada", &[]).hash.to_string(), decoy(SCHEME));
+        // A check of a name without a hash never exceeds the bounds, whatever the store says.
+        for scheme in ["$argon2id$v=19$m=1048576,t=1,p=1", "$unknown$x=1"] {
+            let task = task(None, "ada", &[used(scheme, 1)]);
+            assert_eq!(task.hash.to_string(), decoy(SCHEME));
+        }
     }
 
     /// A user without a password gets the same answer, because no password matches a decoy.
     #[tokio::test]
     async fn without_a_stored_hash_nothing_is_right() {
-        assert_eq!(password_hash::scheme(&hash("x").unwrap()), Some(SCHEME));
+        assert_eq!(password_scheme::scheme(&hash("x").unwrap()), Some(SCHEME));
         assert_eq!(verify("x", &decoy(SCHEME)), Ok(false), "readable");
         let check = async |stored: Option<&str>| {
             let turn = begin("ada", Asker::KnownDevice, stored)?.queue()?;
@@ -300,7 +324,7 @@ mod tests {
         let imported = password_hash::normal(bcrypt).unwrap();
         assert_eq!(check(&imported, "y"), wrong);
         let ours = check(&imported, "U*U").unwrap().stronger.unwrap();
-        assert_eq!(password_hash::scheme(&ours), Some(SCHEME));
+        assert_eq!(password_scheme::scheme(&ours), Some(SCHEME));
         assert_eq!(verify("U*U", &ours), Ok(true));
     }
 

@@ -10,7 +10,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{PasswordError, decoy, read};
-use domain::password_hash::{self, PasswordHash, UsedScheme};
+use crate::password_hash::{self, PasswordHash, is_within_bounds};
+use domain::password_scheme::UsedScheme;
 
 /// Memory of a new hash, in MiB.
 pub(super) const NEW_MEMORY: u32 = Params::DEFAULT_M_COST / 1024;
@@ -69,7 +70,8 @@ impl Budget {
     }
 
     pub(super) fn unfit(self, schemes: &[UsedScheme]) -> Option<(&UsedScheme, PasswordError)> {
-        schemes.iter().find_map(|used| {
+        let mut known = schemes.iter().filter(|used| is_within_bounds(&used.scheme));
+        known.find_map(|used| {
             let fits = read(&decoy(&used.scheme)).and_then(|hash| self.permits(&hash));
             Some((used, fits.err()?))
         })

@@ -1,4 +1,5 @@
 use super::*;
+use domain::password_scheme::{most_used, scheme};
 
 /// Known answers: argon2 of the reference implementation's tests; bcrypt of crypt_blowfish; PBKDF2 of RFC 6070 and
 /// RFC 7914 §11, with SHA-512 the first vector of RFC 6070; scrypt of RFC 7914 §12. The vectors of Django and Keycloak

@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
+use domain::password_scheme::UsedScheme;
 use spelling::BASE64;
 
 /// Maximum memory of a password hash, in KiB: 128 MiB.
@@ -48,8 +49,9 @@ const SHA1_WORK: u64 = 39;
 const SHA256_WORK: u64 = 49;
 const SHA512_WORK: u64 = 116;
 
-/// Maximum number of schemes that unknown names share: those that most users have.
-const MOST_SCHEMES: usize = 1000;
+/// Random salt and hash that the service verifies when a user has no stored hash. No known password matches them.
+pub(crate) const DECOY: &str =
+    "$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
 
 /// The lengths of a salt, in bytes.
 const SALT_LENGTH: std::ops::RangeInclusive<usize> = 1..=64;
@@ -308,36 +310,10 @@ pub fn normal(text: &str) -> Result<String, &'static str> {
     Ok(hash.to_string())
 }
 
-/// Algorithm, version and parameters of a stored hash, as text: the part before salt and hash.
-#[must_use]
-pub fn scheme(hash: &str) -> Option<&str> {
-    let (rest, _hash) = hash.rsplit_once('$')?;
-    let (scheme, _salt) = rest.rsplit_once('$')?;
-    Some(scheme)
-}
-
-/// The scheme of a stored hash; `None` if checking the hash exceeds the bounds.
-#[must_use]
-pub fn scheme_within_bounds(hash: &str) -> Option<&str> {
-    let parsed = PasswordHash::read(hash).ok()?;
-    parsed.check_bounds().ok()?;
-    scheme(hash)
-}
-
-/// A scheme, and the number of users whose stored hash has this scheme.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UsedScheme {
-    pub scheme: String,
-    pub users: u64,
-}
-
-/// The schemes that most users have, in the order of their texts.
-#[must_use]
-pub fn most_used(mut schemes: Vec<UsedScheme>) -> Vec<UsedScheme> {
-    schemes.sort_by(|one, other| other.users.cmp(&one.users).then_with(|| one.cmp(other)));
-    schemes.truncate(MOST_SCHEMES);
-    schemes.sort();
-    schemes
+/// True if a check of a hash with this scheme stays within the bounds.
+pub(crate) fn is_within_bounds(scheme: &str) -> bool {
+    let hash = PasswordHash::read(&format!("{scheme}{DECOY}"));
+    hash.and_then(|hash| hash.check_bounds()).is_ok()
 }
 
 /// The scheme of a name: each scheme has the same share of the names as it has of the users. `point` returns the point of a
@@ -345,7 +321,7 @@ pub fn most_used(mut schemes: Vec<UsedScheme>) -> Vec<UsedScheme> {
 ///
 /// A scheme that is new, or gets more users, takes names from the others, and no name moves between these (weighted rendezvous
 /// hashing).
-pub fn scheme_of(schemes: &[UsedScheme], point: impl Fn(&str) -> u64) -> Option<&str> {
+pub(crate) fn scheme_of(schemes: &[UsedScheme], point: impl Fn(&str) -> u64) -> Option<&str> {
     const POINTS: f64 = (1_u64 << 52) as f64;
     let scores = schemes.iter().map(|used| {
         // Between 0 and 1, and neither of the two.

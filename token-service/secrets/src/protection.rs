@@ -7,11 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
+use crate::password::{self, PasswordError};
+use crate::sealing::{EncryptionKey, SealingError, totp_context};
 use domain::digest::Digest;
 use domain::{User, Username};
-use protocol::sealing::{EncryptionKey, SealingError};
-use protocol::sign_in::password::{self, PasswordError};
-use protocol::sign_in::totp;
 
 /// Protection of stored user secrets. Applying a file again must not create new stored forms, because that would sign
 /// the users out. Therefore callers first compare the stored secret with the registered secret.
@@ -70,7 +69,7 @@ impl Protection for AtRest<'_> {
 
     fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, ProtectionError> {
         self.0
-            .seal(&totp::sealing_context(username), totp_secret)
+            .seal(&totp_context(username), totp_secret)
             .map_err(|error| ProtectionError::TotpSecret(username.clone(), error))
     }
 
@@ -89,7 +88,8 @@ impl Protection for AtRest<'_> {
         username: &Username,
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, ProtectionError> {
-        totp::open_secret(self.0, username, sealed)
+        self.0
+            .open(&totp_context(username), sealed)
             .map_err(|error| ProtectionError::TotpSecret(username.clone(), error))
     }
 }
@@ -219,14 +219,14 @@ impl Computed {
 /// A registered secret of a user. The type has no `Debug`, because it contains secrets.
 pub enum Hidden {
     Password(Zeroizing<String>),
-    /// A password as a hash, in its [stored spelling](domain::password_hash::normal).
+    /// A password as a hash, in its [stored spelling](crate::password_hash::normal).
     PasswordHash(String),
     TotpSecret(Zeroizing<Vec<u8>>),
 }
 
 impl Hidden {
     /// The key of the field.
-    pub(crate) const fn field(&self) -> &'static str {
+    pub const fn field(&self) -> &'static str {
         match self {
             Self::Password(_) | Self::PasswordHash(_) => "password",
             Self::TotpSecret(_) => "totp_secret",
@@ -234,7 +234,7 @@ impl Hidden {
     }
 
     /// See [`Protection::tag`].
-    pub(crate) fn tag(&self, owner: &Username, protection: &dyn Protection) -> String {
+    pub fn tag(&self, owner: &Username, protection: &dyn Protection) -> String {
         let (field, secret) = match self {
             Self::Password(password) => ("password", password.as_bytes()),
             Self::PasswordHash(hash) => ("password_hash", hash.as_bytes()),
@@ -244,11 +244,7 @@ impl Hidden {
     }
 
     /// True if `user` has this secret.
-    pub(crate) fn is_of(
-        &self,
-        user: &User,
-        protection: &dyn Protection,
-    ) -> Result<bool, ProtectionError> {
+    pub fn is_of(&self, user: &User, protection: &dyn Protection) -> Result<bool, ProtectionError> {
         let (hash, sealed) = (&user.password_hash, &user.totp_secret_sealed);
         match (self, hash, sealed) {
             (Self::Password(password), Some(hash), _) => protection.is_hash_of(hash, password),
@@ -265,7 +261,7 @@ impl Hidden {
     }
 
     /// Stores a value that differs from every protected form.
-    pub(crate) fn mark_in(&self, user: &mut User) {
+    pub fn mark_in(&self, user: &mut User) {
         match self {
             Self::Password(_) | Self::PasswordHash(_) => user.password_hash = Some(String::new()),
             Self::TotpSecret(_) => user.totp_secret_sealed = Some(Vec::new()),
@@ -273,7 +269,7 @@ impl Hidden {
     }
 
     /// Stores the secret in its protected form.
-    pub(crate) fn store_in(
+    pub fn store_in(
         &self,
         user: &mut User,
         protection: &dyn Protection,

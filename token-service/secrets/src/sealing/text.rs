@@ -7,7 +7,10 @@ use zeroize::Zeroizing;
 use super::{EncryptionKey, SealingError};
 
 /// `content` as base64url of sealed bytes: see [`EncryptionKey::seal_issued`]. `nonce` must be random.
-pub(crate) fn seal_text(
+///
+/// # Errors
+/// [`SealingError::Failed`] if the library fails.
+pub fn seal_text(
     purpose: &str,
     nonce: [u8; 12],
     content: &[u8],
@@ -18,11 +21,7 @@ pub(crate) fn seal_text(
 }
 
 /// The content of [`seal_text`]; `None` if this service did not seal the text for this purpose.
-pub(crate) fn open_text(
-    purpose: &str,
-    text: &str,
-    key: &EncryptionKey,
-) -> Option<Zeroizing<Vec<u8>>> {
+pub fn open_text(purpose: &str, text: &str, key: &EncryptionKey) -> Option<Zeroizing<Vec<u8>>> {
     let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
     key.open_issued(purpose, &sealed).ok()
 }

@@ -164,7 +164,7 @@ fn write_new(path: &Path, key: &[u8; KEY_LENGTH]) -> io::Result<()> {
 }
 
 /// Reads a key from the text of a file; `None` if it is malformed.
-pub(crate) fn parse(text: &[u8]) -> Option<Key> {
+pub fn parse(text: &[u8]) -> Option<Key> {
     let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.trim_ascii_end()).ok()?);
     bytes.as_slice().try_into().ok().map(Zeroizing::new)
 }

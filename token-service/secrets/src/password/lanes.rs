@@ -11,8 +11,7 @@ use tracing::Instrument as _;
 use zeroize::Zeroizing;
 
 use super::budget::{BUDGET, memory, on_thread};
-use super::{Checked, PasswordError, Task};
-use crate::sign_in::throttle::Account;
+use super::{Account, Checked, PasswordError, Task};
 
 /// Places in the queues of both lanes, for each hash that runs at the same time: about 5 s of work.
 const QUEUE: usize = 128;
@@ -169,7 +168,7 @@ impl Drop for Counted {
 
 /// The browser in which a password is typed.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sign_in) enum Asker<'a> {
+pub enum Asker<'a> {
     /// A known device of the account.
     KnownDevice,
     /// An unknown browser in this network.
@@ -178,7 +177,7 @@ pub(in crate::sign_in) enum Asker<'a> {
 
 /// A check that may be queued once the attempt is admitted.
 #[must_use]
-pub(in crate::sign_in) struct Request {
+pub struct Request {
     is_known_device: bool,
     task: Task,
     password: Zeroizing<String>,
@@ -192,7 +191,7 @@ impl Request {
     ///
     /// # Errors
     /// [`PasswordError::Busy`] if there is no room, [`PasswordError::TooLarge`] if there never is.
-    pub(in crate::sign_in) fn begin(
+    pub fn begin(
         account: &Account,
         asker: Asker<'_>,
         task: Task,
@@ -226,7 +225,7 @@ impl Request {
     ///
     /// # Errors
     /// [`PasswordError::Busy`] if all lanes are full.
-    pub(in crate::sign_in) fn queue(self) -> Result<Turn, PasswordError> {
+    pub fn queue(self) -> Result<Turn, PasswordError> {
         let mut lanes = Lane::of(self.is_known_device);
         let found = lanes.find_map(|lane| {
             let places = lane.free_places.try_acquire_many(lane.fitting(self.places));
@@ -244,7 +243,7 @@ impl Request {
 
 /// Places in the queue for password checks. Checks run outside the async workers, as many at a time as there is memory.
 #[must_use]
-pub(in crate::sign_in) struct Turn {
+pub struct Turn {
     request: Request,
     lane: &'static Lane,
     places: SemaphorePermit<'static>,
@@ -256,7 +255,7 @@ impl Turn {
     ///
     /// # Errors
     /// [`PasswordError::Busy`] if no turn came in time, [`PasswordError::Failed`] if the library fails.
-    pub(in crate::sign_in) async fn check(self) -> Result<Checked, PasswordError> {
+    pub async fn check(self) -> Result<Checked, PasswordError> {
         let Self {
             request,
             lane,
