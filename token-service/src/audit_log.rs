@@ -1,7 +1,6 @@
 //! Input of the audit log. Entries go to standard output at once and to the store within about a second, many in one
 //! transaction. A request does not wait for its entry, because its own changes are durable without it.
 
-mod entry;
 mod print;
 mod quota;
 mod view;
@@ -15,9 +14,9 @@ use tokio::sync::Notify;
 use tracing::Instrument as _;
 
 use crate::config::Audit;
+pub use domain::audit_entry::{Entry, Origin};
 use domain::clock::Timestamp;
 use domain::{AuditAction, AuditEvent, AuditKind};
-pub use entry::{Entry, Origin};
 pub use print::StandardOutput;
 use quota::Quota;
 use store::{Store, StoreError};

@@ -12,7 +12,6 @@ pub mod feed;
 pub mod http;
 pub mod limits;
 pub mod metrics;
-pub mod planning;
 pub mod readiness;
 pub mod service;
 pub mod sweep_time;

@@ -16,8 +16,9 @@ use domain::clock::Timestamp;
 use domain::{AuditAction, CertificateExpiry, Layout};
 use process::output;
 use protocol::Context;
+use protocol::Directory;
 use protocol::token::rotation::{Policy, Signers};
-use store::{Counts, Directory, Store};
+use store::{Counts, Store};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Route {

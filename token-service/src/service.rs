@@ -20,11 +20,12 @@ use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use domain::{AuditAction, AuditEvent, RegistrySummary};
 use protocol::Context;
+use protocol::Directory;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
 use secrets::sealing::EncryptionKey;
-use store::{Directory, Store, StoreError};
+use store::{Store, StoreError};
 
 /// The running service, shared by all requests.
 pub struct Service {

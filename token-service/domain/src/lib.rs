@@ -3,6 +3,7 @@
 
 pub mod applied_file;
 pub mod attempt;
+pub mod audit_entry;
 pub mod audit_event;
 pub mod authorization_code;
 pub mod cap;

@@ -1,8 +1,9 @@
+use crate::Directory;
 use claims::dpop::UsedProofs;
 use domain::RegistrySummary;
 use domain::clock::Timestamp;
 use domain::random::Random;
-use store::{Directory, Store};
+use store::Store;
 
 use crate::secret_uses::SecretUses;
 use crate::settings::Settings;

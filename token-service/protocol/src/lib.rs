@@ -3,6 +3,7 @@
 
 mod amr;
 pub mod context;
+mod directory;
 pub mod flow;
 pub mod flows;
 pub mod issued_token;
@@ -16,4 +17,5 @@ pub mod sign_in;
 pub mod token;
 
 pub use context::Context;
+pub use directory::Directory;
 pub use settings::Settings;

@@ -1,8 +1,11 @@
 //! Clients, users and legacy instances: their fields (protocol.md §1, §5), registrations files, and the changes from
-//! applying a file.
+//! applying a file, at a start too.
 
 pub mod apply;
+pub mod audit;
 pub mod describe;
 pub mod file;
 pub mod objects;
+pub mod planning;
 pub mod registrations;
+pub mod start;

@@ -83,7 +83,7 @@ enum Algorithm {
 }
 
 /// A password hash in its parts. The type has no `Debug`, because it contains secrets.
-pub struct PasswordHash {
+pub(crate) struct PasswordHash {
     algorithm: Algorithm,
     salt: Vec<u8>,
     hash: Vec<u8>,
@@ -115,13 +115,13 @@ impl PasswordHash {
     ///
     /// # Errors
     /// A problem that does not repeat the hash.
-    pub fn read(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         spelling::read(text)
     }
 
     /// True for argon2id with at least the work of a new hash, `least`.
     #[must_use]
-    pub fn is_argon2id_of(&self, least: u64) -> bool {
+    pub(crate) fn is_argon2id_of(&self, least: u64) -> bool {
         let id = argon2::Algorithm::Argon2id;
         let is_id = matches!(self.algorithm, Algorithm::Argon2 { kind, .. } if kind == id);
         is_id && self.work() >= least
@@ -129,7 +129,7 @@ impl PasswordHash {
 
     /// The processor time of a check, in KiB that argon2 fills in this time: memory times passes of argon2.
     #[must_use]
-    pub fn work(&self) -> u64 {
+    pub(crate) fn work(&self) -> u64 {
         match &self.algorithm {
             Algorithm::Argon2 { parameters, .. } => {
                 u64::from(parameters.m_cost()) * u64::from(parameters.t_cost())
@@ -153,7 +153,7 @@ impl PasswordHash {
 
     /// The memory of a check, in KiB.
     #[must_use]
-    pub fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         match &self.algorithm {
             Algorithm::Argon2 { parameters, .. } => u64::from(parameters.m_cost()),
             Algorithm::Scrypt(parameters) => (u64::from(parameters.r()) << parameters.log_n()) / 8,
@@ -191,7 +191,7 @@ impl PasswordHash {
 
     /// True if the hash depends on all of `password`. bcrypt reads 72 bytes.
     #[must_use]
-    pub const fn reads_all_of(&self, password: &str) -> bool {
+    pub(crate) const fn reads_all_of(&self, password: &str) -> bool {
         !self.is_bcrypt() || password.len() < 72
     }
 
@@ -208,7 +208,7 @@ impl PasswordHash {
 
     /// True if this is a hash of `password`. Takes tens of milliseconds; compares in constant time.
     #[must_use]
-    pub fn is_of(&self, password: &str) -> bool {
+    pub(crate) fn is_of(&self, password: &str) -> bool {
         // bcrypt repeats a short password behind a null byte, so that several passwords with null bytes have one hash.
         let is_one_of_many = self.is_bcrypt() && password.contains('\0');
         let derived = self.derive(password.as_bytes());
@@ -221,7 +221,7 @@ impl PasswordHash {
 
     /// A hash of `password` with `salt`, of the same scheme and length.
     #[must_use]
-    pub fn of(self, password: &str, salt: Vec<u8>) -> Option<Self> {
+    pub(crate) fn of(self, password: &str, salt: Vec<u8>) -> Option<Self> {
         let unhashed = Self { salt, ..self };
         let hash = unhashed.derive(password.as_bytes())?;
         Some(Self { hash, ..unhashed })
@@ -304,7 +304,7 @@ impl fmt::Display for PasswordHash {
 ///
 /// # Errors
 /// A problem that does not repeat the hash, such as a bound that a check would exceed.
-pub fn normal(text: &str) -> Result<String, &'static str> {
+pub(crate) fn normal(text: &str) -> Result<String, &'static str> {
     let hash = PasswordHash::read(text)?;
     hash.check_bounds()?;
     Ok(hash.to_string())

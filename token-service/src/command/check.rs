@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use super::{ConfigFile, output};
 use crate::config::Config;
-use crate::planning;
 use domain::clock::Clock as _;
 use domain::{Excerpt, ObjectName};
 use registration::file::load;
+use registration::planning;
 use secrets::key_file;
 use system::SystemClock;
 

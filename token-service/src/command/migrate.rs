@@ -55,7 +55,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// The audit entry about the end of an upgrade from `layout`.
 fn finishing(layout: Layout, config: &Config) -> AuditEvent {
     let detail = format!("from layout {layout} to layout {}", Layout::NEWEST);
-    let entry = Entry::new(AuditAction::UpgradeFinished).by_command();
+    let entry = Entry::new(AuditAction::UpgradeFinished)
+        .by_command(&system::user_name(), &system::host_name());
     let (now, keep_for) = (SystemClock.now(), config.audit.keep_for);
     entry
         .detail(detail)

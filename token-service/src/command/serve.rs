@@ -12,10 +12,11 @@ use crate::service::Service;
 use domain::clock::Clock;
 use domain::password_scheme::UsedScheme;
 use process::PassedSockets;
-use register::register;
+use registration::start::{Applied, Start};
 use secrets::encryption_key;
 use secrets::key_file;
 use secrets::password;
+use secrets::sealing::EncryptionKey;
 use store::Store;
 use store::postgres::PostgresStore;
 use store::redb::RedbStore;
@@ -119,6 +120,29 @@ async fn prepare_on(
     Ok(service)
 }
 
+/// Number of entries of the registrations file that are applied in one transaction.
+const PART: usize = if cfg!(test) { 50 } else { 1_000 };
+
+/// Applies what the configuration and the registrations file have changed since the last start.
+async fn register(
+    config: &Config,
+    store: &dyn Store,
+    encryption_key: &EncryptionKey,
+) -> anyhow::Result<Applied> {
+    let start = Start {
+        legacy_instances: &config.legacy_instances,
+        registrations: config.registrations.as_deref(),
+        protocol: &config.protocol,
+        takes_certificates: config.mutual_tls.is_some(),
+        keep_audit_for: config.audit.keep_for,
+        part: PART,
+        store,
+        encryption_key,
+        now: SystemClock.now(),
+    };
+    start.register().await
+}
+
 async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     // Revocations stay in the feed as long as a token that they affect may be valid.
     let longest = config
@@ -131,8 +155,6 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         StoreUrl::Postgres(settings) => Arc::new(PostgresStore::open(settings, longest).await?),
     })
 }
-
-mod register;
 
 #[cfg(test)]
 mod apply_tests;

@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod conformance;
 mod copy;
-mod directory;
 mod operations;
 pub mod postgres;
 mod records;
@@ -25,7 +24,6 @@ mod token_lifetime;
 use std::time::Duration;
 
 pub use self::copy::{Copied, CopyError, Place, copy};
-pub use self::directory::Directory;
 pub use self::operations::{
     AttemptStore, AuditStore, ClientSecretStore, CodeStore, CredentialStore, GrantStore, OnceStore,
     RegistrationStore, RevocationStore, SealedStore, SessionStore, SigningKeyStore, Store,

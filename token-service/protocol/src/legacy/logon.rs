@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::form_urlencoded;
 
 use crate::Context;
+use crate::Directory;
 use crate::lifetimes::Lifetimes;
 use crate::oauth::authorize::{
     CodeRequest, ExpectedUser, IssueError, MAX_CARRIED_BYTES, Prompt, RedirectError,
@@ -18,7 +19,7 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random;
 use domain::{Client, CodeRecord, LegacyInstance, RedirectUri, Session};
-use store::{Begin, Directory, StoreError};
+use store::{Begin, StoreError};
 
 /// Lifetime of a code (protocol.md §2.5).
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use super::error::TokenError;
 use super::parameter::Parameter;
 use super::parameters::Parameters;
 use crate::Context;
-use store::Directory;
+use crate::Directory;
 
 /// The parts of an HTTP request that these endpoints read.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::device::KnownDevice;
 use crate::Context;
 use domain::digest::Digest;
-use domain::{Admission, Counted, Pace, PacedKey, Session, Username};
+use domain::{Admission, Counted, Pace, PacedKey, Session};
 use secrets::password::Account;
 use secrets::sealing::EncryptionKey;
 use store::StoreError;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use super::PART;
 use super::planning_tests::{PRUNE, Site, apply, create, excerpts, operations, secret};
-use super::register::PART;
 use domain::{ClientId, FileChange, RegistryChange, User, Username};
 use store::RegistrationStore as _;
 

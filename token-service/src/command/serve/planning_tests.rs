@@ -4,16 +4,15 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::register::Applied;
 use super::tests::demo;
 use super::*;
 use crate::audit_log::Origin;
 use crate::http::admin::objects::ChangeQuery;
 use crate::http::admin::registrations::ApplyQuery;
 use crate::http::admin::{AdminError, Administration, Object};
-use crate::planning::PAGE;
 use domain::testing::{client_id, user_bound, username};
 use domain::{Client, LegacyInstance, RegistryChange, User};
+use registration::planning::PAGE;
 use store::RegistrationStore as _;
 use store::testing::Watched;
 use tempfile::TempDir;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::Administration;
-use crate::planning::{self, PAGE};
 use domain::{ClientId, Excerpt, GrantFilter, Scope, User};
 use registration::apply::Plan;
 use registration::describe::{Effects, Registered as _};
 use registration::objects::{NAMES_ANYBODY, names_anybody};
+use registration::planning::{self, PAGE};
 use registration::registrations::unserved;
 use store::StoreError;
 

@@ -13,24 +13,20 @@ use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::{Administration, Object, blocking, body};
 use crate::audit_log::Entry;
-use crate::planning;
 use document::Place;
 use domain::digest::Digest;
 use domain::object::{ObjectKind, ObjectName};
 use domain::random::{self, RandomError};
-use domain::{
-    AuditAction, AuditEvent, ClientId, Excerpt, FileChange, RegistryChange, RegistryOutcome,
-};
+use domain::{AuditEvent, ClientId, Excerpt, FileChange, RegistryChange, RegistryOutcome};
 use protocol::flow::TokenName;
 use protocol::flows;
-use registration::apply::{Difference, DifferenceKind, Origin, Plan, Source};
+use registration::apply::{Difference, Origin, Plan, Source};
+use registration::audit::entry_of;
 use registration::describe::Completeness;
 use registration::objects::{ClientRegistration, UserRegistration, port_problem};
+use registration::planning::{self, MOST_PLANS};
 use registration::registrations::Registrations;
 use secrets::protection::{Protection, ProtectionError};
-
-/// Maximum number of attempts at a change when other replicas change the registry at the same time.
-pub const MOST_PLANS: usize = 20;
 
 /// A registrations file as JSON; certificates stand in it as `pem`.
 #[derive(ToSchema)]
@@ -336,45 +332,5 @@ impl Administration {
             return Ok(());
         }
         Err(AdminError::DoesNotFit(misfits))
-    }
-}
-
-/// The audit entry, without the actor, for a change that was made.
-pub fn entry_of(difference: &Difference) -> Entry {
-    let (added, changed, removed) = match difference.object.kind {
-        ObjectKind::Client => (
-            AuditAction::ClientCreated,
-            AuditAction::ClientUpdated,
-            AuditAction::ClientDeleted,
-        ),
-        ObjectKind::User => (
-            AuditAction::UserCreated,
-            AuditAction::UserUpdated,
-            AuditAction::UserDeleted,
-        ),
-        ObjectKind::LegacyInstance => (
-            AuditAction::LegacyInstanceCreated,
-            AuditAction::LegacyInstanceUpdated,
-            AuditAction::LegacyInstanceDeleted,
-        ),
-    };
-    let action = match &difference.kind {
-        DifferenceKind::Added => added,
-        DifferenceKind::Changed(_) => changed,
-        DifferenceKind::Removed => removed,
-    };
-    about(action, &difference.object, &difference.fields().join(", "))
-}
-
-fn about(action: AuditAction, object: &ObjectName, fields: &str) -> Entry {
-    let entry = Entry::new(action);
-    let name = &object.name;
-    match (object.kind, fields.is_empty()) {
-        (ObjectKind::Client, true) => entry.client(name),
-        (ObjectKind::Client, false) => entry.client(name).detail(fields),
-        (ObjectKind::User, true) => entry.user(name),
-        (ObjectKind::User, false) => entry.user(name).detail(fields),
-        (ObjectKind::LegacyInstance, true) => entry.detail(name),
-        (ObjectKind::LegacyInstance, false) => entry.detail(format!("{name}: {fields}")),
     }
 }

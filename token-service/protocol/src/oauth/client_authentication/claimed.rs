@@ -5,11 +5,11 @@ use std::fmt::{self, Display, Formatter};
 use zeroize::Zeroizing;
 
 use super::{decode_basic, readings};
+use crate::Directory;
 use crate::oauth::assertion::client::Unverified;
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use domain::ClientId;
-use store::Directory;
 
 /// The client that a refused request claims to be, for log and audit log, so that an operator sees which client is
 /// refused.

@@ -3,6 +3,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::apply::Plan;
+use crate::describe::Registered as _;
+use crate::registrations::Registrations;
 use document::{Place, Problem};
 use domain::client::{IntegrationKind, IntegrationType};
 use domain::object::ObjectKind;
@@ -11,12 +14,12 @@ use domain::{Client, ClientId, Excerpt, LinkedAccount, ObjectName, RegistryChang
 use protocol::flow::TokenName;
 use protocol::flows;
 use protocol::settings::Settings;
-use registration::apply::Plan;
-use registration::describe::Registered as _;
-use registration::registrations::Registrations;
 use store::{Store, StoreError};
 
-pub(crate) const PAGE: usize = 1000;
+pub const PAGE: usize = 1000;
+
+/// Maximum number of attempts at a change when other replicas change the registry at the same time.
+pub const MOST_PLANS: usize = 20;
 
 /// Maximum number of users that a warning names.
 const FEW: usize = 5;

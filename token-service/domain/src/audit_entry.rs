@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use domain::clock::Timestamp;
-use domain::{AuditAction, AuditEvent};
+use crate::audit_event::{AuditAction, AuditEvent};
+use crate::clock::Timestamp;
 
 /// Network origin of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,8 +82,7 @@ impl Entry {
     }
 
     /// Sets a command as the actor that opens the store itself, with the user and the host that run it.
-    pub fn by_command(self) -> Self {
-        let (user, host) = (system::user_name(), system::host_name());
+    pub fn by_command(self, user: &str, host: &str) -> Self {
         self.by(format!("command:{user}@{host}"))
     }
 

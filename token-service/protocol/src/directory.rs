@@ -21,11 +21,11 @@ use quick_cache::sync::Cache;
 use serde::Serialize;
 use tokio::sync::Mutex;
 
-use crate::{REGISTRATIONS_MAX_AGE, Store, StoreError};
 use domain::object::ObjectKind;
 use domain::{
     Client, ClientId, IntegrationType, ObjectName, RegistryChanges, RegistrySummary, User, Username,
 };
+use store::{REGISTRATIONS_MAX_AGE, Store, StoreError};
 
 /// Number of changes per read.
 const PAGE: usize = 1000;
@@ -152,14 +152,14 @@ impl Directory {
     }
 
     /// The enabled single-sign-on users with this e-mail address: see
-    /// [`RegistrationStore::single_sign_on_users`](crate::RegistrationStore::single_sign_on_users). Not cached.
+    /// [`RegistrationStore::single_sign_on_users`](store::RegistrationStore::single_sign_on_users). Not cached.
     pub async fn single_sign_on_users(&self, email: &str) -> Result<Vec<Username>, StoreError> {
         self.reads.inc();
         self.store.single_sign_on_users(email.to_owned()).await
     }
 
     /// True if a page of this origin may call the token endpoint: see
-    /// [`RegistrationStore::allows_origin`](crate::RegistrationStore::allows_origin).
+    /// [`RegistrationStore::allows_origin`](store::RegistrationStore::allows_origin).
     pub async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
         if self.origins.get(origin).is_some() {
             return Ok(true);

@@ -3,12 +3,38 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::RegistrationStore as _;
-use crate::conformance::{ACCESS, at, bound, client, client_id, put, user, username};
-use crate::redb::RedbStore;
 use domain::RegistryChange;
+use domain::clock::Timestamp;
 use domain::registry_change::CHANGES_KEPT;
-use domain::testing::{installed, legacy};
+use domain::testing::{client_id, installed, legacy, user_bound, username};
+use store::RegistrationStore as _;
+use store::redb::RedbStore;
+
+const ACCESS: Duration = Duration::from_secs(3600);
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_seconds(1_800_000_000 + seconds)
+}
+
+fn client(id: &str) -> Client {
+    installed(id, &["https://app.example.com/callback"]).with_scopes("projects")
+}
+
+fn bound(id: &str, to: &str) -> Client {
+    user_bound(id, &[], to).with_scopes("projects")
+}
+
+fn user(name: &str) -> User {
+    domain::testing::user(name, &["1", "2"])
+}
+
+fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
+    RegistryChange {
+        put_clients: clients,
+        put_users: users,
+        ..RegistryChange::default()
+    }
+}
 
 const CAPACITY: u64 = 1024 * 1024;
 
