@@ -88,6 +88,18 @@ pub(crate) trait Subject: Send {
     fn store(&self) -> Arc<dyn Store>;
     /// Closes and reopens the store, in the run that tests durability.
     fn restart(&mut self) -> impl Future<Output = ()>;
+
+    /// The store after a restart.
+    async fn restarted(&mut self) -> Arc<dyn Store> {
+        self.restart().await;
+        self.store()
+    }
+
+    /// As [`Self::restarted`], for a caller with a handle, which would keep the store open.
+    async fn again(&mut self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        drop(store);
+        self.restarted().await
+    }
 }
 
 /// Defines one test per requirement for a store.
@@ -242,6 +254,15 @@ pub(crate) fn code() -> CodeRecord {
         expires_at: at(60),
         credentials_version: CredentialsVersion::default(),
         client_version: ClientVersion::default(),
+    }
+}
+
+/// A code like [`code`], of another client or user.
+pub(crate) fn code_of(client: &str, user: &str) -> CodeRecord {
+    CodeRecord {
+        client_id: client_id(client),
+        username: username(user),
+        ..code()
     }
 }
 
@@ -400,10 +421,48 @@ pub(crate) async fn grant_with(
         ..fitting()
     };
     let code = self_contained(store, record).await;
-    match redeem(store, &code, presented, at(0)).await {
-        Redemption::Redeemed { grant, .. } => *grant,
+    *redeemed_of(redeem(store, &code, presented, at(0)).await).0
+}
+
+/// What a redemption must have returned.
+pub(crate) fn redeemed_of(outcome: Redemption) -> (Box<Grant>, RefreshStep) {
+    match outcome {
+        Redemption::Redeemed { grant, step } => (grant, step),
         other => panic!("{other:?}"),
     }
+}
+
+pub(crate) async fn refresh(store: &dyn Store, rotation: RefreshRotation) -> Rotation {
+    store.rotate_refresh(rotation).await.unwrap()
+}
+
+/// What a rotation must have returned: grant, step, and the scopes asked for.
+pub(crate) fn rotated_of(outcome: Rotation) -> (Box<Grant>, RefreshStep, Scope) {
+    match outcome {
+        Rotation::Rotated { grant, step, asked } => (grant, step, asked),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Sweeps more than any test has.
+pub(crate) async fn sweep(store: &dyn Store, now: Timestamp) -> Swept {
+    store.sweep(now, now, 1000).await.unwrap()
+}
+
+/// Runs `number` operations at the same time, each in its own task.
+pub(crate) async fn in_parallel<F>(
+    subject: &impl Subject,
+    number: usize,
+    act: impl Fn(Arc<dyn Store>, usize) -> F,
+) -> Vec<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for number in 0..number {
+        tasks.spawn(act(subject.store(), number));
+    }
+    tasks.join_all().await
 }
 
 pub(crate) fn use_of(grant: &Grant, refresh_id: TokenId, now: Timestamp) -> RefreshRotation {

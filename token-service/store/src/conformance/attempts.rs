@@ -32,8 +32,7 @@ pub(crate) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
     for _ in 0..3 {
         admitted(&*subject.store(), &both, at(0)).await;
     }
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     assert_eq!(attempt(&*store, &both, at(0)).await, wait(1));
     assert_eq!(
         attempt(&*store, &["address", "grace"], at(0)).await,
@@ -51,18 +50,16 @@ pub(crate) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
     };
     let forgiven = store.forgive_attempt(Some(ada.paced.key), vec![address]);
     forgiven.await.unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     admitted(&*store, &["ada"], at(1)).await;
     assert_eq!(
         attempt(&*store, &["address"], at(0)).await,
         wait(1),
         "three of four failures are left"
     );
-    assert_eq!(store.sweep(at(601), at(601), 100).await.unwrap().removed, 0);
-    assert_eq!(store.sweep(at(602), at(602), 100).await.unwrap().removed, 1);
-    store.sweep(at(10_000), at(10_000), 100).await.unwrap();
+    assert_eq!(sweep(&*store, at(601)).await.removed, 0);
+    assert_eq!(sweep(&*store, at(602)).await.removed, 1);
+    sweep(&*store, at(10_000)).await;
     for _ in 0..3 {
         // All is forgotten.
         admitted(&*store, &both, at(10_000)).await;
@@ -79,14 +76,8 @@ pub(crate) async fn right_attempts_move_no_clock(subject: &mut impl Subject) {
         let right = admitted(&*store, &address, at(second)).await;
         store.forgive_attempt(None, right).await.unwrap();
     }
-    assert_eq!(
-        store.sweep(at(1800), at(1800), 100).await.unwrap().removed,
-        0
-    );
-    assert_eq!(
-        store.sweep(at(1801), at(1801), 100).await.unwrap().removed,
-        1
-    );
+    assert_eq!(sweep(&*store, at(1800)).await.removed, 0);
+    assert_eq!(sweep(&*store, at(1801)).await.removed, 1);
 
     let right = admitted(&*store, &address, at(2000)).await;
     admitted(&*store, &address, at(2000)).await;
@@ -106,8 +97,7 @@ pub(crate) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_wa
         // From another address.
         admitted(&*subject.store(), &keys[1..], at(0)).await;
     }
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     for _ in 0..3 {
         let waits = attempt(&*store, &keys, at(0)).await;
         assert_eq!(waits, Admission::Wait(Duration::from_secs(1)));
@@ -123,19 +113,15 @@ pub(crate) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_wa
     taken_back.await.unwrap();
     admitted(&*store, &["account"], at(1)).await;
     // Nothing is left to take back from.
-    store.sweep(at(10_000), at(10_000), 100).await.unwrap();
+    sweep(&*store, at(10_000)).await;
     store.forgive_attempt(None, account).await.unwrap();
 }
 
 pub(crate) async fn parallel_attempts_are_admitted_as_consecutive_ones(subject: &mut impl Subject) {
-    let mut attempts = JoinSet::new();
-    for _ in 0..PARALLEL {
-        let store = subject.store();
-        attempts.spawn(async move { attempt(&*store, &["ada", "address"], at(0)).await });
-    }
-    let admissions = attempts.join_all().await;
-    let admitted = admissions
-        .iter()
-        .filter(|admission| matches!(admission, Admission::Admitted(_)));
+    let attempts = in_parallel(subject, PARALLEL, |store, _| async move {
+        attempt(&*store, &["ada", "address"], at(0)).await
+    });
+    let admitted = attempts.await.into_iter();
+    let admitted = admitted.filter(|one| matches!(one, Admission::Admitted(_)));
     assert_eq!(admitted.count(), 3);
 }

@@ -30,9 +30,7 @@ pub(crate) async fn a_change_of_the_registry_has_its_entries(subject: &mut impl 
     assert_eq!(made.await, Ok(RegistryOutcome::Changed));
     let overtaken = store.change_registry(change("one", 2), at(0));
     assert_eq!(overtaken.await, Ok(RegistryOutcome::Overtaken));
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let all = store.audit(AuditRange::After(0), 100);
     let events = all.await.unwrap().into_iter().map(|record| record.event);
     assert_eq!(events.collect::<Vec<_>>(), [audit_event(1)]);
@@ -67,9 +65,7 @@ pub(crate) async fn changes_outside_the_registry_have_their_entries(subject: &mu
     }
     let feed = FeedId::generate(&OsRandom).unwrap();
     store.renew_feed(feed, entry(6)).await.unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let all = store.audit(AuditRange::After(0), 100).await.unwrap();
     let times: Vec<Timestamp> = all.into_iter().map(|record| record.event.at).collect();
     assert_eq!(times, (1..=6).map(at).collect::<Vec<_>>());
@@ -117,7 +113,7 @@ pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
     assert_eq!(numbers(AuditRange::After(all[1].0), 2).await, all[2..4]);
     let forgotten = store.forget_audit(SIGN_INS, 5, 100).await.unwrap();
     assert_eq!(forgotten, Swept::default());
-    store.sweep(at(102), at(102), 100).await.unwrap();
+    sweep(&*store, at(102)).await;
     assert_eq!(
         numbers(AuditRange::After(0), 100).await,
         all[2..],
@@ -129,7 +125,7 @@ pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
     };
     assert_eq!(store.forget_audit(SIGN_INS, 2, 1).await.unwrap(), one);
     assert_eq!(numbers(AuditRange::After(0), 100).await, all[3..]);
-    store.sweep(at(500), at(500), 100).await.unwrap();
+    sweep(&*store, at(500)).await;
     store.append_audit(events(5..6).into()).await.unwrap();
     let rest = numbers(AuditRange::After(0), 100).await;
     assert_eq!(rest.len(), 1);
@@ -203,9 +199,7 @@ pub(crate) async fn each_kind_of_audit_entry_has_a_bound_of_its_own(subject: &mu
     store.append_audit(events(0..3).into()).await.unwrap();
     let forgotten = store.forget_audit(AuditKind::Operation, 30, 1000).await;
     assert_eq!(forgotten.unwrap().removed, 1);
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let left = store.audit(AuditRange::After(0), 1000).await.unwrap();
     let kept = |kind| {
         let of_kind = left.iter().filter(|one| one.event.action.kind() == kind);

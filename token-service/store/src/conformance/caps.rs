@@ -39,9 +39,7 @@ pub(crate) async fn a_person_has_so_many_sessions_of_a_stage(subject: &mut impl 
     // Sessions in use stay.
     let used = numbered("signed in", 0);
     store.extend_session(used, at(500), at(2)).await.unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let one_more = numbered("signed in", MOST);
     start(&*store, one_more, session("ada", at(600)), None).await;
     let left: Vec<usize> = (0..=MOST).filter(|number| *number != 1).collect();
@@ -81,15 +79,11 @@ pub(crate) async fn sessions_that_start_in_parallel_are_no_more_than_one_person_
 ) {
     const MOST: usize = cap::SESSIONS.most();
     version_of(&*subject.store(), &username("ada")).await;
-    let mut tasks = JoinSet::new();
-    for number in 0..MOST * 2 {
-        let store = subject.store();
-        tasks.spawn(async move {
-            let id = numbered("session", number);
-            start(&*store, id, session("ada", at(100)), None).await;
-        });
-    }
-    tasks.join_all().await;
+    let started = in_parallel(subject, MOST * 2, |store, number| async move {
+        let id = numbered("session", number);
+        start(&*store, id, session("ada", at(100)), None).await;
+    });
+    started.await;
     subject.restart().await;
     let alive = alive(&*subject.store(), "session", 0..MOST * 2).await;
     assert_eq!(alive.len(), MOST);
@@ -119,18 +113,13 @@ pub(crate) async fn a_person_has_so_many_unused_legacy_codes_for_a_client(
     }
     // Used codes do not count.
     issue_legacy(&*store, "used", until(59)).await;
-    let used = redeem_legacy(&*store, "used", fitting(), at(1)).await;
-    assert!(matches!(used, Redemption::Redeemed { .. }), "{used:?}");
+    redeemed_of(redeem_legacy(&*store, "used", fitting(), at(1)).await);
     for number in 0..MOST {
         issue_legacy(&*store, &number.to_string(), until(60 + number)).await;
     }
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     issue_legacy(&*store, "one more", until(90)).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let first = redeem_legacy(&*store, "0", fitting(), at(1)).await;
     assert_eq!(first, Redemption::Unknown);
     for name in ["1", "one more", "grace's", "other"] {
@@ -138,22 +127,14 @@ pub(crate) async fn a_person_has_so_many_unused_legacy_codes_for_a_client(
             client_id: client_id(if name == "other" { "other" } else { "web" }),
             ..fitting()
         };
-        let redeemed = redeem_legacy(&*store, name, presented, at(1)).await;
-        assert!(
-            matches!(redeemed, Redemption::Redeemed { .. }),
-            "{redeemed:?}"
-        );
+        redeemed_of(redeem_legacy(&*store, name, presented, at(1)).await);
     }
     // Two codes were redeemed and the sweep removed the others, so there is room.
-    store.sweep(at(200), at(200), 100).await.unwrap();
+    sweep(&*store, at(200)).await;
     for number in 0..MOST {
         issue_legacy(&*store, &format!("late {number}"), until(300 + number)).await;
     }
-    let redeemed = redeem_legacy(&*store, "late 0", fitting(), at(201)).await;
-    assert!(
-        matches!(redeemed, Redemption::Redeemed { .. }),
-        "{redeemed:?}"
-    );
+    redeemed_of(redeem_legacy(&*store, "late 0", fitting(), at(201)).await);
 }
 
 pub(crate) async fn legacy_codes_issued_in_parallel_are_no_more_than_one_person_has(
@@ -161,14 +142,11 @@ pub(crate) async fn legacy_codes_issued_in_parallel_are_no_more_than_one_person_
 ) {
     const MOST: usize = cap::CODES.most();
     version_of(&*subject.store(), &username("ada")).await;
-    let mut tasks = JoinSet::new();
-    for number in 0..MOST * 2 {
-        let store = subject.store();
-        tasks.spawn(async move { issue_legacy(&*store, &number.to_string(), code()).await });
-    }
-    tasks.join_all().await;
-    subject.restart().await;
-    let store = subject.store();
+    let issued = in_parallel(subject, MOST * 2, |store, number| async move {
+        issue_legacy(&*store, &number.to_string(), code()).await;
+    });
+    issued.await;
+    let store = subject.restarted().await;
     let mut redeemed = 0;
     for number in 0..MOST * 2 {
         let outcome = redeem_legacy(&*store, &number.to_string(), fitting(), at(1)).await;
@@ -195,25 +173,13 @@ pub(crate) async fn grant_made(store: &dyn Store, now: Timestamp) -> Grant {
         ..code()
     };
     let code = self_contained(store, record).await;
-    match redeem(store, &code, fitting(), now).await {
-        Redemption::Redeemed { grant, .. } => *grant,
-        other => panic!("{other:?}"),
-    }
+    *redeemed_of(redeem(store, &code, fitting(), now).await).0
 }
 
 pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut impl Subject) {
     const MOST: usize = cap::GRANTS.most();
     let store = subject.store();
-    let of_others = [
-        CodeRecord {
-            client_id: client_id("other"),
-            ..code()
-        },
-        CodeRecord {
-            username: username("grace"),
-            ..code()
-        },
-    ];
+    let of_others = [code_of("other", "ada"), code_of("web", "grace")];
     let mut untouched = Vec::new();
     for record in of_others {
         untouched.push(grant_of(&*store, record).await);
@@ -224,12 +190,9 @@ pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut 
     }
     // Grants in use stay, and revoked grants do not count.
     let used = use_of(&made[0], made[0].current.refresh_id, at(500));
-    let rotated = store.rotate_refresh(used).await.unwrap();
-    assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
+    rotated_of(refresh(&*store, used).await);
     revoke(&*store, &made[50], at(500)).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     grant_made(&*store, at(501)).await;
     assert_eq!(live_grants(&*store).await.len(), MOST);
     let last = grant_made(&*store, at(502)).await;
@@ -247,23 +210,18 @@ pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut 
     let entries = entries_since(&*store, 1, 10).await;
     let extent = (entries[0].at, entries[0].expires_at);
     assert_eq!(extent, (at(502), at(502) + ACCESS));
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let late = use_of(&made[1], made[1].current.refresh_id, at(503));
-    let refused = store.rotate_refresh(late).await.unwrap();
+    let refused = refresh(&*store, late).await;
     assert_eq!(refused, Rotation::Refused(RotationRefusal::Revoked));
     // Using a refresh token twice revokes its grant too, which makes room.
     let reused = use_of(&made[0], made[0].current.refresh_id, at(600));
-    let reused = store.rotate_refresh(reused).await.unwrap();
+    let reused = refresh(&*store, reused).await;
     assert_eq!(reused, Rotation::Reused(made[0].grant_id));
     grant_made(&*store, at(601)).await;
     assert_eq!(feed(&*store).await.len(), 3);
     // So does a grant that is over.
-    store
-        .sweep(at(0) + WEEK + WEEK, at(0) + WEEK + WEEK, 1000)
-        .await
-        .unwrap();
+    sweep(&*store, at(0) + WEEK + WEEK).await;
     for number in 0..MOST as u64 {
         grant_made(&*store, at(number) + WEEK + WEEK).await;
     }
@@ -291,13 +249,9 @@ pub(crate) async fn grants_made_in_parallel_are_no_more_than_one_person_has(
         tasks.spawn(async move { redeem(&*store, &code, fitting(), at(2)).await });
     }
     for redeemed in tasks.join_all().await {
-        assert!(
-            matches!(redeemed, Redemption::Redeemed { .. }),
-            "{redeemed:?}"
-        );
+        redeemed_of(redeemed);
     }
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     assert_eq!(live_grants(&*store).await.len(), MOST);
     assert_eq!(feed(&*store).await.len(), MORE - 2);
 }

@@ -48,10 +48,7 @@ pub(crate) async fn client_secrets_have_times(subject: &mut impl Subject) {
     change(subject.store(), clients(&["one"]), at(12)).await;
     let again = (ClientSecret::of("one"), at(12), None);
     assert_eq!(times(subject.store()).await, [again]);
-    let removed = RegistryChange {
-        remove_clients: vec![client_id("web")],
-        ..RegistryChange::default()
-    };
+    let removed = remove(&["web"], &[]);
     change(subject.store(), removed, at(13)).await;
     assert_eq!(times(subject.store()).await, []);
 }

@@ -68,11 +68,7 @@ impl Issued {
 pub(crate) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
     let code = self_contained(&*subject.store(), code()).await;
     subject.restart().await;
-    let Redemption::Redeemed { grant, .. } =
-        redeem(&*subject.store(), &code, fitting(), at(59)).await
-    else {
-        panic!("the code fits");
-    };
+    let (grant, _) = redeemed_of(redeem(&*subject.store(), &code, fitting(), at(59)).await);
     assert_eq!(grant.grant_id, code.grant_id);
     assert_eq!(grant.username, username("ada"));
     assert_eq!(grant.current.scope, code.record.scope);
@@ -86,12 +82,8 @@ pub(crate) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
 pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject) {
     let codes = Issued::of_each_flow(&*subject.store()).await;
     for (number, code) in codes.into_iter().enumerate() {
-        let redeemed = code.redeem(&*subject.store(), fitting(), at(1)).await;
-        let Redemption::Redeemed { grant, .. } = redeemed else {
-            panic!("the code fits");
-        };
-        subject.restart().await;
-        let store = subject.store();
+        let (grant, _) = redeemed_of(code.redeem(&*subject.store(), fitting(), at(1)).await);
+        let store = subject.restarted().await;
         // An attacker who has only the code has neither verifier nor redirect URI.
         for (presented, mismatch) in misfits() {
             let redeemed = code.redeem(&*store, presented, at(2)).await;
@@ -101,9 +93,7 @@ pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
         }
         let replayed = code.redeem(&*store, fitting(), at(2)).await;
         assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
-        drop(store);
-        subject.restart().await;
-        let store = subject.store();
+        let store = subject.again(store).await;
         assert!(is_revoked(&*store, &grant).await);
         let again = code.redeem(&*store, fitting(), at(3)).await;
         assert_eq!(again, Redemption::Replayed(grant.grant_id));
@@ -119,11 +109,8 @@ pub(crate) async fn a_second_use_revokes_until_the_code_is_forgotten(subject: &m
     let last = code().expires_at + USED_CODE_RETENTION;
     for (now, revokes) in [(last, true), (last + Duration::from_secs(1), false)] {
         let code = self_contained(&*store, code()).await;
-        let Redemption::Redeemed { grant, .. } = redeem(&*store, &code, fitting(), at(1)).await
-        else {
-            panic!("the code fits");
-        };
-        store.sweep(now, now, 100).await.unwrap();
+        let (grant, _) = redeemed_of(redeem(&*store, &code, fitting(), at(1)).await);
+        sweep(&*store, now).await;
         let again = redeem(&*store, &code, fitting(), now).await;
         let expected = if revokes {
             Redemption::Replayed(code.grant_id)
@@ -171,11 +158,7 @@ pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl 
         }
         let late = code.redeem(&*store, fitting(), at(60)).await;
         assert_eq!(late, Redemption::Mismatch(CodeMismatch::Expired));
-        let redeemed = code.redeem(&*store, fitting(), at(59)).await;
-        assert!(
-            matches!(redeemed, Redemption::Redeemed { .. }),
-            "{redeemed:?}"
-        );
+        redeemed_of(code.redeem(&*store, fitting(), at(59)).await);
     }
 }
 
@@ -187,9 +170,7 @@ pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl
         apply(&*store, put(vec![], vec![user("ada")]), 0).await;
         let code = self_contained(&*store, code()).await;
         apply(&*store, put(vec![], vec![changed]), 1).await;
-        drop(store);
-        subject.restart().await;
-        let store = subject.store();
+        let store = subject.again(store).await;
         assert_eq!(
             redeem(&*store, &code, fitting(), at(2)).await,
             Redemption::Mismatch(CodeMismatch::Outdated)
@@ -202,10 +183,7 @@ pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl
 fn ends_of_a_client() -> [RegistryChange; 3] {
     let disabled = client("web").disabled();
     let without_redirect_uri = installed("web", &["https://app.example.com/"]);
-    let removed = RegistryChange {
-        remove_clients: vec![client_id("web")],
-        ..RegistryChange::default()
-    };
+    let removed = remove(&["web"], &[]);
     [
         removed,
         put(vec![disabled], vec![]),
@@ -221,9 +199,7 @@ pub(crate) async fn a_code_ends_with_its_client_and_its_redirect_uri(subject: &m
         issue_legacy(&*store, &legacy, code()).await;
         let code = self_contained(&*store, code()).await;
         apply(&*store, change, 1).await;
-        drop(store);
-        subject.restart().await;
-        let store = subject.store();
+        let store = subject.again(store).await;
         let is_unregistered_redirect_uri = way == 2;
         for registered_again in [false, true] {
             if registered_again {
@@ -252,19 +228,14 @@ pub(crate) async fn a_code_waits_until_its_tokens_are_not_revoked_already(
     subject: &mut impl Subject,
 ) {
     let clients = || vec![client("web")];
-    let without = |clients: &[&str], users: &[&str]| RegistryChange {
-        remove_clients: clients.iter().map(|id| client_id(id)).collect(),
-        remove_users: users.iter().map(|name| username(name)).collect(),
-        ..RegistryChange::default()
-    };
     let disabled_client = client("web").disabled();
     let disabled_user = user("ada").disabled();
     let unlinked = user("ada").with_accounts(&["2"]);
     let mut now = at(0);
     for change in [
-        without(&["web"], &[]),
+        remove(&["web"], &[]),
         put(vec![disabled_client], vec![]),
-        without(&[], &["ada"]),
+        remove(&[], &["ada"]),
         put(clients(), vec![disabled_user]),
         put(clients(), vec![unlinked]),
     ] {
@@ -274,9 +245,7 @@ pub(crate) async fn a_code_waits_until_its_tokens_are_not_revoked_already(
         store.change_registry(change, now).await.unwrap();
         store.change_registry(again(), now).await.unwrap();
         let covered = issued_until(now);
-        drop(store);
-        subject.restart().await;
-        let store = subject.store();
+        let store = subject.again(store).await;
         let record = CodeRecord {
             expires_at: covered + Duration::from_secs(60),
             ..code()
@@ -289,16 +258,8 @@ pub(crate) async fn a_code_waits_until_its_tokens_are_not_revoked_already(
         assert_eq!(redeem(&*store, &code, fitting(), covered).await, wait);
         let legacy = redeem_legacy(&*store, &text, fitting(), covered).await;
         assert_eq!(legacy, wait);
-        let redeemed = redeem(&*store, &code, fitting(), covered + second).await;
-        assert!(
-            matches!(redeemed, Redemption::Redeemed { .. }),
-            "{redeemed:?}"
-        );
-        let redeemed = redeem_legacy(&*store, &text, fitting(), covered + second).await;
-        assert!(
-            matches!(redeemed, Redemption::Redeemed { .. }),
-            "{redeemed:?}"
-        );
+        redeemed_of(redeem(&*store, &code, fitting(), covered + second).await);
+        redeemed_of(redeem_legacy(&*store, &text, fitting(), covered + second).await);
         now = covered + second;
     }
 }
@@ -339,12 +300,11 @@ pub(crate) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subj
     let store = subject.store();
     for _ in 0..10 {
         for code in Issued::of_each_flow(&*store).await {
-            let mut tasks = JoinSet::new();
-            for _ in 0..PARALLEL {
-                let (store, code) = (subject.store(), code.clone());
-                tasks.spawn(async move { code.redeem(&*store, fitting(), at(1)).await });
-            }
-            let outcomes = tasks.join_all().await;
+            let redeemed = in_parallel(subject, PARALLEL, |store, _| {
+                let code = code.clone();
+                async move { code.redeem(&*store, fitting(), at(1)).await }
+            });
+            let outcomes = redeemed.await;
             let winners = outcomes.iter().filter_map(|outcome| match outcome {
                 Redemption::Redeemed { grant, .. } => Some(grant),
                 _ => None,
@@ -377,13 +337,9 @@ pub(crate) async fn a_bound_code_needs_its_key(subject: &mut impl Subject) {
         let refused = redeem(&*subject.store(), &code, with(wrong), at(1)).await;
         assert_eq!(refused, mismatch);
     }
-    let redeemed = redeem(&*subject.store(), &code, with(Some(key)), at(2)).await;
-    let Redemption::Redeemed { grant, .. } = redeemed else {
-        panic!("{redeemed:?}");
-    };
+    let (grant, _) = redeemed_of(redeem(&*subject.store(), &code, with(Some(key)), at(2)).await);
     assert_eq!(grant.bound, of_key(Some(key)));
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     // Whoever has the code without the key does not end the grant.
     let stolen = redeem(&*store, &code, with(Some(other)), at(3)).await;
     assert_eq!(stolen, mismatch);

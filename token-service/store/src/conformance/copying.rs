@@ -40,10 +40,7 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
     assert_eq!(root.await, Ok(true));
     for number in 0..20 + dice.below(40) {
         let name = format!("user {}", dice.below(9));
-        let record = CodeRecord {
-            username: username(&name),
-            ..code()
-        };
+        let record = code_of("web", &name);
         let legacy = format!("code {number}");
         issue_legacy(store, &legacy, record.clone()).await;
         if dice.below(2) == 0 {
@@ -52,7 +49,7 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
         let grant = grant_of(store, record).await;
         if dice.below(2) == 0 {
             let rotation = use_of(&grant, grant.current.refresh_id, at(5));
-            store.rotate_refresh(rotation).await.unwrap();
+            refresh(&*store, rotation).await;
         }
         if dice.below(3) == 0 {
             revoke(store, &grant, at(6)).await;

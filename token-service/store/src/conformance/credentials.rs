@@ -8,10 +8,7 @@ pub(crate) async fn change_credentials(store: &dyn Store, way: usize) {
     let put_user = async |changed: User| {
         apply(&*store, put(vec![], vec![changed]), 5).await;
     };
-    let set = async |second_factor: Option<SecondFactor>| {
-        let set = store.set_second_factor(ada.clone(), second_factor, None, Arc::default(), at(5));
-        assert!(set.await.unwrap().is_some());
-    };
+    let set = async |factor| set_factor(store, "ada", factor, at(5)).await;
     match way {
         0 => {
             put_user(User {
@@ -56,15 +53,10 @@ pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_makin
         issue_legacy(&*store, &code_text, code()).await;
         let current = self_contained(&*store, code()).await;
         let fresh = self_contained(&*store, code()).await;
-        let Redemption::Redeemed { grant, .. } = redeem(&*store, &fresh, fitting(), at(59)).await
-        else {
-            panic!("the code fits, and a revocation at 5 covers tokens up to 20");
-        };
+        let (grant, _) = redeemed_of(redeem(&*store, &fresh, fitting(), at(59)).await);
         assert_eq!(grant.credentials_version, version);
         change_credentials(&*store, way).await;
-        drop(store);
-        subject.restart().await;
-        let store = subject.store();
+        let store = subject.again(store).await;
         assert_ne!(version_of(&*store, &username("ada")).await, version);
         let redeemed = redeem_legacy(&*store, &code_text, fitting(), at(6)).await;
         let outdated = Redemption::Mismatch(CodeMismatch::Outdated);
@@ -92,7 +84,7 @@ pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_makin
         }
         let rotation = use_of(&grant, grant.current.refresh_id, at(6));
         assert_eq!(
-            store.rotate_refresh(rotation).await.unwrap(),
+            refresh(&*store, rotation).await,
             Rotation::Refused(RotationRefusal::Revoked)
         );
         let factor = Some(second_factor(&["b"]));
@@ -181,17 +173,12 @@ pub(crate) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &
     rehash(subject.store(), "hash", "stronger").await;
     rehash(subject.store(), "hash", "of somebody who came too late").await;
     rehash(subject.store(), "stronger", "strongest").await;
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     assert!(store.registry_version().await.unwrap() > version);
     let (_, users) = registrations(&*store).await;
     let ada = users.first().unwrap();
     assert_eq!(ada.password_hash.as_deref(), Some("strongest"));
     assert_eq!(ada.registered_password_digest, Some(Digest::of(b"hash")));
     assert!(!is_revoked(&*store, &grant).await);
-    let redeemed = redeem_legacy(&*store, "c", fitting(), at(1)).await;
-    assert!(
-        matches!(redeemed, Redemption::Redeemed { .. }),
-        "{redeemed:?}"
-    );
+    redeemed_of(redeem_legacy(&*store, "c", fitting(), at(1)).await);
 }

@@ -6,8 +6,7 @@ pub(crate) async fn revoking_a_grant(subject: &mut impl Subject) {
     let grant = grant_of(&*subject.store(), code()).await;
     let id = grant.grant_id;
     revoke(&*subject.store(), &grant, at(5)).await;
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     assert!(!store.revoke_grant(id, Arc::default(), at(6)).await.unwrap());
     assert_eq!(feed(&*store).await, [Revoked::Grant(id)]);
     let never = GrantId::generate(&OsRandom, at(0)).unwrap();
@@ -22,15 +21,11 @@ pub(crate) async fn revoking_a_grant(subject: &mut impl Subject) {
 pub(crate) async fn grants_are_listed_by_client_and_user_and_paged(subject: &mut impl Subject) {
     let mut ids = Vec::new();
     for number in 0..6_u32 {
-        let record = CodeRecord {
-            username: username(if number % 2 == 0 { "ada" } else { "grace" }),
-            ..code()
-        };
+        let record = code_of("web", if number % 2 == 0 { "ada" } else { "grace" });
         ids.push(grant_of(&*subject.store(), record).await.grant_id);
     }
     ids.sort();
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     let list = async |client: Option<&str>, user: Option<&str>, after, limit| {
         let filter = GrantFilter {
             client_id: client.map(client_id),

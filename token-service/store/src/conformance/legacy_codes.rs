@@ -5,13 +5,8 @@ use super::*;
 pub(crate) async fn a_legacy_code_is_redeemed_once(subject: &mut impl Subject) {
     let store = subject.store();
     issue_legacy(&*store, "c", code()).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    let Redemption::Redeemed { grant, .. } = redeem_legacy(&*store, "c", fitting(), at(59)).await
-    else {
-        panic!("the code fits");
-    };
+    let store = subject.again(store).await;
+    let (grant, _) = redeemed_of(redeem_legacy(&*store, "c", fitting(), at(59)).await);
     assert_eq!(grant.username, username("ada"));
     assert_eq!(grant.current.scope, code().scope);
     drop(store);
@@ -29,19 +24,14 @@ pub(crate) async fn a_used_legacy_code_is_remembered_and_then_forgotten(
     issue_legacy(&*store, "c", code()).await;
     redeem_legacy(&*store, "c", fitting(), at(1)).await;
     let last = code().expires_at + USED_CODE_RETENTION;
-    store
-        .sweep(code().expires_at, code().expires_at, 100)
-        .await
-        .unwrap();
-    store.sweep(at(61), at(61), 100).await.unwrap();
-    store.sweep(last, last, 100).await.unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    sweep(&*store, code().expires_at).await;
+    sweep(&*store, at(61)).await;
+    sweep(&*store, last).await;
+    let store = subject.again(store).await;
     let replayed = redeem_legacy(&*store, "c", fitting(), last).await;
     assert!(matches!(replayed, Redemption::Replayed(_)));
     let after = last + Duration::from_secs(1);
-    store.sweep(after, after, 100).await.unwrap();
+    sweep(&*store, after).await;
     assert_eq!(
         redeem_legacy(&*store, "c", fitting(), after).await,
         Redemption::Unknown

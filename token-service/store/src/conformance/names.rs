@@ -41,8 +41,7 @@ pub(crate) async fn a_user_is_found_in_any_case(subject: &mut impl Subject) {
     // In the registered spelling, everything else has its place.
     let own = second_factor(&["recovery"]);
     let store = subject.store();
-    let set = store.set_second_factor(username(ada), Some(own), None, Arc::default(), at(0));
-    set.await.unwrap();
+    set_factor(&*store, ada, Some(own), at(0)).await;
     let credentials = store.credentials(username("ADA@example.com")).await;
     assert!(credentials.unwrap().unwrap().totp_secret_sealed.is_some());
     let change = RegistryChange {
@@ -50,9 +49,7 @@ pub(crate) async fn a_user_is_found_in_any_case(subject: &mut impl Subject) {
         ..put(vec![], vec![user("ADA@EXAMPLE.COM"), user("GRACE2")])
     };
     apply(&*store, change, 1).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let respelt = Some("ADA@EXAMPLE.COM");
     let all = [(ada, respelt), ("ada@example.com", respelt)];
     assert_found(&*store, &all).await;

@@ -33,25 +33,22 @@ pub(crate) async fn an_assertion_id_works_once_per_client(subject: &mut impl Sub
     assert_eq!(use_id(&*store, "a", "1", at(59)).await, Use::Again);
     assert_eq!(use_id(&*store, "b", "1", at(59)).await, Use::First);
     assert_eq!(use_id(&*store, "a", "2", at(59)).await, Use::First);
-    store.sweep(at(60), at(60), 100).await.unwrap();
+    sweep(&*store, at(60)).await;
     assert_eq!(
         use_id(&*store, "a", "1", at(60)).await,
         Use::First,
         "the assertion that had it has expired"
     );
-    store.sweep(at(61), at(61), 100).await.unwrap();
+    sweep(&*store, at(61)).await;
     assert_eq!(use_id(&*store, "a", "1", at(61)).await, Use::Again);
 }
 
 pub(crate) async fn of_parallel_uses_one_is_the_first(subject: &mut impl Subject) {
     for round in 0..10 {
-        let mut tasks = JoinSet::new();
-        for _ in 0..PARALLEL {
-            let store = subject.store();
-            tasks.spawn(async move { use_id(&*store, "a", &format!("jti-{round}"), at(0)).await });
-        }
-        let outcomes = tasks.join_all().await;
-        let won = outcomes.iter().filter(|outcome| **outcome == Use::First);
+        let uses = in_parallel(subject, PARALLEL, |store, _| async move {
+            use_id(&*store, "a", &format!("jti-{round}"), at(0)).await
+        });
+        let won = uses.await.into_iter().filter(|used| *used == Use::First);
         assert_eq!(won.count(), 1);
     }
 }

@@ -8,14 +8,7 @@ pub(crate) async fn refresh_rotates(subject: &mut impl Subject) {
     for second in [10, 100, 1000] {
         subject.restart().await;
         let rotation = use_of(&grant, live, at(second));
-        let outcome = subject
-            .store()
-            .rotate_refresh(rotation.clone())
-            .await
-            .unwrap();
-        let Rotation::Rotated { grant: rotated, .. } = outcome else {
-            panic!("{outcome:?}");
-        };
+        let (rotated, _, _) = rotated_of(refresh(&*subject.store(), rotation.clone()).await);
         assert_eq!(rotated.current.refresh_id, rotation.next_refresh_id);
         assert_eq!(rotated.current.access_id, rotation.next_access_id);
         assert_eq!(rotated.current.refresh_expires_at, at(second) + WEEK);
@@ -26,7 +19,7 @@ pub(crate) async fn refresh_rotates(subject: &mut impl Subject) {
         ..use_of(&grant, live, at(1001))
     };
     assert_eq!(
-        subject.store().rotate_refresh(missing).await.unwrap(),
+        refresh(&*subject.store(), missing).await,
         Rotation::Refused(RotationRefusal::Unknown)
     );
 }
@@ -37,24 +30,18 @@ pub(crate) async fn a_repeated_refresh_within_the_grace_gets_the_same_answer(
     let grant = grant_of(&*subject.store(), code()).await;
     let first = grant.current.refresh_id;
     let rotation = use_of(&grant, first, at(100));
-    let Rotation::Rotated { grant: rotated, .. } =
-        subject.store().rotate_refresh(rotation).await.unwrap()
-    else {
-        panic!("the first use rotates");
-    };
+    let (rotated, _, _) = rotated_of(refresh(&*subject.store(), rotation).await);
     for second in [100, 105, 110] {
         subject.restart().await;
         let repeated = use_of(&grant, first, at(second));
-        let Rotation::Repeated { step, .. } =
-            subject.store().rotate_refresh(repeated).await.unwrap()
-        else {
+        let Rotation::Repeated { step, .. } = refresh(&*subject.store(), repeated).await else {
             panic!("second {second} is within the grace");
         };
         assert_eq!(step, rotated.current);
     }
     let late = use_of(&grant, first, at(111));
     assert_eq!(
-        subject.store().rotate_refresh(late).await.unwrap(),
+        refresh(&*subject.store(), late).await,
         Rotation::Reused(grant.grant_id),
         "the grace counts from the first use"
     );
@@ -65,15 +52,14 @@ pub(crate) async fn a_reused_refresh_token_revokes_its_grant_alone(subject: &mut
     let other_device = grant_of(&*subject.store(), code()).await;
     let stolen = grant.current.refresh_id;
     let rotation = use_of(&grant, stolen, at(100));
-    subject.store().rotate_refresh(rotation).await.unwrap();
+    refresh(&*subject.store(), rotation).await;
     subject.restart().await;
     let reuse = use_of(&grant, stolen, at(200));
     assert_eq!(
-        subject.store().rotate_refresh(reuse).await.unwrap(),
+        refresh(&*subject.store(), reuse).await,
         Rotation::Reused(grant.grant_id)
     );
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     assert!(is_revoked(&*store, &grant).await);
     assert!(!is_revoked(&*store, &other_device).await);
     assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
@@ -82,19 +68,13 @@ pub(crate) async fn a_reused_refresh_token_revokes_its_grant_alone(subject: &mut
 pub(crate) async fn parallel_refreshes_have_one_successor(subject: &mut impl Subject) {
     for _ in 0..10 {
         let grant = grant_of(&*subject.store(), code()).await;
-        let mut tasks = JoinSet::new();
-        for _ in 0..PARALLEL {
-            let (store, rotation) = (
-                subject.store(),
-                use_of(&grant, grant.current.refresh_id, at(5)),
-            );
-            tasks.spawn(async move { store.rotate_refresh(rotation).await.unwrap() });
-        }
+        let outcomes = in_parallel(subject, PARALLEL, |store, _| {
+            let rotation = use_of(&grant, grant.current.refresh_id, at(5));
+            async move { refresh(&*store, rotation).await }
+        });
+        let outcomes = outcomes.await.into_iter();
         let mut rotated = 0;
-        let successors: BTreeSet<String> = tasks
-            .join_all()
-            .await
-            .into_iter()
+        let successors: BTreeSet<String> = outcomes
             .map(|outcome| match outcome {
                 Rotation::Rotated { grant, .. } => {
                     rotated += 1;
@@ -123,20 +103,12 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     let code = self_contained(&*store, record).await;
     let less = registered("projects users");
     apply(&*store, less, 1).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    let outcome = redeem(&*store, &code, fitting(), at(2)).await;
-    let Redemption::Redeemed { grant: other, step } = outcome else {
-        panic!("{outcome:?}");
-    };
+    let store = subject.again(store).await;
+    let (other, step) = redeemed_of(redeem(&*store, &code, fitting(), at(2)).await);
     assert_eq!(step.scope, scope("projects"));
     let first = other.current;
     let rotation = use_of(&grant, grant.current.refresh_id, at(2));
-    let refreshed = store.rotate_refresh(rotation).await.unwrap();
-    let Rotation::Rotated { grant, step, asked } = refreshed else {
-        panic!("{refreshed:?}");
-    };
+    let (grant, step, asked) = rotated_of(refresh(&*store, rotation).await);
     assert_eq!(step.scope, scope("projects"));
     assert_eq!(asked, scope("documents projects"));
     drop(store);
@@ -148,10 +120,7 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     let again = registered("documents projects users");
     apply(&*store, again, 3).await;
     let rotation = use_of(&grant, step.refresh_id, at(4));
-    let refreshed = store.rotate_refresh(rotation).await.unwrap();
-    let Rotation::Rotated { step, asked, .. } = refreshed else {
-        panic!("{refreshed:?}");
-    };
+    let (_, step, asked) = rotated_of(refresh(&*store, rotation).await);
     assert_eq!(step.scope, scope("documents projects"));
     assert_eq!(asked, step.scope);
     // Nor does it matter when the scope was away: here, while the code was redeemed.
@@ -159,10 +128,7 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
         grant_id: other.grant_id,
         ..use_of(&grant, first.refresh_id, at(4))
     };
-    let refreshed = store.rotate_refresh(rotation).await.unwrap();
-    let Rotation::Rotated { step, .. } = refreshed else {
-        panic!("{refreshed:?}");
-    };
+    let (_, step, _) = rotated_of(refresh(&*store, rotation).await);
     assert_eq!(step.scope, scope("documents projects"));
 }
 
@@ -183,10 +149,8 @@ pub(crate) async fn a_refresh_does_not_bind_and_reuse_ends_the_grant(subject: &m
             };
             let rotation = with(first, stolen, at(1));
             let next = rotation.next_refresh_id;
-            let rotated = subject.store().rotate_refresh(rotation).await.unwrap();
-            assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
-            subject.restart().await;
-            let store = subject.store();
+            rotated_of(refresh(&*subject.store(), rotation).await);
+            let store = subject.restarted().await;
             let repeated = store.rotate_refresh(with(second, stolen, at(2))).await;
             let Ok(Rotation::Repeated { step, .. }) = repeated else {
                 panic!("{repeated:?}");
@@ -223,8 +187,7 @@ async fn refreshes_with(
     };
     let rotation = with(Some(key), first, at(1));
     let second = rotation.next_refresh_id;
-    let rotated = subject.store().rotate_refresh(rotation).await.unwrap();
-    assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
+    rotated_of(refresh(&*subject.store(), rotation).await);
     subject.restart().await;
     let stored = subject.store().grant(grant.grant_id).await.unwrap();
     assert_eq!(stored.unwrap().bound, proof_of(Some(key)));
@@ -233,17 +196,16 @@ async fn refreshes_with(
         // Not even a token whose reuse would revoke the grant.
         for (token, now) in [(first, at(2)), (second, at(2)), (first, at(100))] {
             let rotation = with(wrong, token, now);
-            let outcome = subject.store().rotate_refresh(rotation).await.unwrap();
+            let outcome = refresh(&*subject.store(), rotation).await;
             assert_eq!(outcome, refused);
         }
     }
     let repeated = with(Some(key), first, at(3));
-    let repeated = subject.store().rotate_refresh(repeated).await.unwrap();
+    let repeated = refresh(&*subject.store(), repeated).await;
     assert!(
         matches!(repeated, Rotation::Repeated { .. }),
         "{repeated:?}"
     );
     let rotation = with(Some(key), second, at(100));
-    let rotated = subject.store().rotate_refresh(rotation).await.unwrap();
-    assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
+    rotated_of(refresh(&*subject.store(), rotation).await);
 }

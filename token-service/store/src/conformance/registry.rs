@@ -13,6 +13,14 @@ pub(crate) fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
     }
 }
 
+pub(crate) fn remove(clients: &[&str], users: &[&str]) -> RegistryChange {
+    RegistryChange {
+        remove_clients: clients.iter().map(|id| client_id(id)).collect(),
+        remove_users: users.iter().map(|name| username(name)).collect(),
+        ..RegistryChange::default()
+    }
+}
+
 /// All clients and users, read in small pages.
 pub(crate) async fn registrations(store: &dyn Store) -> (Vec<Client>, Vec<User>) {
     let (mut clients, mut users): (Vec<Client>, Vec<User>) = (Vec::new(), Vec::new());
@@ -46,8 +54,7 @@ pub(crate) async fn registrations_are_found_one_by_one_and_in_pages(subject: &mu
         vec![user("grace"), user("ada")],
     );
     apply(&*subject.store(), change, 0).await;
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     let found = store.client(client_id("b")).await.unwrap();
     assert_eq!(as_registered(&found.unwrap()), client("b"));
     assert_eq!(store.client(client_id("d")).await.unwrap(), None);
@@ -89,8 +96,7 @@ pub(crate) async fn a_plan_is_overtaken_by_what_it_rests_on_alone(subject: &mut 
         outcomes.contains(&RegistryOutcome::Overtaken),
         "{outcomes:?}"
     );
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     assert_eq!(registrations(&*store).await.0.len(), 1);
     assert_eq!(store.registry_version().await.unwrap(), version + 1);
     // Many other objects changed in the meantime.
@@ -132,8 +138,7 @@ pub(crate) async fn a_value_that_others_may_not_have_goes_to_one(subject: &mut i
         outcomes.contains(&RegistryOutcome::Overtaken),
         "{outcomes:?}"
     );
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     let users = registrations(&*store).await.1;
     assert_eq!(users.len(), 1);
     // The owner keeps it.
@@ -163,9 +168,7 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
     apply(&*store, change, 0).await;
     let rehash = store.rehash_password(username("ada"), "hash".into(), "stronger".into());
     rehash.await.unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let all = [
         name(ObjectKind::Client, "web"),
         name(ObjectKind::User, "ada"),
@@ -382,8 +385,7 @@ pub(crate) async fn ends_one_of_two_grants(
     let (mine, theirs) = two_grants(&*subject.store()).await;
     subject.restart().await;
     apply(&*subject.store(), change, 5).await;
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     assert!(is_revoked(&*store, &mine).await);
     assert!(!is_revoked(&*store, &theirs).await);
     assert_eq!(has_session(&*store, "ada").await, !ends_sessions);
@@ -409,7 +411,7 @@ pub(crate) async fn ends_one_of_two_grants(
     assert_eq!(entries, expected);
     let rotation = use_of(&mine, mine.current.refresh_id, at(6));
     assert_eq!(
-        store.rotate_refresh(rotation).await.unwrap(),
+        refresh(&*store, rotation).await,
         Rotation::Refused(RotationRefusal::Revoked)
     );
 }
@@ -440,10 +442,7 @@ pub(crate) async fn many_registrations_are_read_whole(subject: &mut impl Subject
 }
 
 pub(crate) async fn removing_a_client_ends_its_grants(subject: &mut impl Subject) {
-    let change = RegistryChange {
-        remove_clients: vec![client_id("web")],
-        ..RegistryChange::default()
-    };
+    let change = remove(&["web"], &[]);
     let announced = |_: &Grant| vec![Revoked::Client(client_id("web"))];
     ends_one_of_two_grants(subject, change, announced, false).await;
 }
@@ -489,10 +488,7 @@ pub(crate) async fn disabling_a_user_ends_grants_and_sessions(subject: &mut impl
 }
 
 pub(crate) async fn removing_a_user_ends_grants_and_sessions(subject: &mut impl Subject) {
-    let change = RegistryChange {
-        remove_users: vec![username("ada")],
-        ..RegistryChange::default()
-    };
+    let change = remove(&[], &["ada"]);
     let announced = |_: &Grant| vec![Revoked::User(username("ada"))];
     ends_one_of_two_grants(subject, change, announced, true).await;
 }

@@ -25,14 +25,6 @@ fn hash(memory: u32, passes: u32) -> String {
     format!("$argon2id$v=19$m={memory},t={passes},p=1${salt_and_hash}")
 }
 
-fn remove(clients: &[&str], users: &[&str]) -> RegistryChange {
-    RegistryChange {
-        remove_clients: clients.iter().map(|id| client_id(id)).collect(),
-        remove_users: users.iter().map(|name| username(name)).collect(),
-        ..RegistryChange::default()
-    }
-}
-
 /// Reproducible random numbers (SplitMix64).
 pub(crate) struct Dice(pub(crate) u64);
 
@@ -384,8 +376,7 @@ pub(crate) async fn an_excerpt_has_what_was_asked_for(subject: &mut impl Subject
         )
     };
     apply(&*subject.store(), registered, 0).await;
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     let name = |kind, name: &str| ObjectName::new(kind, name);
     let mut names = vec![
         name(ObjectKind::Client, "web"),

@@ -16,8 +16,7 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
         revoke(&*subject.store(), &grant, at(second)).await;
         revoked.push(Revoked::Grant(grant.grant_id));
     }
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     let mut since = 0;
     let mut read = Vec::new();
     loop {
@@ -30,24 +29,16 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
     }
     assert_eq!(read, revoked);
     // Sequences are not reused after a sweep, because a reader at position 10 must see the next entries.
-    store
-        .sweep(swept_at(at(8)), swept_at(at(8)), 100)
-        .await
-        .unwrap();
+    sweep(&*store, swept_at(at(8))).await;
     revoked.drain(1..9);
     assert_eq!(
         feed(&*store).await,
         revoked,
         "until no gateway accepts the tokens"
     );
-    store
-        .sweep(swept_at(at(20)), swept_at(at(20)), 100)
-        .await
-        .unwrap();
+    sweep(&*store, swept_at(at(20))).await;
     assert_eq!(feed(&*store).await, []);
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let grant = grant_of(&*store, code()).await;
     revoke(&*store, &grant, at(30)).await;
     let page = entries_since(&*store, since, 3).await;
@@ -85,9 +76,7 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
         expires_at: at(0) + ACCESS,
     };
     assert!(announce(&*store, &Revoked::Token(token.token_id), at_five).await);
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     assert!(is_revoked(&*store, token.clone()).await);
     assert!(!is_revoked(&*store, another(&token)).await);
     revoke(&*store, &mine, at(6)).await;
@@ -109,22 +98,12 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
     );
     let later = issued_at(issued_until(at(8)));
     assert!(!is_revoked(&*store, later.clone()).await);
-    let change = RegistryChange {
-        remove_clients: vec![client_id("other")],
-        ..RegistryChange::default()
-    };
+    let change = remove(&["other"], &[]);
     apply(&*store, change, 8).await;
     assert!(is_revoked(&*store, later.clone()).await);
     assert_eq!(store.feed_state().await.unwrap().last, 4);
 
-    store
-        .sweep(
-            swept_at(issued_until(at(9))),
-            swept_at(issued_until(at(9))),
-            100,
-        )
-        .await
-        .unwrap();
+    sweep(&*store, swept_at(issued_until(at(9)))).await;
     assert!(!is_revoked(&*store, later).await, "it expired by itself");
     assert_eq!(store.feed_state().await.unwrap().last, 4);
 }
@@ -197,8 +176,7 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
         assert!(announce(&*subject.store(), revoked, extent).await);
     }
     assert_eq!(subject.store().feed_state().await.unwrap().last, 2);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     for revoked in [&grant, &issuer] {
         assert!(!announce(&*store, revoked, extent).await);
     }
@@ -226,26 +204,19 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     assert_eq!(store.feed_state().await.unwrap().last, 4);
     assert_eq!(store.counts().await.unwrap().revocations, 2);
     // The replacing entry is swept at its own time, and nothing of the replaced entry remains.
-    store
-        .sweep(swept_at(at(6)), swept_at(at(6)), 100)
-        .await
-        .unwrap();
+    sweep(&*store, swept_at(at(6))).await;
     assert_eq!(feed(&*store).await, std::slice::from_ref(&grant));
-    store
-        .sweep(swept_at(at(6)) + ACCESS, swept_at(at(6)) + ACCESS, 100)
-        .await
-        .unwrap();
+    sweep(&*store, swept_at(at(6)) + ACCESS).await;
     assert_eq!(feed(&*store).await, []);
     assert!(announce(&*store, &grant, extent).await);
 
     let racing = Revoked::Token(TokenId::generate(&OsRandom).unwrap());
-    let mut racers = JoinSet::new();
-    for _ in 0..PARALLEL {
-        let (store, racing) = (Arc::clone(&store), racing.clone());
-        racers.spawn(async move { announce(&*store, &racing, extent).await });
-    }
-    let announced = racers.join_all().await;
-    assert_eq!(announced.iter().filter(|announced| **announced).count(), 1);
+    let announced = in_parallel(subject, PARALLEL, |store, _| {
+        let racing = racing.clone();
+        async move { announce(&*store, &racing, extent).await }
+    });
+    let announced = announced.await.into_iter();
+    assert_eq!(announced.filter(|announced| *announced).count(), 1);
 }
 
 /// The client `old` of the legacy flow.
@@ -262,14 +233,8 @@ pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: 
     )
     .await;
     let current = grant_of(&*store, code()).await;
-    let old = CodeRecord {
-        client_id: client_id("old"),
-        ..code()
-    };
-    let old = grant_of(&*store, old).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let old = grant_of(&*store, code_of("old", "ada")).await;
+    let store = subject.again(store).await;
     let disabled = user("ada").disabled();
     apply(&*store, put(vec![], vec![disabled]), 5).await;
     assert!(is_revoked(&*store, &current).await && is_revoked(&*store, &old).await);
@@ -305,11 +270,7 @@ pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl 
             ("old", "ada"),
             ("other", "grace"),
         ] {
-            let record = CodeRecord {
-                client_id: client_id(client),
-                username: username(name),
-                ..code()
-            };
+            let record = code_of(client, name);
             grants.push(grant_of(&*store, record).await);
         }
         let before = store.feed_state().await.unwrap().last;
@@ -318,9 +279,7 @@ pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl 
             .revoke_all(owner.clone(), [entry.clone()].into(), at(5))
             .await;
         assert_eq!(revoked, Ok(ends.len() as u64), "{owner:?}");
-        drop(store);
-        subject.restart().await;
-        let store = subject.store();
+        let store = subject.again(store).await;
         let mut announced = Vec::new();
         for grant in grants {
             let name = format!("{} {}", grant.client_id, grant.username);
@@ -360,10 +319,7 @@ pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl 
         assert_eq!(entries, announced);
         let newest = store.audit(AuditRange::Before(None), 1).await.unwrap();
         assert_eq!(newest[0].event, entry);
-        store
-            .sweep(swept_at(at(10)), swept_at(at(10)), 100)
-            .await
-            .unwrap();
+        sweep(&*store, swept_at(at(10))).await;
     }
 }
 
@@ -406,10 +362,7 @@ pub(crate) async fn a_key_ends_with_all_that_is_bound_to_it(subject: &mut impl S
         ("grace", unbound),
         ("ada", unbound),
     ] {
-        let record = CodeRecord {
-            username: username(name),
-            ..code()
-        };
+        let record = code_of("web", name);
         grants.push(grant_with(&*store, record, proven).await);
     }
     for (grant, proven) in [(&grants[6], bound), (&grants[7], of_certificate(Some(key)))] {
@@ -417,17 +370,13 @@ pub(crate) async fn a_key_ends_with_all_that_is_bound_to_it(subject: &mut impl S
             proven,
             ..use_of(grant, grant.current.refresh_id, at(1))
         };
-        store.rotate_refresh(late).await.unwrap();
+        refresh(&*store, late).await;
     }
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let entry = audit_event(5);
     let revoked = store.revoke_all(Owner::Key(key), [entry].into(), at(5));
     assert_eq!(revoked.await, Ok(3));
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     assert_eq!(feed(&*store).await, [Revoked::Key(key)]);
     for (grant, ended) in grants
         .iter()

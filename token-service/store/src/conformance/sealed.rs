@@ -10,21 +10,9 @@ pub(crate) async fn what_is_sealed_is_sealed_anew(subject: &mut impl Subject) {
     let change = put(vec![], vec![joan, user("ada")]);
     let store = subject.store();
     apply(&*store, change, 0).await;
-    let set = store.set_second_factor(
-        username("ada"),
-        Some(second_factor(&["a"])),
-        None,
-        Arc::default(),
-        at(0),
-    );
-    assert!(set.await.unwrap().is_some());
+    set_factor(&*store, "ada", Some(second_factor(&["a"])), at(0)).await;
     let key = signing_key("kid", Algorithm::EdDsa, at(0));
-    assert!(
-        store
-            .add_signing_key(key.clone(), None, Arc::default())
-            .await
-            .unwrap()
-    );
+    assert!(add_key(&*store, &key, None).await);
     assert_eq!(store.sealed_root().await.unwrap(), None);
     let start = async |root: &[u8]| {
         let root = root.to_vec();
@@ -35,9 +23,7 @@ pub(crate) async fn what_is_sealed_is_sealed_anew(subject: &mut impl Subject) {
         (true, false)
     );
     let credentials = store.credentials(username("ada")).await.unwrap().unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let version = store.registry_version().await.unwrap();
     let all = [
         (SealedValue::Root, b"root".to_vec()),
@@ -76,9 +62,7 @@ pub(crate) async fn what_is_sealed_is_sealed_anew(subject: &mut impl Subject) {
             assert!(!store.reseal(unknown.clone(), before, lost).await.unwrap());
         }
     }
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let anew = all.map(|(value, _)| (value, b"anew".to_vec()));
     assert_eq!(sealed_values(&*store).await, anew);
     assert!(store.registry_version().await.unwrap() > version);

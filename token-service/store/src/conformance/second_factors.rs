@@ -12,14 +12,24 @@ pub(crate) fn second_factor(codes: &[&str]) -> SecondFactor {
     }
 }
 
+/// Sets the second factor of a registered user, without an entry of the audit log.
+pub(crate) async fn set_factor(
+    store: &dyn Store,
+    name: &str,
+    factor: Option<SecondFactor>,
+    now: Timestamp,
+) {
+    let set = store.set_second_factor(username(name), factor, None, Arc::default(), now);
+    assert!(set.await.unwrap().is_some());
+}
+
 pub(crate) async fn a_second_factor_ends_what_was_there_and_goes_with_its_user(
     subject: &mut impl Subject,
 ) {
     let ada = || username("ada");
     let known = async |store: Arc<dyn Store>| store.second_factor(ada()).await.unwrap();
     let set = async |store: Arc<dyn Store>, second_factor: Option<SecondFactor>| {
-        let set = store.set_second_factor(ada(), second_factor, None, Arc::default(), at(2));
-        assert!(set.await.unwrap().is_some());
+        set_factor(&*store, "ada", second_factor, at(2)).await;
     };
     let change = async |store: Arc<dyn Store>, change: RegistryChange| {
         apply(&*store, change, 0).await;
@@ -70,11 +80,7 @@ pub(crate) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
     assert_eq!(use_id(subject.store(), "ada", "a").await, Use::Again);
     let codes = Some(second_factor(&["a", "b", "c"]));
     version_of(&*subject.store(), &username("ada")).await;
-    let set = async |store: Arc<dyn Store>| {
-        let set = store.set_second_factor(username("ada"), codes, None, Arc::default(), at(0));
-        assert!(set.await.unwrap().is_some());
-    };
-    set(subject.store()).await;
+    set_factor(&*subject.store(), "ada", codes, at(0)).await;
     for (name, code, expected) in [
         ("ada", "d", Use::Again),
         ("grace", "a", Use::Again),

@@ -5,8 +5,7 @@ use super::*;
 pub(crate) async fn sessions_start_end_and_expire(subject: &mut impl Subject) {
     let id = Digest::of(b"session");
     let started = start(&*subject.store(), id, session("ada", at(100)), None).await;
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.restarted().await;
     assert_eq!(store.session(id, at(99)).await.unwrap(), Some(started));
     assert_eq!(store.session(id, at(100)).await.unwrap(), None);
     let other = Digest::of(b"other");
@@ -28,15 +27,13 @@ pub(crate) async fn a_session_lives_on_while_it_is_used(subject: &mut impl Subje
         .extend_session(unknown, at(200), at(99))
         .await
         .unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     assert_eq!(store.session(unknown, at(99)).await.unwrap(), None);
-    assert_eq!(store.sweep(at(199), at(199), 100).await.unwrap().removed, 0);
+    assert_eq!(sweep(&*store, at(199)).await.removed, 0);
     assert!(store.session(id, at(199)).await.unwrap().is_some());
     store.extend_session(id, at(300), at(200)).await.unwrap();
     assert_eq!(store.session(id, at(200)).await.unwrap(), None);
-    assert_eq!(store.sweep(at(201), at(201), 100).await.unwrap().removed, 1);
+    assert_eq!(sweep(&*store, at(201)).await.removed, 1);
 }
 
 pub(crate) async fn a_session_replaces_another(subject: &mut impl Subject) {
@@ -44,9 +41,7 @@ pub(crate) async fn a_session_replaces_another(subject: &mut impl Subject) {
     let store = subject.store();
     start(&*store, old, session("ada", at(100)), None).await;
     start(&*store, new, session("ada", at(200)), Some(old)).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     assert_eq!(store.session(old, at(1)).await.unwrap(), None);
     assert!(store.session(new, at(1)).await.unwrap().is_some());
 }
@@ -84,15 +79,11 @@ pub(crate) async fn a_complete_sign_in_tells_of_unfinished_ones(subject: &mut im
     start(&*store, id(4), other, None).await;
     // They are told of even when their sessions are over.
     store.end_session(id(0)).await.unwrap();
-    store.sweep(at(5000), at(5000), 100).await.unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    sweep(&*store, at(5000)).await;
+    let store = subject.again(store).await;
     let expected = vec!["a".to_owned(), "b".to_owned()];
     assert_eq!(told(&*store, Some(id(3))).await, (expected, 0));
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     assert_eq!(told(&*store, None).await, (vec![], 0), "once");
 
     let listed = UnfinishedSignIns::LISTED;
@@ -101,7 +92,6 @@ pub(crate) async fn a_complete_sign_in_tells_of_unfinished_ones(subject: &mut im
     }
     assert_eq!(told(&*store, None).await, (vec!["f".to_owned(); listed], 3));
     start(&*store, id(0), owed("g", at(7)), None).await;
-    let change = store.set_second_factor(username("ada"), None, None, Arc::default(), at(8));
-    assert!(change.await.unwrap().is_some());
+    set_factor(&*store, "ada", None, at(8)).await;
     assert_eq!(told(&*store, None).await, (vec![], 0), "other credentials");
 }

@@ -2,6 +2,56 @@
 
 use super::*;
 
+/// For a store that was opened with twice [`ACCESS`], and then again with [`ACCESS`].
+pub(crate) async fn assert_a_longer_lifetime_holds(store: &dyn Store) {
+    assert_eq!(store.longest_token(), ACCESS * 2);
+    let grant = grant_of(store, code()).await;
+    revoke(store, &grant, at(5)).await;
+    let entries = entries_since(store, 0, 10).await;
+    assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
+    sweep(store, at(5)).await;
+    assert_eq!(store.longest_token(), ACCESS * 2);
+    sweep(
+        store,
+        at(5) + ACCESS * 2 + crate::token_lifetime::LIFETIME_MARGIN,
+    )
+    .await;
+    assert_eq!(store.longest_token(), ACCESS);
+}
+
+/// Writes rows of which the store must have digests alone, and returns what must not be in the store.
+pub(crate) async fn present_secrets(store: &dyn Store) -> [&'static str; 3] {
+    let secrets = ["a-secret-code", "a-secret-session", "a-secret-jti"];
+    let [text, id, jti] = secrets;
+    issue_legacy(store, text, code()).await;
+    start(
+        store,
+        Digest::of(id.as_bytes()),
+        session("ada", at(100)),
+        None,
+    )
+    .await;
+    assert_eq!(use_id(store, "web", jti, at(0)).await, Use::First);
+    secrets
+}
+
+/// A hash that [`rehash`] replaces.
+pub(crate) const WEAK: &str =
+    "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA";
+
+pub(crate) async fn register_weak(store: &dyn Store) {
+    let weak = User {
+        password_hash: Some(WEAK.into()),
+        ..user("ada")
+    };
+    apply(store, put(vec![], vec![weak]), 0).await;
+}
+
+pub(crate) async fn rehash(store: &dyn Store) {
+    let stronger = store.rehash_password(username("ada"), WEAK.into(), "stronger".into());
+    stronger.await.unwrap();
+}
+
 pub(crate) async fn rows_are_counted(subject: &mut impl Subject) {
     assert_eq!(subject.store().counts().await.unwrap(), Counts::default());
     let grant = grant_of(&*subject.store(), code()).await;
@@ -30,7 +80,7 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
     let revoked = grant_of(&*store, code()).await;
     let alive = grant_of(&*store, code()).await;
     let refreshed = use_of(&alive, alive.current.refresh_id, at(1000));
-    store.rotate_refresh(refreshed).await.unwrap();
+    refresh(&*store, refreshed).await;
     store
         .revoke_grant(revoked.grant_id, Arc::default(), at(0))
         .await
@@ -38,22 +88,14 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
     issue_legacy(&*store, "c", code()).await;
     let id = Digest::of(b"session");
     start(&*store, id, session("ada", at(0) + WEEK + WEEK), None).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     let remembered = async |grant: &Grant| store.grant(grant.grant_id).await.unwrap().is_some();
-    store
-        .sweep(at(0) + ACCESS, at(0) + ACCESS, 100)
-        .await
-        .unwrap();
+    sweep(&*store, at(0) + ACCESS).await;
     assert!(
         remembered(&revoked).await,
         "its access token lives to the end of the hour"
     );
-    store
-        .sweep(at(1) + ACCESS, at(1) + ACCESS, 100)
-        .await
-        .unwrap();
+    sweep(&*store, at(1) + ACCESS).await;
     assert!(!remembered(&revoked).await);
     assert!(remembered(&dead).await);
     assert_eq!(
@@ -61,9 +103,9 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
         Redemption::Unknown,
         "an expired code is forgotten"
     );
-    store.sweep(at(0) + WEEK, at(0) + WEEK, 100).await.unwrap();
+    sweep(&*store, at(0) + WEEK).await;
     assert!(remembered(&dead).await);
-    store.sweep(at(1) + WEEK, at(1) + WEEK, 100).await.unwrap();
+    sweep(&*store, at(1) + WEEK).await;
     assert!(!remembered(&dead).await);
     assert!(remembered(&alive).await);
     assert!(store.session(id, at(1) + WEEK).await.unwrap().is_some());
@@ -102,9 +144,7 @@ pub(crate) async fn the_sweep_finds_expired_assertion_ids_among_live_ones(
         removed += store.sweep(at(100), at(100), 2).await.unwrap().removed;
     }
     assert_eq!(removed, EACH);
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
+    let store = subject.again(store).await;
     for number in 0..EACH {
         let live = format!("live-{number}");
         let id = OnceId::of_user_assertion(&client_id("a"), &live);

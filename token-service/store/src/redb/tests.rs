@@ -13,9 +13,10 @@ use tempfile::TempDir;
 use super::open::builder;
 use super::*;
 use crate::conformance::{
-    ACCESS, Subject, apply, assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of,
-    issue_legacy, put, register_at_random, registrations, replacements_and_removals, revoke,
-    session, start, use_of, user,
+    ACCESS, Subject, WEAK, apply, assert_a_longer_lifetime_holds,
+    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of, issue_legacy,
+    present_secrets, put, register_at_random, register_weak, registrations, rehash,
+    replacements_and_removals, revoke, session, start, use_of, user,
 };
 use crate::operations::*;
 use crate::{OnceId, Use};
@@ -267,20 +268,7 @@ fn a_path_that_cannot_be_is_refused() {
 #[tokio::test]
 async fn no_code_and_no_session_id_is_in_the_file() {
     let mut file = File::new(false);
-    let (code_text, session_id, jti) = ("a-secret-code", "a-secret-session", "a-jti");
-    let store = file.store();
-    issue_legacy(&*store, code_text, code()).await;
-    let session = session("ada", at(10));
-    start(&*store, Digest::of(session_id.as_bytes()), session, None).await;
-    store
-        .use_once(
-            OnceId::of_user_assertion(&code().client_id, jti),
-            at(10),
-            at(0),
-        )
-        .await
-        .unwrap();
-    drop(store);
+    let secrets = present_secrets(&*file.store()).await;
     file.store = None;
     let bytes = std::fs::read(file.path()).unwrap();
     let contains = |text: &str| {
@@ -289,7 +277,7 @@ async fn no_code_and_no_session_id_is_in_the_file() {
             .any(|window| window == text.as_bytes())
     };
     assert!(contains("app.example.com"), "the record itself is there");
-    for secret in [code_text, session_id, jti] {
+    for secret in secrets {
         assert!(!contains(secret), "{secret}");
     }
 }
@@ -464,21 +452,7 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     file.store = None;
     drop(RedbStore::open(&file.path(), ACCESS * 2).unwrap());
     file.open();
-    let store = file.store();
-    assert_eq!(store.longest_token(), ACCESS * 2);
-    let grant = grant_of(&*store, code()).await;
-    revoke(&*store, &grant, at(5)).await;
-    let entries = store.revocations_since(0, 10).await.unwrap();
-    assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
-    store.sweep(at(5), at(5), 10).await.unwrap();
-    assert_eq!(store.longest_token(), ACCESS * 2);
-    let margin = crate::token_lifetime::LIFETIME_MARGIN;
-    store
-        .sweep(at(5) + ACCESS * 2 + margin, at(5) + ACCESS * 2 + margin, 10)
-        .await
-        .unwrap();
-    assert_eq!(store.longest_token(), ACCESS);
-    drop(store);
+    assert_a_longer_lifetime_holds(&*file.store()).await;
     file.restart().await;
     assert_eq!(file.store().longest_token(), ACCESS);
 }
@@ -486,12 +460,9 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
 /// A stolen backup contains only the strongest hash of a password.
 #[tokio::test]
 async fn no_row_keeps_a_hash_that_became_stronger() {
-    const WEAK: &str = "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA";
     let file = File::new(false);
     let store = file.store();
-    let mut weak = user("ada");
-    weak.password_hash = Some(WEAK.into());
-    apply(&*store, put(vec![], vec![weak]), 0).await;
+    register_weak(&*store).await;
     let copy_has_weak = async |name: &str| {
         let path = file.folder.path().join(name);
         store.backup(&path).await.unwrap();
@@ -500,8 +471,7 @@ async fn no_row_keeps_a_hash_that_became_stronger() {
             .any(|bytes| bytes == WEAK.as_bytes())
     };
     assert!(copy_has_weak("before").await);
-    let stronger = store.rehash_password(code().username, WEAK.into(), "stronger".into());
-    stronger.await.unwrap();
+    rehash(&*store).await;
     assert!(!copy_has_weak("after").await);
 }
 

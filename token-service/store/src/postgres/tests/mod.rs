@@ -12,13 +12,12 @@ use std::sync::Arc;
 use self::server::{Server, fresh_database, settings};
 use super::*;
 use crate::conformance::{
-    ACCESS, Subject, apply, as_registered, assert_unreadable_rows_stop_no_change, at, bound, code,
-    conformance, entries_since, grant_of, issue_legacy, put, register_at_random,
-    replacements_and_removals, revoke, session, start, use_of, user,
+    ACCESS, Subject, WEAK, apply, as_registered, assert_a_longer_lifetime_holds,
+    assert_unreadable_rows_stop_no_change, at, bound, code, conformance, grant_of, present_secrets,
+    put, register_at_random, register_weak, rehash, replacements_and_removals, use_of, user,
 };
 use crate::operations::*;
 use crate::{OnceId, Use};
-use domain::digest::Digest;
 use domain::{Extent, Revoked, Rotation, TokenId};
 
 struct Database {
@@ -248,22 +247,13 @@ fn hex(text: &str) -> String {
 async fn no_table_holds_what_a_client_presents() {
     let database = Database::new(false).await;
     let store = &database.store;
-    let (code_text, session_id, jti) = ("the-code-itself", "the-session-id", "the-assertion-id");
-    issue_legacy(&**store, code_text, code()).await;
-    let session = session("ada", at(100));
-    start(&**store, Digest::of(session_id.as_bytes()), session, None).await;
-    let used = store.use_once(
-        OnceId::of_user_assertion(&code().client_id, jti),
-        at(60),
-        at(0),
-    );
-    used.await.unwrap();
+    let secrets = present_secrets(&**store).await;
     let dump = dump(store).await;
     assert!(
         dump.contains(&hex("app.example.com")),
         "the record itself is there"
     );
-    for secret in [code_text, session_id, jti] {
+    for secret in secrets {
         assert!(
             !dump.contains(secret) && !dump.contains(&hex(secret)),
             "{secret}"
@@ -276,19 +266,7 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     let url = fresh_database().await;
     let longer = PostgresStore::open(&settings(&url), ACCESS * 2).await;
     drop(longer.unwrap());
-    let store = open(&url).await;
-    let grant = grant_of(&*store, code()).await;
-    revoke(&*store, &grant, at(5)).await;
-    let entries = entries_since(&*store, 0, 10).await;
-    assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
-    store.sweep(at(5), at(5), 10).await.unwrap();
-    assert_eq!(store.longest_token(), ACCESS * 2);
-    let margin = crate::token_lifetime::LIFETIME_MARGIN;
-    store
-        .sweep(at(5) + ACCESS * 2 + margin, at(5) + ACCESS * 2 + margin, 10)
-        .await
-        .unwrap();
-    assert_eq!(store.longest_token(), ACCESS);
+    assert_a_longer_lifetime_holds(&*open(&url).await).await;
 }
 
 #[tokio::test]
@@ -367,14 +345,10 @@ async fn a_database_that_is_missing_is_named_with_its_server() {
 /// A stolen backup contains only the strongest hash of a password.
 #[tokio::test]
 async fn no_row_keeps_a_hash_that_became_stronger() {
-    const WEAK: &str = "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA";
     let store = Database::new(false).await.store;
-    let mut weak = user("ada");
-    weak.password_hash = Some(WEAK.into());
-    apply(&*store, put(vec![], vec![weak]), 0).await;
+    register_weak(&*store).await;
     assert!(dump(&store).await.contains(&hex(WEAK)));
-    let stronger = store.rehash_password(code().username, WEAK.into(), "stronger".into());
-    stronger.await.unwrap();
+    rehash(&*store).await;
     assert!(!dump(&store).await.contains(&hex(WEAK)));
 }
 
