@@ -1,9 +1,6 @@
 //! Clients that speak TLS, with and without a certificate.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use rcgen::{
@@ -12,10 +9,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::wire::Answer;
-
-/// Longest time to wait for the next bytes of a response.
-const PATIENCE: Duration = Duration::from_secs(90);
+use crate::wire::{self, Answer};
 
 /// A key with a certificate.
 #[derive(Debug)]
@@ -81,7 +75,7 @@ impl Authority {
     }
 }
 
-/// Sends a request with `Connection: close` to the server with this certificate at `port`, and reads the response. `None` if
+/// Sends a request to the server with this certificate at `port`, and reads the response. `None` if
 /// the server ends the connection without a response.
 ///
 /// # Errors
@@ -95,15 +89,8 @@ pub fn send(
     let config = config(server, client)?;
     let name = ServerName::try_from("localhost")?;
     let connection = ClientConnection::new(Arc::new(config), name)?;
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut stream = StreamOwned::new(connection, stream);
-    // A server may answer and close the connection before it has read everything.
-    let _sent = stream.write_all(request.as_bytes());
-    let mut answer = Vec::new();
-    // Some servers close the connection without TLS's own end.
-    let _ended = stream.read_to_end(&mut answer);
-    Ok(Answer::parse(&String::from_utf8_lossy(&answer)))
+    let mut stream = StreamOwned::new(connection, wire::connect(port, wire::PATIENCE)?);
+    Ok(wire::exchange(&mut stream, request))
 }
 
 /// Trusts the server with this certificate, and shows that of `client`.

@@ -1,11 +1,11 @@
 //! HTTP/1.1 byte for byte, because client libraries do not send what attackers send.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 /// Longest time to wait for the next bytes of a response.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A response as received.
 #[derive(Debug, Clone)]
@@ -59,9 +59,24 @@ pub fn send(port: u16, request: &str) -> io::Result<Option<Answer>> {
 /// # Errors
 /// If nothing listens on the port.
 pub fn open(port: u16, request: &str) -> io::Result<(Option<Answer>, TcpStream)> {
-    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    let mut connection = connect(port, PATIENCE)?;
+    let answer = exchange(&mut connection, request);
+    Ok((answer, connection))
+}
+
+/// A connection that waits for the next bytes for `patience`.
+///
+/// # Errors
+/// If nothing listens on the port.
+pub fn connect(port: u16, patience: Duration) -> io::Result<TcpStream> {
+    let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     connection.set_nodelay(true)?;
-    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_read_timeout(Some(patience))?;
+    Ok(connection)
+}
+
+/// Sends a request, and reads the whole response.
+pub fn exchange(connection: &mut (impl Read + Write), request: &str) -> Option<Answer> {
     // A server may answer and close the connection before it has read everything.
     let _sent = connection.write_all(request.as_bytes());
     let mut answer = Vec::new();
@@ -73,8 +88,7 @@ pub fn open(port: u16, request: &str) -> io::Result<(Option<Answer>, TcpStream)>
             Ok(size) => answer.extend(part.iter().take(size)),
         }
     }
-    let answer = Answer::parse(&String::from_utf8_lossy(&answer));
-    Ok((answer, connection))
+    Answer::parse(&String::from_utf8_lossy(&answer))
 }
 
 /// True if the response is complete, as far as it declares its length (RFC 9112 §6.3).

@@ -1,5 +1,5 @@
 //! Clients that authenticate with signatures in place of secrets (protocol.md §5.12, D-46). The unit tests of `protocol`
-//! have each rule about headers and claims.
+//! have each rule about headers and claims, and `operations::explain` has one assertion for each at the token endpoint.
 
 use std::collections::BTreeSet;
 
@@ -8,46 +8,50 @@ use tests::SigningKey;
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Client, JWT_BEARER, NON_INTERACTIVE, OwnPair, Pkce, Reply, basic,
-    form_body, get, now, post,
+    Assertion, Browser, CREDENTIALS, Client, JWT_BEARER, NON_INTERACTIVE, OwnPair, Pkce, Reply,
+    basic, form_body, get, post, shared,
 };
 
 const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-const CREDENTIALS: (&str, &str) = ("grant_type", "client_credentials");
-/// From RFC 7636, appendix B.
-const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const GRANT: (&str, &str) = ("grant_type", "client_credentials");
 
-/// A client with a key, registered at its own pair.
+/// A client with a key.
 pub(crate) struct Keyed {
-    pub(crate) pair: OwnPair,
+    pub(crate) pair: &'static OwnPair,
     pub(crate) key: SigningKey,
+    client: Client,
 }
 
 impl Keyed {
-    /// A user-bound client `meter`.
+    /// A user-bound client.
     pub(crate) fn start() -> Self {
-        let keyed = Self {
-            pair: OwnPair::start(&[]),
-            key: SigningKey::new("EdDSA").unwrap(),
-        };
-        let bound = json!({"type": "user_bound", "bound_user": "ada@example.com"});
-        keyed.register("meter", bound);
-        keyed
+        Self::register("user_bound", json!({"bound_user": "ada@example.com"}))
     }
 
-    fn register(&self, id: &str, mut body: Value) {
-        body["client_id"] = json!(id);
-        body["scopes"] = json!(["projects"]);
-        body["keys"] = json!([{"kid": "one", "public_key": public(&self.key)}]);
-        let made = self
-            .pair
-            .administrate("POST", "/clients", &body.to_string());
-        assert_eq!(made.status, 201, "{}", made.body);
-        assert_eq!(made.json().get("client_secret"), None, "keys are enough");
+    /// A web server application.
+    fn site() -> Self {
+        let redirect_uris = ["https://app.example.com/callback"];
+        Self::register("web_server", json!({"redirect_uris": redirect_uris}))
     }
 
-    /// A valid client assertion of `id`.
-    pub(crate) fn assertion(&self, id: &str) -> Assertion {
+    fn register(kind: &str, mut members: Value) -> Self {
+        let key = SigningKey::new("EdDSA").unwrap();
+        members["keys"] = json!([{"kid": "one", "public_key": public(&key)}]);
+        let client = shared().register(kind, members);
+        assert_eq!(client.secret, None, "keys are enough");
+        Self {
+            pair: shared(),
+            key,
+            client,
+        }
+    }
+
+    /// A valid client assertion.
+    pub(crate) fn assertion(&self) -> Assertion {
+        self.assertion_of(self.client.id)
+    }
+
+    fn assertion_of(&self, id: &str) -> Assertion {
         Assertion {
             header: json!({"alg": "EdDSA", "kid": "one"}),
             ..Assertion::of(id)
@@ -60,8 +64,8 @@ impl Keyed {
         self.key.sign(&assertion.header, &assertion.body).unwrap()
     }
 
-    fn fresh(&self, id: &str) -> String {
-        self.sign(&self.assertion(id))
+    fn fresh(&self) -> String {
+        self.sign(&self.assertion())
     }
 
     fn post(&self, path: &str, assertion: &str, fields: &[(&str, &str)]) -> Reply {
@@ -74,7 +78,7 @@ impl Keyed {
     }
 
     pub(crate) fn token(&self, assertion: &str) -> Reply {
-        self.post("/auth/token", assertion, &[CREDENTIALS])
+        self.post("/auth/token", assertion, &[GRANT])
     }
 }
 
@@ -88,14 +92,14 @@ fn public(key: &SigningKey) -> String {
 #[test]
 fn rfc7523_s2_2_an_assertion_authenticates_at_every_endpoint() {
     let keyed = Keyed::start();
-    let issued = keyed.token(&keyed.fresh("meter"));
+    let issued = keyed.token(&keyed.fresh());
     let access = issued.text("access_token");
     assert_eq!(keyed.pair.call(&access), 200);
     let token = [("token", access.as_str())];
-    let introspected = keyed.post("/auth/introspect", &keyed.fresh("meter"), &token);
+    let introspected = keyed.post("/auth/introspect", &keyed.fresh(), &token);
     assert_eq!(introspected.json()["active"], true);
-    let named = [token[0], ("client_id", "meter")];
-    let revoked = keyed.post("/auth/revoke", &keyed.fresh("meter"), &named);
+    let named = [token[0], ("client_id", keyed.client.id)];
+    let revoked = keyed.post("/auth/revoke", &keyed.fresh(), &named);
     assert_eq!(revoked.status, 200, "{}", revoked.body);
     keyed.pair.until_refused(&access);
     let metadata = get(
@@ -119,119 +123,84 @@ fn rfc7523_s2_2_an_assertion_authenticates_at_every_endpoint() {
     }
 }
 
-/// RFC 6749 §2.3, RFC 7521 §4.2, RFC 8725: what does not authenticate, and why.
+/// RFC 6749 §2.3, RFC 7521 §4.2: what does not authenticate beside a good assertion, or without one.
 #[test]
-fn rfc7521_s4_2_1_every_other_assertion_is_refused() {
-    let keyed = Keyed::start();
-    let lobby = keyed.pair.lobby();
-    let web = json!({"type": "web_server", "redirect_uris": ["https://app.example.com/callback"]});
-    keyed.register("site", web);
-    let good = || keyed.assertion("meter");
-    let token = |assertion: &Assertion| keyed.token(&keyed.sign(assertion));
-    let header = |header: Value| Assertion { header, ..good() };
-    let stranger = SigningKey::new("EdDSA").unwrap();
-    let by_stranger = |header: Value| {
-        let assertion = Assertion { header, ..good() };
-        keyed.token(&stranger.sign(&assertion.header, &assertion.body).unwrap())
-    };
-    let endpoint = format!("{lobby}/auth/token");
-    let refused = [
-        (token(&header(json!({"alg": "none", "kid": "one"}))), "alg"),
-        (token(&header(json!({"alg": "HS256", "kid": "one"}))), "alg"),
-        (token(&header(json!({"alg": "EdDSA", "kid": "two"}))), "kid"),
+fn rfc7521_s4_2_1_an_assertion_is_the_only_authentication() {
+    let (keyed, site) = (Keyed::start(), Keyed::site());
+    let url = format!("{}/auth/token", keyed.pair.lobby());
+    for (assertion, why) in [
+        ("a.b.c".to_owned(), "base64url"),
         (
-            by_stranger(json!({"alg": "EdDSA", "kid": "one"})),
-            "Signature",
-        ),
-        (
-            by_stranger(json!({"alg": "EdDSA", "kid": "one", "jwk": stranger.jwk()})),
-            "Signature",
-        ),
-        (token(&good().with("exp", json!(now() - 1))), "expired"),
-        (
-            token(&good().with("exp", json!(now() + 660))),
-            "at most 600 s",
-        ),
-        (token(&good().with("iat", json!(now() + 90))), "iat"),
-        (token(&good().with("aud", json!(endpoint))), "Audience"),
-        (
-            token(&good().with("aud", json!([lobby, endpoint]))),
-            "Audience",
-        ),
-        (token(&good().with("sub", json!("site"))), "sub"),
-        (token(&good().with("iss", json!("site"))), "sub"),
-        (keyed.token("a.b.c"), "base64url"),
-        (keyed.token(&keyed.fresh("nobody")), "registered with keys"),
-        (
-            keyed.token(&keyed.fresh("user-bound-demo")),
+            keyed.sign(&keyed.assertion_of("nobody")),
             "registered with keys",
         ),
-    ];
-    for (reply, why) in refused {
-        let description = reply.assert_error(401, "invalid_client");
+        (
+            keyed.sign(&keyed.assertion_of("user-bound-demo")),
+            "registered with keys",
+        ),
+    ] {
+        let description = keyed.token(&assertion).assert_error(401, "invalid_client");
         assert!(description.contains(why), "{why}: {description}");
     }
+    let id = ("client_id", keyed.client.id);
     // Another client's assertion, for the client that the body names.
-    let other = [CREDENTIALS, ("client_id", "meter")];
     keyed
-        .post("/auth/token", &keyed.fresh("site"), &other)
+        .post("/auth/token", &site.fresh(), &[GRANT, id])
         .assert_error(401, "invalid_client");
-    // Without its type, of another type, and with a second authentication.
-    let (url, assertion) = (format!("{lobby}/auth/token"), keyed.fresh("meter"));
-    let form = |fields: &[(&str, &str)]| form_body(&[&[CREDENTIALS], fields].concat());
+    let assertion = keyed.fresh();
     let own = ("client_assertion", assertion.as_str());
-    post(&url, &[], &form(&[own])).assert_error(400, "invalid_request");
+    let typed = ("client_assertion_type", TYPE);
     let saml = (
         "client_assertion_type",
         "urn:ietf:params:oauth:client-assertion-type:saml2-bearer",
     );
-    post(&url, &[], &form(&[own, saml])).assert_error(401, "invalid_client");
-    let both = form(&[own, ("client_assertion_type", TYPE)]);
-    let header = [("authorization", basic("meter", "anything"))];
-    post(&url, &header, &both).assert_error(400, "invalid_request");
-    let secret = form(&[own, ("client_assertion_type", TYPE), ("client_secret", "x")]);
-    post(&url, &[], &secret).assert_error(400, "invalid_request");
-    // The parameters may not be in the URL.
-    let in_url = format!("{url}?client_assertion={assertion}");
-    post(&in_url, &[], &form(&[])).assert_error(400, "invalid_request");
+    let in_url = format!("?client_assertion={assertion}");
+    let basic = [("authorization", basic(keyed.client.id, "anything"))];
+    for (query, headers, fields, status) in [
+        ("", &[][..], &[own][..], 400),
+        ("", &[], &[own, saml], 401),
+        ("", &basic, &[own, typed], 400),
+        ("", &[], &[own, typed, ("client_secret", "x")], 400),
+        // The parameters may not be in the URL.
+        (&in_url, &[], &[], 400),
+        // The client has no secret.
+        ("", &basic, &[], 401),
+    ] {
+        let form = form_body(&[&[GRANT], fields].concat());
+        let error = if status == 401 {
+            "invalid_client"
+        } else {
+            "invalid_request"
+        };
+        post(&format!("{url}{query}"), headers, &form).assert_error(status, error);
+    }
     // Nothing of this used up the assertion.
     assert_eq!(keyed.token(&assertion).status, 200);
-    // The client has no secret, and its id alone proves nothing.
-    post(&url, &header, &form(&[])).assert_error(401, "invalid_client");
-    let named = post(&url, &[], &form(&[("client_id", "meter")]));
+    let named = post(&url, &[], &form_body(&[GRANT, id]));
     let description = named.assert_error(401, "invalid_client");
     assert!(description.contains("client_assertion"), "{description}");
 }
 
 /// RFC 7523 §3 rule 7.
 #[test]
-fn rfc7523_s3_of_a_hundred_uses_of_one_assertion_one_counts() {
+fn rfc7523_s3_of_many_uses_of_one_assertion_one_counts() {
     let keyed = Keyed::start();
-    let assertion = keyed.fresh("meter");
-    let (keyed, assertion) = (&keyed, assertion.as_str());
-    let issued: usize = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..10)
-            .map(|_| {
-                scope.spawn(move || {
-                    let replies = (0..10).map(|_| keyed.token(assertion).status);
-                    replies.filter(|status| *status == 200).count()
-                })
-            })
-            .collect();
-        workers
-            .into_iter()
+    let assertion = keyed.fresh();
+    let statuses = std::thread::scope(|scope| {
+        [(); 20]
+            .map(|()| scope.spawn(|| keyed.token(&assertion).status))
             .map(|worker| worker.join().unwrap())
-            .sum()
     });
-    assert_eq!(issued, 1);
-    let again = keyed.token(assertion).assert_error(401, "invalid_client");
+    let issued = statuses.iter().filter(|status| **status == 200);
+    assert_eq!(issued.count(), 1);
+    let again = keyed.token(&assertion).assert_error(401, "invalid_client");
     assert!(
         again.contains("jti of the assertion was used before"),
         "{again}"
     );
     // At another endpoint too.
     keyed
-        .post("/auth/introspect", assertion, &[("token", "x")])
+        .post("/auth/introspect", &assertion, &[("token", "x")])
         .assert_error(401, "invalid_client");
     let metrics = get(&format!("{}/metrics", keyed.pair.pair.internal_url()), &[]).body;
     assert!(
@@ -243,40 +212,32 @@ fn rfc7523_s3_of_a_hundred_uses_of_one_assertion_one_counts() {
 /// D-46: neither kind of assertion is the other one, and each has ids of its own.
 #[test]
 fn rfc7523_s3_a_user_assertion_is_no_client_assertion() {
-    let keyed = Keyed::start();
+    let pair = OwnPair::start(&[]);
     let id = NON_INTERACTIVE.id;
     let key = json!({"keys": [{"kid": "demo-2020", "public_key": demo_key()}]});
-    let path = format!("/clients/{id}");
-    keyed.pair.release(&[&NON_INTERACTIVE]);
-    keyed.pair.change("PATCH", &path, &key.to_string());
-    let user_assertion = Assertion::of("ada@example.com");
-    keyed
-        .token(&user_assertion.sign())
-        .assert_error(401, "invalid_client");
-    // As user assertion, with the same jti as the client assertion beside it.
-    let jti = user_assertion.body["jti"].clone();
-    let client_assertion = Assertion::of(id)
-        .with("aud", json!(keyed.pair.lobby()))
-        .with("jti", jti)
-        .sign();
-    let fields = |assertion: &str| {
-        [("grant_type", JWT_BEARER), ("assertion", assertion)]
-            .map(|(name, value)| (name, value.to_owned()))
+    pair.release(&[&NON_INTERACTIVE]);
+    pair.change("PATCH", &format!("/clients/{id}"), &key.to_string());
+    let url = format!("{}/auth/token", pair.lobby());
+    let authenticated = |assertion: &str, fields: &[(&str, &str)]| {
+        let own = [
+            ("client_assertion_type", TYPE),
+            ("client_assertion", assertion),
+        ];
+        post(&url, &[], &form_body(&[&own, fields].concat()))
     };
-    let as_user = fields(&client_assertion);
-    let as_user: Vec<_> = as_user
-        .iter()
-        .map(|(name, value)| (*name, &**value))
-        .collect();
+    let user_assertion = Assertion::of("ada@example.com");
+    let signed = user_assertion.sign();
+    authenticated(&signed, &[GRANT]).assert_error(401, "invalid_client");
+    // As user assertion, with the same jti as the client assertion beside it.
+    let client_assertion = Assertion::of(id)
+        .with("aud", json!(pair.lobby()))
+        .with("jti", user_assertion.body["jti"].clone())
+        .sign();
     NON_INTERACTIVE
-        .token(&keyed.pair.lobby(), &as_user)
+        .assert(&pair.lobby(), &client_assertion, &[])
         .assert_error(400, "invalid_grant");
-    let user_assertion = fields(&user_assertion.sign());
-    let user_assertion: Vec<_> = user_assertion
-        .iter()
-        .map(|(name, value)| (*name, &**value))
-        .collect();
-    let issued = keyed.post("/auth/token", &client_assertion, &user_assertion);
+    let fields = [("grant_type", JWT_BEARER), ("assertion", &*signed)];
+    let issued = authenticated(&client_assertion, &fields);
     assert_eq!(issued.status, 200, "{}", issued.body);
 }
 
@@ -294,93 +255,60 @@ fn demo_key() -> String {
 /// D-25 is for clients without keys: a code verifier does not replace a signature.
 #[test]
 fn a_code_of_a_client_with_keys_needs_the_signature() {
-    let keyed = Keyed::start();
-    let site = Client {
-        id: "site",
-        secret: None,
-        redirect_uri: "https://app.example.com/callback",
-    };
-    let web = json!({"type": "web_server", "redirect_uris": [site.redirect_uri]});
-    keyed.register(site.id, web);
-    let (lobby, pkce) = (keyed.pair.lobby(), Pkce::of(VERIFIER));
+    let (keyed, pkce) = (Keyed::site(), Pkce::of(&"v".repeat(43)));
+    let (lobby, site) = (keyed.pair.lobby(), keyed.client);
     let code = Browser::new(&lobby).code_for(&site, Some(&pkce));
     site.exchange(&lobby, &code, Some(&pkce))
         .assert_error(401, "invalid_client");
-    let fields = [
-        ("grant_type", "authorization_code"),
-        ("code", &*code),
-        ("redirect_uri", site.redirect_uri),
-        ("code_verifier", VERIFIER),
-    ];
-    let tokens = keyed.post("/auth/token", &keyed.fresh("site"), &fields);
+    let fields = site.exchange_fields(&code, Some(&pkce));
+    let tokens = keyed.post("/auth/token", &keyed.fresh(), &fields);
     let refresh = tokens.text("refresh_token");
     let fields = [
         ("grant_type", "refresh_token"),
         ("refresh_token", &*refresh),
     ];
-    let refreshed = keyed.post("/auth/token", &keyed.fresh("site"), &fields);
+    let refreshed = keyed.post("/auth/token", &keyed.fresh(), &fields);
     assert_eq!(refreshed.status, 200, "{}", refreshed.body);
 }
 
 /// D-46: from a secret to a key, and from a key to its successor, without a failed request.
 #[test]
 fn a_client_changes_from_a_secret_to_keys_and_to_other_keys() {
-    let keyed = Keyed::start();
-    let lobby = keyed.pair.lobby();
-    let dashboard = Client {
-        secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
-        ..crate::support::USER_BOUND
+    let pair = shared();
+    let client = pair.register("user_bound", json!({"bound_user": "grace@example.com"}));
+    let [one, two] = ["EdDSA", "ES256"].map(|algorithm| SigningKey::new(algorithm).unwrap());
+    let keyed = Keyed {
+        pair,
+        key: SigningKey::new("EdDSA").unwrap(),
+        client,
     };
-    keyed.pair.release(&[&dashboard]);
-    let account = crate::support::CREDENTIALS;
     let with_key = |key: &SigningKey, kid: &str| {
-        let mut assertion = keyed.assertion(dashboard.id);
-        assertion.header["kid"] = json!(kid);
-        let assertion = key.sign(&assertion.header, &assertion.body).unwrap();
-        keyed.post("/auth/token", &assertion, &account).status
+        let Assertion { mut header, body } = keyed.assertion();
+        header["alg"] = key.jwk()["alg"].clone();
+        header["kid"] = json!(kid);
+        let assertion = key.sign(&header, &body).unwrap();
+        keyed.post("/auth/token", &assertion, &CREDENTIALS).status
     };
-    let folder = keyed.pair.state().to_owned();
+    let by_secret = || client.token(&pair.lobby(), &CREDENTIALS).status;
+    let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, key: &SigningKey| {
-        let path = folder.join(name);
+        let path = folder.path().join(name);
         std::fs::write(&path, public(key)).unwrap();
-        path.display().to_string()
+        format!("--key {name}={}", path.display())
     };
-    let next = SigningKey::new("ES256").unwrap();
-    let (one, two) = (file("one.jwk", &keyed.key), file("two.jwk", &next));
-    let id = dashboard.id;
-    keyed
-        .pair
-        .done(&format!("client update {id} --key one={one}"));
-    assert_eq!(with_key(&keyed.key, "one"), 200);
-    assert_eq!(
-        dashboard.token(&lobby, &account).status,
-        200,
-        "the old way too"
-    );
-    keyed
-        .pair
-        .done(&format!("client rotate-secret {id} --end-all"));
-    dashboard
-        .token(&lobby, &account)
-        .assert_error(401, "invalid_client");
-    assert_eq!(with_key(&keyed.key, "one"), 200);
-
-    keyed.pair.done(&format!(
-        "client update {id} --key one={one} --key two={two}"
-    ));
-    assert_eq!(
-        (with_key(&keyed.key, "one"), with_key(&next, "two")),
-        (200, 401)
-    );
-    let shown = keyed.pair.done(&format!("client show {id}"));
+    let id = client.id;
+    let (first, second) = (file("one", &one), file("two", &two));
+    pair.done(&format!("client update {id} {first}"));
+    assert_eq!((with_key(&one, "one"), by_secret()), (200, 200));
+    pair.done(&format!("client rotate-secret {id} --end-all"));
+    assert_eq!((with_key(&one, "one"), by_secret()), (200, 401));
+    pair.done(&format!("client update {id} {first} {second}"));
+    assert_eq!((with_key(&one, "one"), with_key(&two, "two")), (200, 200));
+    let shown = pair.done(&format!("client show {id}"));
     assert!(shown.contains("two  {\"kty\":\"EC\""), "{shown}");
-    keyed
-        .pair
-        .done(&format!("client update {id} --key two={two}"));
-    assert_eq!(with_key(&keyed.key, "one"), 401);
-    let last = keyed
-        .pair
-        .failed(&format!("client rotate-secret {id} --end-all"));
+    pair.done(&format!("client update {id} {second}"));
+    assert_eq!((with_key(&one, "one"), with_key(&two, "two")), (401, 200));
+    let last = pair.failed(&format!("client rotate-secret {id} --end-all"));
     assert!(last.contains("has no secret"), "{last}");
 }
 
@@ -390,17 +318,18 @@ fn rfc6749_s10_10_wrong_signatures_are_named_counted_and_slowed_down() {
     let keyed = Keyed::start();
     let stranger = SigningKey::new("EdDSA").unwrap();
     let guess = || {
-        let assertion = keyed.assertion("meter");
+        let assertion = keyed.assertion();
         keyed.token(&stranger.sign(&assertion.header, &assertion.body).unwrap())
     };
     for _ in 0..21 {
         guess();
     }
     until("guesses have to wait", || guess().status == 429);
-    assert_eq!(keyed.token(&keyed.fresh("meter")).status, 200);
-    let entries = keyed
-        .pair
-        .json("audit --client meter --action token_request_refused");
+    assert_eq!(keyed.token(&keyed.fresh()).status, 200);
+    let entries = keyed.pair.json(&format!(
+        "audit --client {} --action token_request_refused",
+        keyed.client.id
+    ));
     let details: BTreeSet<&str> = entries["items"]
         .as_array()
         .unwrap()
@@ -416,10 +345,8 @@ fn rfc6749_s10_10_wrong_signatures_are_named_counted_and_slowed_down() {
         metrics.contains("{reason=\"wrong_client_assertion\"}"),
         "{metrics}"
     );
-    for word in [
-        "claimed_client=\"meter\"",
-        "reason=\"wrong_client_assertion\"",
-    ] {
+    let claimed = format!("claimed_client=\"{}\"", keyed.client.id);
+    for word in [&claimed, "reason=\"wrong_client_assertion\""] {
         keyed.pair.pair.log().until_it_says(word).unwrap();
     }
 }

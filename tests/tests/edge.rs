@@ -7,9 +7,10 @@ use serde_json::Value;
 use tests::flood::{self, UnfinishedPosts};
 use tests::wire::{self, Answer};
 use tests::{Artifacts, Ports, Process, envoy, free_port};
-use ureq::http::{HeaderName, HeaderValue, Request};
+use ureq::http::{HeaderName, Request};
 
 use crate::api::until;
+use crate::nonsense::POSTS;
 use crate::support::{
     CREDENTIALS, OwnPair, Reply, USER_BOUND, WEB, agent, api, form_body, get, lobby, pair, post,
     send,
@@ -22,21 +23,13 @@ const APP: &str = "https://spa.example.com";
 
 #[track_caller]
 fn raw(port: u16, request: &str) -> Reply {
-    reply_of(wire::send(port, request).unwrap())
+    wire::send(port, request).unwrap().unwrap().into()
 }
 
+/// What the other side says last to unfinished forms.
 #[track_caller]
-fn reply_of(answer: Option<Answer>) -> Reply {
-    let answer = answer.unwrap();
-    let headers = answer.headers().map(|(name, value)| {
-        let name = HeaderName::try_from(name).unwrap();
-        (name, HeaderValue::try_from(value).unwrap())
-    });
-    Reply {
-        status: answer.status,
-        headers: headers.collect(),
-        body: answer.body.clone(),
-    }
+fn last_words(held: &mut UnfinishedPosts) -> Reply {
+    Answer::parse(&held.last_words().unwrap()).unwrap().into()
 }
 
 /// All listeners of the gateway, by name.
@@ -95,11 +88,13 @@ fn protocol_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_req
 #[test]
 fn d_18_the_gateway_itself_refuses_large_forms() {
     for (listener, port) in listeners(pair().ports()).into_iter().skip(2) {
-        let large = format!(
-            "POST /auth/token HTTP/1.1\r\nhost: x\r\ncontent-length: 70000\r\n\r\n{}",
-            "a".repeat(70_000)
-        );
-        assert_gateway_error(listener, &raw(port, &large), 413, "invalid_request");
+        for path in POSTS {
+            let large = format!(
+                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 70000\r\n\r\n{}",
+                "a".repeat(70_000)
+            );
+            assert_gateway_error(listener, &raw(port, &large), 413, "invalid_request");
+        }
     }
 }
 
@@ -365,7 +360,7 @@ fn unfinished_forms_at_the_gateway_stop_nobody() {
         if http2 {
             assert_eq!(held.last_status().unwrap(), 408);
         } else {
-            let last = reply_of(Answer::parse(&held.last_words().unwrap()));
+            let last = last_words(&mut held);
             assert_gateway_error("lobby", &last, 408, "invalid_request");
         }
         drop(held);
@@ -384,7 +379,7 @@ fn unfinished_forms_at_the_service_stop_nobody() {
     for path in ["/auth/token", "/auth/sign-in"] {
         let mut held = UnfinishedPosts::http1(port, path, MANY).unwrap();
         assert_served(&service);
-        let last = reply_of(Answer::parse(&held.last_words().unwrap()));
+        let last = last_words(&mut held);
         assert_eq!(last.status, 408, "{path}: {last:?}");
         if path == "/auth/token" {
             last.assert_error(408, "invalid_request");

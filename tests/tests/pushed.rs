@@ -5,8 +5,8 @@ use tests::proofs::ProofKey;
 
 use crate::api::pass;
 use crate::support::{
-    ADA, Browser, CREDENTIALS, Client, Form, INSTALLED, OwnPair, Pkce, Reply, USER_BOUND, WEB,
-    answer, form_body, get, lobby, post,
+    ADA, Browser, CREDENTIALS, Client, Form, INSTALLED, Pkce, Reply, USER_BOUND, WEB, answer,
+    form_body, get, lobby, post, shared,
 };
 
 /// From RFC 7636, appendix B.
@@ -121,8 +121,8 @@ fn rfc9449_s10_1_a_proof_binds_the_code_to_its_key() {
         |key: &ProofKey, path: &str| key.proof("POST", &format!("{lobby}{path}"), None).unwrap();
     let sign = |key: &ProofKey, path: &str| key.sign(&prove(key, path)).unwrap();
     let push = |more: &[(&str, &str)], proof: &str| {
-        let proofs = [proof.to_owned()];
-        WEB.post_with(&lobby, "/auth/par", &WEB.request(more), &proofs)
+        let proof = [("dpop", proof.to_owned())];
+        WEB.post_with(&lobby, "/auth/par", &WEB.request(more), &proof)
     };
     // The endpoints remember proofs apart.
     let id = json!("one id for two endpoints");
@@ -223,55 +223,40 @@ fn rfc9126_s4_of_parallel_visits_one_gets_a_code() {
 fn rfc9126_s2_3_what_cannot_be_pushed() {
     let lobby = lobby();
     let inside = pushed(&WEB, &lobby, &[]);
+    let wrong = Client {
+        secret: Some("wrong"),
+        ..WEB
+    };
+    let without = Client {
+        secret: None,
+        ..WEB
+    };
+    let elsewhere = Client {
+        redirect_uri: "https://evil.example/",
+        ..WEB
+    };
+    let long = "x".repeat(13 * 1024);
     for (client, more, status, error) in [
         (
             WEB,
-            &[("request_uri", inside.as_str())][..],
+            &[("request_uri", &*inside)][..],
             400,
             "invalid_request",
         ),
+        (WEB, &[("scope", "projects admin")], 400, "invalid_scope"),
+        (WEB, &[("prompt", "none login")], 400, "invalid_request"),
         (
             WEB,
-            &[("scope", "projects admin")][..],
-            400,
-            "invalid_scope",
-        ),
-        (WEB, &[("prompt", "none login")][..], 400, "invalid_request"),
-        (
-            WEB,
-            &[("state", "1"), ("state", "2")][..],
+            &[("state", "1"), ("state", "2")],
             400,
             "invalid_request",
         ),
-        (INSTALLED, &[][..], 400, "invalid_request"),
-        (USER_BOUND, &[][..], 400, "unauthorized_client"),
-        (
-            Client {
-                secret: Some("wrong"),
-                ..WEB
-            },
-            &[][..],
-            401,
-            "invalid_client",
-        ),
-        (
-            Client {
-                secret: None,
-                ..WEB
-            },
-            &[][..],
-            401,
-            "invalid_client",
-        ),
-        (
-            Client {
-                redirect_uri: "https://evil.example/",
-                ..WEB
-            },
-            &[][..],
-            400,
-            "invalid_request",
-        ),
+        (WEB, &[("state", &long)], 400, "invalid_request"),
+        (INSTALLED, &[], 400, "invalid_request"),
+        (USER_BOUND, &[], 400, "unauthorized_client"),
+        (wrong, &[], 401, "invalid_client"),
+        (without, &[], 401, "invalid_client"),
+        (elsewhere, &[], 400, "invalid_request"),
     ] {
         push(&client, &lobby, more).assert_error(status, error);
     }
@@ -283,8 +268,6 @@ fn rfc9126_s2_3_what_cannot_be_pushed() {
     ];
     let basic = [("authorization", WEB.basic())];
     post(&url, &basic, &form_body(&implicit)).assert_error(400, "unsupported_response_type");
-    let long = "x".repeat(13 * 1024);
-    push(&WEB, &lobby, &[("state", &long)]).assert_error(400, "invalid_request");
     let method = get(&url, &[]);
     method.assert_error(405, "method_not_allowed");
     // A public client names itself, as at the token endpoint, and may call from its own page.
@@ -302,36 +285,27 @@ fn rfc9126_s2_3_what_cannot_be_pushed() {
 /// RFC 9126 §5, §6.
 #[test]
 fn rfc9126_s6_a_client_may_be_registered_for_pushed_requests_alone() {
-    let own = OwnPair::start(&[]);
-    let lobby = own.lobby();
-    let metadata = get(
-        &format!("{lobby}/.well-known/oauth-authorization-server"),
-        &[],
-    )
-    .json();
-    assert_eq!(
-        metadata["pushed_authorization_request_endpoint"],
-        json!(format!("{lobby}/auth/par"))
-    );
+    let (own, lobby) = (shared(), lobby());
+    let url = format!("{lobby}/.well-known/oauth-authorization-server");
+    let metadata = get(&url, &[]).json();
+    let endpoint = &metadata["pushed_authorization_request_endpoint"];
+    assert_eq!(*endpoint, json!(format!("{lobby}/auth/par")));
     assert_eq!(metadata["require_pushed_authorization_requests"], false);
-    own.release(&[&WEB]);
-    own.done(&format!(
-        "client update {} --require-pushed-requests",
-        WEB.id
-    ));
+    let client = own.register("web_server", json!({"redirect_uris": [WEB.redirect_uri]}));
+    let set = |demand: &str| own.done(&format!("client update {} --{demand}", client.id));
     let browser = Browser::new(&lobby);
-    let refused = answer(&browser.authorize(&WEB.request(&[])), WEB.redirect_uri);
-    assert_eq!(value(&refused, "error"), "invalid_request");
-    let page = visit(&browser, &WEB, &pushed(&WEB, &lobby, &[]), &[]);
-    value(&ada(&browser, &page, &WEB), "code");
-    let shown = own.done(&format!("client show {}", WEB.id));
+    let unpushed = || {
+        let reply = browser.authorize(&client.request(&[]));
+        answer(&reply, client.redirect_uri)
+    };
+    set("require-pushed-requests");
+    assert_eq!(value(&unpushed(), "error"), "invalid_request");
+    let page = visit(&browser, &client, &pushed(&client, &lobby, &[]), &[]);
+    value(&ada(&browser, &page, &client), "code");
+    let shown = own.done(&format!("client show {}", client.id));
     assert!(shown.contains("Pushed requests only"), "{shown}");
-    own.done(&format!(
-        "client update {} --allow-unpushed-requests",
-        WEB.id
-    ));
-    let answered = answer(&browser.authorize(&WEB.request(&[])), WEB.redirect_uri);
-    value(&answered, "code");
+    set("allow-unpushed-requests");
+    value(&unpushed(), "code");
 }
 
 /// `prompt` takes effect once, at the first visit; the language of the pages at every step.

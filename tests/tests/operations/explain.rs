@@ -409,7 +409,7 @@ fn rfc9449_s4_3_a_proof_is_explained_with_its_token() {
 fn rfc7523_s3_a_client_assertion_is_explained_check_by_check() {
     let keyed = Keyed::start();
     let stranger = SigningKey::new("EdDSA").unwrap();
-    let good = || keyed.assertion("meter");
+    let good = || keyed.assertion();
     let header = |name: &str, value: &str| {
         let mut assertion = good();
         assertion.header[name] = json!(value);

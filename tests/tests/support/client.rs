@@ -75,24 +75,30 @@ impl Client {
 
     /// A token request with these values of `DPoP`.
     pub(crate) fn proven(&self, lobby: &str, fields: &[(&str, &str)], proofs: &[String]) -> Reply {
-        self.post_with(lobby, "/auth/token", fields, proofs)
+        let proofs: Vec<_> = proofs.iter().map(|proof| ("dpop", proof.clone())).collect();
+        self.post_with(lobby, "/auth/token", fields, &proofs)
     }
 
+    /// Like [`Self::post`], with these headers too.
     pub(crate) fn post_with(
         &self,
         lobby: &str,
         path: &str,
         fields: &[(&str, &str)],
-        proofs: &[String],
+        more: &[(&str, String)],
     ) -> Reply {
-        let mut fields = fields.to_vec();
-        let mut headers: Vec<_> = proofs.iter().map(|proof| ("dpop", proof.clone())).collect();
+        let (mut headers, body) = self.form(fields);
+        headers.extend_from_slice(more);
+        post(&format!("{lobby}{path}"), &headers, &body)
+    }
+
+    /// The headers and the body of a form with this client's authentication.
+    pub(crate) fn form<'n>(&self, fields: &[(&str, &str)]) -> (Vec<(&'n str, String)>, String) {
         if self.secret.is_some() {
-            headers.push(("authorization", self.basic()));
-        } else {
-            fields.push(("client_id", self.id));
+            return (vec![("authorization", self.basic())], form_body(fields));
         }
-        post(&format!("{lobby}{path}"), &headers, &form_body(&fields))
+        let fields = [fields, &[("client_id", self.id)]].concat();
+        (vec![], form_body(&fields))
     }
 
     /// A token request.
@@ -113,15 +119,22 @@ impl Client {
         pkce: Option<&Pkce>,
         proofs: &[String],
     ) -> Reply {
+        self.proven(lobby, &self.exchange_fields(code, pkce), proofs)
+    }
+
+    /// The fields that exchange a code.
+    pub(crate) fn exchange_fields<'a>(
+        &self,
+        code: &'a str,
+        pkce: Option<&'a Pkce>,
+    ) -> Vec<(&'static str, &'a str)> {
         let mut fields = vec![
             ("grant_type", "authorization_code"),
             ("code", code),
             ("redirect_uri", self.redirect_uri),
         ];
-        if let Some(pkce) = pkce {
-            fields.push(("code_verifier", &pkce.verifier));
-        }
-        self.proven(lobby, &fields, proofs)
+        fields.extend(pkce.map(|pkce| ("code_verifier", pkce.verifier.as_str())));
+        fields
     }
 
     /// Exchanges a user assertion, with these fields too.

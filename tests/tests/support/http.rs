@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tests::browsing;
+use tests::wire::Answer;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use ureq::Agent;
-use ureq::http::{HeaderMap, Request};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 /// Values of `Host` of a page whose name resolves to an internal listener after the page was loaded (DNS rebinding).
 pub(crate) const REBOUND_HOSTS: &[&str] = &[
@@ -72,6 +73,20 @@ impl Reply {
         let legal = |byte: u8| matches!(byte, 0x20..=0x21 | 0x23..=0x5b | 0x5d..=0x7e);
         assert!(description.bytes().all(legal), "{description}");
         description
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        let headers = answer.headers().map(|(name, value)| {
+            let name = HeaderName::try_from(name).unwrap();
+            (name, HeaderValue::try_from(value).unwrap())
+        });
+        Self {
+            status: answer.status,
+            headers: headers.collect(),
+            body: answer.body.clone(),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod module;
 
 use std::path::Path;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 use tests::tls::Identity;
@@ -227,6 +228,22 @@ impl OwnPair {
         }
     }
 
+    /// Registers a client of this type for `projects`, with these members and a new id.
+    pub(crate) fn register(&self, kind: &str, mut members: serde_json::Value) -> Client {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let id = format!("{kind}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        members["client_id"] = id.as_str().into();
+        members["type"] = kind.into();
+        members["scopes"] = serde_json::json!(["projects"]);
+        let made = self.change("POST", "/clients", &members.to_string()).json();
+        let text = |value: &serde_json::Value| value.as_str().map(|text| &*text.to_owned().leak());
+        Client {
+            id: id.leak(),
+            secret: text(&made["client_secret"]),
+            redirect_uri: text(&members["redirect_uris"][0]).unwrap_or_default(),
+        }
+    }
+
     /// {lobby_url}.
     pub(crate) fn lobby(&self) -> String {
         self.pair.lobby_url()
@@ -368,14 +385,20 @@ fn state_in(folder: &Path) -> Vec<(String, String)> {
     environment
 }
 
-/// The pair for all tests that do not stop it, one for each form of the filter. It ends with the test binary.
-pub(crate) fn pair() -> &'static Pair {
+/// The pair for all tests that neither stop it nor change the demo's clients and users, one for each form of the filter. It ends
+/// with the test binary.
+pub(crate) fn shared() -> &'static OwnPair {
     static WASM: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start_with(&[], true));
     static NATIVE: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start_with(&[], true));
     match tests::Form::chosen().unwrap() {
-        tests::Form::Wasm => &WASM.pair,
-        tests::Form::Native => &NATIVE.pair,
+        tests::Form::Wasm => &WASM,
+        tests::Form::Native => &NATIVE,
     }
+}
+
+/// The processes of [`shared`].
+pub(crate) fn pair() -> &'static Pair {
+    &shared().pair
 }
 
 /// Sends a signal to a process.
