@@ -53,7 +53,7 @@ pub(super) fn attacks(good: &str) -> Vec<Attack> {
 }
 
 /// Targets that some server reads as a protected path.
-pub(super) const TARGETS: [&str; 63] = [
+pub(super) const TARGETS: [&str; 75] = [
     "/api/DOCUMENTS/1",
     "/API/documents/1",
     "/api/%44ocuments/1",
@@ -78,6 +78,18 @@ pub(super) const TARGETS: [&str; 63] = [
     "/api/projects/..;/documents/1",
     "/api/projects%00/../documents/1",
     "/public/../api/documents/1",
+    "/public/./../api/documents/1",
+    "/public/.%2e/api/documents/1",
+    "/public/..;x=y/api/documents/1",
+    "/public//../api/documents/1",
+    "/public//api/documents/1",
+    "//public/x",
+    "/public/x%00/api/documents/1",
+    "/public/%u002e%u002e/api/documents/1",
+    "/public;/../api/documents/1",
+    "/api/documents;x/../documents/1",
+    "/api//documents/1",
+    "/api/x/%2e%2e/documents/1",
     "/public/%2e%2e/api/documents/1",
     "/public/%2E%2E%2Fapi/documents/1",
     "/public/..%2fapi/documents/1",
@@ -310,6 +322,8 @@ fn upgrades() -> Vec<Attack> {
         "Upgrade: sock,h2c\r\n",
         "Upgrade: h2\r\n",
         "Upgrade: HTTP/2.0\r\n",
+        "Upgrade: TLS/1.0\r\n",
+        "Upgrade: TLS/1.0\r\nUpgrade: websocket\r\n",
         "Upgrade_: h2c\r\n",
         "Upgrade : h2c\r\n",
         "Upgrade: websocket\r\n",

@@ -21,10 +21,7 @@ fn open_gateway(kind: Kind, changes: &[(&str, &str)]) -> (Gateway, Upstream) {
 }
 
 fn connect(port: u16, sent: &str) -> TcpStream {
-    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    connection
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    let mut connection = wire::connect(port, Duration::from_secs(60)).unwrap();
     // The gateway may have closed the connection.
     let _sent = connection.write_all(sent.as_bytes());
     connection

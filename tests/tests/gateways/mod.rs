@@ -75,6 +75,7 @@ fn clusters() -> [(&'static str, u16); 2] {
 
 /// A gateway, the guard that it asks, and the resource server behind it.
 struct Guarded {
+    kind: Kind,
     configuration: String,
     tokens: Tokens,
     upstream: Upstream,
@@ -121,6 +122,7 @@ impl Guarded {
         };
         let gateway = Gateway::start(kind, &neighbours, changes).unwrap();
         Self {
+            kind,
             configuration,
             tokens: tokens(&issuer),
             upstream,
@@ -130,54 +132,49 @@ impl Guarded {
     }
 
     fn differences(&self) -> Vec<String> {
-        let port = self.gateway.port();
-        differences(port, &self.upstream, &self.configuration, &self.tokens)
+        let (name, port) = (self.kind.name(), self.gateway.port());
+        let found = differences(port, &self.upstream, &self.configuration, &self.tokens);
+        found.iter().map(|line| format!("{name}: {line}")).collect()
     }
 }
 
-/// Runs the whole table through a gateway, and then stops the guard.
-fn the_table_holds(kind: Kind) {
-    let guarded = Guarded::start(kind, &[]);
-    let found = guarded.differences();
-    assert!(found.is_empty(), "{}:\n{}", kind.name(), found.join("\n"));
-    if kind == Kind::EnvoyFilter {
-        return;
-    }
-    let Guarded {
-        guard,
-        gateway,
-        upstream,
-        tokens,
-        ..
-    } = guarded;
-    drop(guard);
-    let found = openings(gateway.port(), &upstream, &tokens);
-    assert!(
-        found.is_empty(),
-        "{}, without token-guard:\n{}",
-        kind.name(),
-        found.join("\n")
-    );
+/// All gateways that ask token-guard: all but the filter.
+fn asking() -> impl Iterator<Item = Kind> {
+    Kind::ALL
+        .into_iter()
+        .filter(|kind| *kind != Kind::EnvoyFilter)
 }
 
-#[test]
-fn nginx_keeps_the_table() {
-    the_table_holds(Kind::Nginx);
+/// Runs a check against all gateways that ask token-guard at the same time, and shows the differences that it returns.
+fn at_every_gateway(check: impl Fn(Kind) -> Vec<String> + Sync) {
+    let form = tests::Form::chosen().unwrap();
+    let found: Vec<String> = std::thread::scope(|scope| {
+        let check = &check;
+        let start = |kind: Kind| scope.spawn(move || form.run(|| check(kind)));
+        let threads: Vec<_> = asking().map(start).collect();
+        let found = threads.into_iter().map(|thread| thread.join().unwrap());
+        found.flatten().collect()
+    });
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// Runs the whole table through each gateway, and then stops the guard.
 #[test]
-fn nginx_of_debian_keeps_the_table() {
-    the_table_holds(Kind::DebianNginx);
-}
-
-#[test]
-fn caddy_keeps_the_table() {
-    the_table_holds(Kind::Caddy);
-}
-
-#[test]
-fn traefik_keeps_the_table() {
-    the_table_holds(Kind::Traefik);
+fn every_gateway_keeps_the_table() {
+    at_every_gateway(|kind| {
+        let guarded = Guarded::start(kind, &[]);
+        let mut found = guarded.differences();
+        let Guarded {
+            guard,
+            gateway,
+            upstream,
+            tokens,
+            ..
+        } = guarded;
+        drop(guard);
+        found.extend(openings(kind, gateway.port(), &upstream, &tokens));
+        found
+    });
 }
 
 /// The routes that the chart's notes describe: one for WebSockets, and the others without protocols.
@@ -198,24 +195,14 @@ const AS_IN_THE_CHART: [(&str, &str); 3] = [
 
 #[test]
 fn traefik_as_in_the_chart_keeps_the_table() {
-    let guarded = Guarded::start(Kind::Traefik, &AS_IN_THE_CHART);
-    let found = guarded.differences();
+    let found = Guarded::start(Kind::Traefik, &AS_IN_THE_CHART).differences();
     assert!(found.is_empty(), "{}", found.join("\n"));
-}
-
-#[test]
-fn haproxy_keeps_the_table() {
-    the_table_holds(Kind::HaProxy);
-}
-
-#[test]
-fn envoy_with_ext_authz_keeps_the_table() {
-    the_table_holds(Kind::EnvoyExtAuthz);
 }
 
 #[forms::each]
 fn envoy_with_the_filter_keeps_the_table() {
-    the_table_holds(Kind::EnvoyFilter);
+    let found = Guarded::start(Kind::EnvoyFilter, &[]).differences();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 /// A question has no more than what token-guard reads: it takes at most 96 headers, and others may be secret. Caddy hands
@@ -225,10 +212,7 @@ fn gateways_hand_over_only_what_token_guard_needs() {
     let head = "GET /api/projects HTTP/1.1\r\nHost: localhost\r\nX-Test: handover\r\nConnection: close\r\n";
     let others: String = (0..80).map(|number| format!("X-{number}: x\r\n")).collect();
     let request = format!("{head}Authorization: Bearer x\r\nCookie: a=secret\r\n{others}\r\n");
-    for kind in Kind::ALL {
-        if kind == Kind::EnvoyFilter {
-            continue;
-        }
+    for kind in asking() {
         let [guard, resource_server] = [(); 2].map(|()| Upstream::start(true).unwrap());
         let neighbours = Neighbours::of_guard(guard.port(), resource_server.port());
         let gateway = Gateway::start(kind, &neighbours, &[]).unwrap();
@@ -279,20 +263,9 @@ fn a_guard_that_does_not_answer_lets_nobody_pass() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = Upstream::start(true).unwrap();
     let neighbours = Neighbours::of_guard(silent.local_addr().unwrap().port(), upstream.port());
-    let form = tests::Form::chosen().unwrap();
-    std::thread::scope(|scope| {
-        for kind in Kind::ALL {
-            if kind == Kind::EnvoyFilter {
-                continue;
-            }
-            let (tokens, upstream, neighbours) = (&tokens, &upstream, &neighbours);
-            let check = move || {
-                let gateway = Gateway::start(kind, neighbours, shorter(kind)).unwrap();
-                let found = openings(gateway.port(), upstream, tokens);
-                assert!(found.is_empty(), "{}:\n{}", kind.name(), found.join("\n"),);
-            };
-            scope.spawn(move || form.run(check));
-        }
+    at_every_gateway(|kind| {
+        let gateway = Gateway::start(kind, &neighbours, shorter(kind)).unwrap();
+        openings(kind, gateway.port(), &upstream, &tokens)
     });
 }
 
@@ -302,7 +275,8 @@ fn a_broken_script_in_haproxy_lets_nobody_pass() {
     let start = "local headers = txn.http:req_get_headers()";
     for broken in ["error('broken')", "while true do end"] {
         let guarded = Guarded::start_unasked(Kind::HaProxy, &[(start, broken)]);
-        let found = openings(guarded.gateway.port(), &guarded.upstream, &guarded.tokens);
+        let (gateway, upstream) = (&guarded.gateway, &guarded.upstream);
+        let found = openings(Kind::HaProxy, gateway.port(), upstream, &guarded.tokens);
         assert!(found.is_empty(), "{broken}:\n{}", found.join("\n"));
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
-use tests::{Artifacts, Issuer, Process, free_port};
+use tests::{Artifacts, Issuer, Process, free_port, wire};
 
 use super::attacks::{Attack, Sent, attacks};
 use super::{clusters, configuration, http2};
@@ -150,11 +150,8 @@ impl Served {
 /// Sends an attack, and waits until the answer has ended or the connection has switched to HTTP/2 and a request in it was
 /// answered.
 fn send(port: u16, attack: &Attack, test: &str) {
-    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    connection.set_nodelay(true).unwrap();
     // Whoever waits for more of a request has served nothing yet.
-    let patience = Duration::from_secs(5);
-    connection.set_read_timeout(Some(patience)).unwrap();
+    let mut connection = wire::connect(port, Duration::from_secs(5)).unwrap();
     let text = match &attack.sent {
         Sent::Http1(text) => {
             let text = text.replace("TEST", test);

@@ -8,6 +8,7 @@ mod rows;
 use guard::config::Config;
 use guard::rules::Access;
 use guard::signature::NoHostVerifier;
+use tests::gateways::Kind;
 use tests::wire::{self, Answer};
 use tests::{Arrived, Upstream};
 
@@ -272,7 +273,8 @@ fn refused(row: &Row, answer: &Answer, status: u16, error: &str) -> Result<(), S
 
 /// Sends a request with the valid token and a request without a token while the guard is down. Both must be refused.
 /// Returns the failures.
-pub(super) fn openings(port: u16, upstream: &Upstream, tokens: &Tokens) -> Vec<String> {
+pub(super) fn openings(kind: Kind, port: u16, upstream: &Upstream, tokens: &Tokens) -> Vec<String> {
+    let name = kind.name();
     let good = bearer(&tokens.good);
     let asked = [
         ("/api/projects", good.as_str()),
@@ -287,8 +289,9 @@ pub(super) fn openings(port: u16, upstream: &Upstream, tokens: &Tokens) -> Vec<S
                 let (answer, arrived) = ask(port, upstream, 1000 + number, &row);
                 let status = answer.map(|answer| answer.status);
                 let is_closed = status.is_some_and(|status| (500..600).contains(&status));
-                (arrived.is_some() || !is_closed)
-                    .then(|| format!("{target} {headers:.13}: {status:?}, {arrived:?}"))
+                (arrived.is_some() || !is_closed).then(|| {
+                    format!("{name}, shut: {target} {headers:.13}: {status:?}, {arrived:?}")
+                })
             })
         });
         let threads: Vec<_> = opened.collect();
