@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::api::{call, pass, until};
 use crate::support::{
     Browser, Client, Form, Instance, LEGACY as OPEN, LEGACY_SECRET as SECRET, OwnPair, Reply, WEB,
-    answer, exchange, form_body, lobby, logon, pair,
+    answer, exchange, form_body, lobby, logon, pair, shared,
 };
 use crate::token::{self, claims};
 
@@ -224,12 +224,9 @@ fn instances_that_share_an_authorization_server_both_work() {
 /// protocol.md §4.5 finds single-sign-on users by e-mail. The page does not reveal the username for an address.
 #[test]
 fn the_page_of_an_e_mail_address_shows_that_address_alone() {
-    let pair = OwnPair::start(&[]);
-    pair.done("user add secret-name --email known@example.com --single-sign-on");
+    shared().done("user add secret-name --email known@example.com --single-sign-on");
     let email = ("email", "known@example.com");
-    let page = Instance::of(&pair.pair)
-        .browser()
-        .open(&logon(&OPEN, &[email]));
+    let page = us1().browser().open(&logon(&OPEN, &[email]));
     assert_eq!(page.status, 200, "{}", page.body);
     assert!(page.body.contains("known@example.com"), "{}", page.body);
     assert!(!page.body.contains("secret-name"), "{}", page.body);

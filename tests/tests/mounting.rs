@@ -153,7 +153,7 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
 }
 
 /// Each guide says what a crash of the filter's VM means in its gateway.
-#[forms::each]
+#[test]
 fn every_guide_says_how_the_gateway_comes_back_after_a_crash() {
     let guides = Artifacts::find().unwrap().repository.join("envoy");
     let read = |guide: &str| fs::read_to_string(guides.join(guide).join("README.md")).unwrap();
@@ -225,7 +225,7 @@ fn lists(policy: &Value, names: [&str; 4]) -> [Vec<String>; 4] {
 }
 
 /// Each guide allows the same origins, before the token filter gets their preflights.
-#[forms::each]
+#[test]
 fn every_guide_lets_single_page_apps_in() {
     let repository = Artifacts::find().unwrap().repository;
     let plain = documents(&repository.join("envoy/plain/envoy.yaml")).remove(0);

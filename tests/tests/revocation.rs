@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::api::until;
 use crate::support::{
-    Browser, CREDENTIALS, Client, INSTALLED, Instance, LEGACY, LEGACY_SECRET, OwnPair, Pkce, Reply,
-    USER_BOUND, WEB, get, lobby, pair,
+    Browser, Client, INSTALLED, Instance, LEGACY, LEGACY_SECRET, OwnPair, Pkce, Reply, USER_BOUND,
+    WEB, get, lobby, pair, shared,
 };
 
 fn tokens() -> (String, String) {
@@ -26,7 +26,7 @@ fn introspect(client: &Client, token: &str) -> serde_json::Value {
 }
 
 /// No client can introspect or revoke another client's tokens.
-#[forms::each]
+#[test]
 fn rfc7009_s2_2_other_clients_and_nonsense_change_nothing() {
     let (access, refresh) = tokens();
     for token in [access.as_str(), &refresh] {
@@ -92,7 +92,7 @@ fn held(pair: &OwnPair, query: String) -> std::thread::JoinHandle<Reply> {
     held
 }
 
-#[forms::each]
+#[test]
 fn the_feed_over_http() {
     let mut pair = OwnPair::start(&[]);
     let empty = feed(&pair, "").json();
@@ -161,7 +161,7 @@ fn the_feed_over_http() {
 }
 
 /// One client cannot fill the feed. Revocations that write nothing do not count.
-#[forms::each]
+#[test]
 fn a_client_that_revokes_too_much_is_told_to_wait() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "1")]);
     let token = pair.token();
@@ -225,7 +225,7 @@ fn one_user_of_a_public_client_keeps_nobody_from_signing_out() {
 
 /// RFC 7662 §2.1 demands that a client authenticates itself to introspect; RFC 7009 §2.1 lets a public client revoke.
 /// Clients of the legacy flow are no exception.
-#[forms::each]
+#[test]
 fn legacy_clients_introspect_with_their_secret_alone_and_revoke_their_own_tokens() {
     let (access, _) = tokens();
     assert_eq!(
@@ -251,11 +251,15 @@ fn legacy_clients_introspect_with_their_secret_alone_and_revoke_their_own_tokens
 /// For some seconds yet, the revocation covers new tokens too: the service issues none, and none that the gateway refuses.
 #[forms::each]
 fn no_token_is_dead_when_it_is_issued() {
-    let pair = OwnPair::start(&[]);
-    let ask = || USER_BOUND.token(&pair.lobby(), &CREDENTIALS);
-    let (client, user) = ("/clients/user-bound-demo", "/users/grace@example.com");
-    for path in [client, user] {
-        let before = pair.token();
+    let pair = shared();
+    let account = json!({"user_id": "77", "username": "dead", "site": "https://us1.example.com"});
+    let user = json!({"username": "dead@example.com", "password": "demo-password-of-dead", "accounts": [account]});
+    pair.change("POST", "/users", &user.to_string());
+    let client = pair.register("user_bound", json!({"bound_user": "dead@example.com"}));
+    let ask = || client.token(&pair.lobby(), &[("grant_type", "client_credentials")]);
+    let user = "/users/dead@example.com";
+    for path in [&format!("/clients/{}", client.id), user] {
+        let before = ask().text("access_token");
         pair.change("PATCH", path, r#"{"enabled": false}"#);
         pair.change("PATCH", path, r#"{"enabled": true}"#);
         let early = ask();
@@ -264,14 +268,11 @@ fn no_token_is_dead_when_it_is_issued() {
         assert!((1..=16).contains(&wait), "{wait}");
         pair.until_refused(&before);
         until("tokens are issued", || ask().status == 200);
-        assert_eq!(pair.call(&pair.token()), 200, "{path}");
+        assert_eq!(pair.call(&ask().text("access_token")), 200, "{path}");
     }
-    let account =
-        r#"{"user_id": "1879048402", "username": "ghopper", "site": "https://us1.example.com"}"#;
-    pair.change("POST", &format!("{user}/release"), "");
-    let linked = format!("{user}/accounts?user_id=1879048402&site=https://us1.example.com");
+    let linked = format!("{user}/accounts?user_id=77&site=https://us1.example.com");
     pair.change("DELETE", &linked, "");
-    pair.change("POST", &format!("{user}/accounts"), account);
+    pair.change("POST", &format!("{user}/accounts"), &account.to_string());
     ask().assert_error(503, "temporarily_unavailable");
 }
 

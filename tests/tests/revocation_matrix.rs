@@ -2,13 +2,14 @@
 //! inactive, a refresh fails, and tokens of other users and clients stay valid.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::api::until;
-use crate::support::{Assertion, Browser, Client, Instance, OwnPair, Reply, answered, now};
+use crate::support::{Assertion, Browser, Client, Instance, OwnPair, Reply, answered, now, shared};
 use crate::token::claims;
 
 const SECRET: &str = "a-secret-that-only-these-tests-use";
@@ -36,6 +37,10 @@ struct Token {
 }
 
 impl Token {
+    fn is_of_first_client(&self) -> bool {
+        self.client.id.ends_with('1')
+    }
+
     fn grant_id(&self) -> String {
         claims(&self.access)["grant_id"]
             .as_str()
@@ -44,38 +49,49 @@ impl Token {
     }
 }
 
-const fn client(id: &'static str) -> Client {
-    Client {
-        id,
-        secret: Some(SECRET),
-        redirect_uri: CALLBACK,
-    }
-}
-
-/// One client of each kind for the user, and others for bystanders.
-const WEB: [Client; 2] = [client("web-1"), client("web-2")];
-const BATCH: [Client; 2] = [client("batch-1"), client("batch-2")];
-const BOUND: [Client; 2] = [client("bound-1"), client("bound-2")];
-const LEGACY: [Client; 2] = [client("old-1"), client("old-2")];
-
-/// The user whose tokens are revoked, and a bystander. The bystander's username equals the user's User ID, so that code
-/// that confuses the two kinds of names revokes the wrong tokens.
-const USERS: [&str; 2] = ["4712", "4711"];
-const USER_IDS: [&str; 2] = ["4711", "9999"];
-
-struct Trial {
-    pair: OwnPair,
+/// One client of each kind for the user, and others for bystanders, on a pair that other trials use too.
+struct Trial<'p> {
+    pair: &'p OwnPair,
+    /// The user whose tokens are revoked, and a bystander. The bystander's username equals the user's User ID, so that code
+    /// that confuses the two kinds of names revokes the wrong tokens.
+    users: [&'static str; 2],
+    user_ids: [&'static str; 2],
+    web: [Client; 2],
+    batch: [Client; 2],
+    bound: [Client; 2],
+    old: [Client; 2],
     tokens: Vec<Token>,
 }
 
-impl Trial {
+impl<'p> Trial<'p> {
     fn start() -> Self {
+        Self::on(shared())
+    }
+
+    fn on(pair: &'p OwnPair) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(4710);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let leaked = |text: String| -> &'static str { text.leak() };
+        let clients = |kind: &str| {
+            [1, 2].map(|which| Client {
+                id: leaked(format!("{kind}-{number}-{which}")),
+                secret: Some(SECRET),
+                redirect_uri: CALLBACK,
+            })
+        };
+        let [user, bystander, other] = [2, 1, 9].map(|digit| leaked(format!("{number}{digit}")));
         let mut trial = Self {
-            pair: OwnPair::with_early_access(),
+            pair,
+            users: [user, bystander],
+            user_ids: [bystander, other],
+            web: clients("web"),
+            batch: clients("batch"),
+            bound: clients("bound"),
+            old: clients("old"),
             tokens: vec![],
         };
         // No file manages these clients and users.
-        let registrations = registrations();
+        let registrations = trial.registrations();
         for path in ["/users", "/clients"] {
             for object in registrations[&path[1..]].as_array().unwrap() {
                 let object = object.to_string();
@@ -90,12 +106,61 @@ impl Trial {
         trial.issue_bound(0);
         trial.issue_bound(1);
         let early_access = trial.pair.pair.lobby_ea_url();
-        let reply = code(&early_access, USERS[0], &WEB[0]);
-        trial.keep(Kind::EarlyAccess, USERS[0], WEB[0], &reply);
+        let reply = code(&early_access, trial.users[0], &trial.web[0]);
+        trial.keep(Kind::EarlyAccess, trial.users[0], trial.web[0], &reply);
         for token in &trial.tokens {
             trial.assert_lives(token);
         }
         trial
+    }
+
+    fn registrations(&self) -> Value {
+        let certificate = "demo/non-interactive-demo.cert.pem";
+        let repository = tests::Artifacts::find().unwrap().repository;
+        let pem = std::fs::read_to_string(repository.join(certificate)).unwrap();
+        let users: Vec<Value> = self
+            .users
+            .iter()
+            .zip(self.user_ids)
+            .map(|(name, id)| {
+                json!({
+                    "username": name, "password": PASSWORD,
+                    "accounts": [{"user_id": id, "username": "someone", "site": SITE}],
+                })
+            })
+            .collect();
+        let of = |clients: &[Client; 2], kind: &str, more: Value| -> Vec<Value> {
+            let registration = |client: &Client| {
+                let mut registration = more.clone();
+                for (key, value) in [
+                    ("client_id", client.id),
+                    ("name", client.id),
+                    ("type", kind),
+                    ("client_secret", SECRET),
+                ] {
+                    registration[key] = json!(value);
+                }
+                registration
+            };
+            clients.iter().map(registration).collect()
+        };
+        let (scopes, redirects) = (["projects"], [CALLBACK]);
+        let web = json!({"scopes": scopes, "redirect_uris": redirects});
+        let certificates = json!([{"alias": "demo-2020", "pem": pem}]);
+        let batch = json!({"scopes": scopes, "certificates": certificates});
+        let mut bound = of(&self.bound, "user_bound", json!({"scopes": scopes}));
+        for (client, user) in bound.iter_mut().zip(self.users) {
+            client["bound_user"] = json!(user);
+        }
+        let legacy = json!({"redirect_uris": redirects});
+        let clients = [
+            of(&self.web, "web_server", web),
+            of(&self.batch, "non_interactive", batch),
+            bound,
+            of(&self.old, "legacy", legacy),
+        ]
+        .concat();
+        json!({"users": users, "clients": clients})
     }
 
     fn keep(&mut self, kind: Kind, user: &'static str, client: Client, reply: &Reply) {
@@ -112,23 +177,52 @@ impl Trial {
 
     /// A token of each kind that any user may have.
     fn issue(&mut self, user: usize, client: usize) {
-        let (lobby, name) = (self.pair.lobby(), USERS[user]);
-        let reply = code(&lobby, name, &WEB[client]);
-        self.keep(Kind::Code, name, WEB[client], &reply);
-        let first = code(&lobby, name, &WEB[client]).text("refresh_token");
-        let reply = WEB[client].refresh(&lobby, &first);
-        self.keep(Kind::Refreshed, name, WEB[client], &reply);
-        let reply = bearer(&lobby, name, &BATCH[client], &[]);
-        self.keep(Kind::JwtBearer, name, BATCH[client], &reply);
-        let code = self.legacy().code_of(name, PASSWORD, &LEGACY[client]);
-        let reply = self.legacy().exchange(&LEGACY[client], &code);
-        self.keep(Kind::Legacy, name, LEGACY[client], &reply);
+        let (lobby, name) = (self.pair.lobby(), self.users[user]);
+        let reply = code(&lobby, name, &self.web[client]);
+        self.keep(Kind::Code, name, self.web[client], &reply);
+        let first = code(&lobby, name, &self.web[client]).text("refresh_token");
+        let reply = self.web[client].refresh(&lobby, &first);
+        self.keep(Kind::Refreshed, name, self.web[client], &reply);
+        let reply = bearer(&lobby, name, &self.batch[client], &[]);
+        self.keep(Kind::JwtBearer, name, self.batch[client], &reply);
+        let code = self.legacy().code_of(name, PASSWORD, &self.old[client]);
+        let reply = self.legacy().exchange(&self.old[client], &code);
+        self.keep(Kind::Legacy, name, self.old[client], &reply);
     }
 
     fn issue_bound(&mut self, user: usize) {
         let fields = [("grant_type", "client_credentials")];
-        let reply = BOUND[user].token(&self.pair.lobby(), &fields);
-        self.keep(Kind::ClientCredentials, USERS[user], BOUND[user], &reply);
+        let reply = self.bound[user].token(&self.pair.lobby(), &fields);
+        self.keep(
+            Kind::ClientCredentials,
+            self.users[user],
+            self.bound[user],
+            &reply,
+        );
+    }
+
+    /// The output of a command that succeeds. `USER1` stands for the first user, `WEB1` for the first web server application.
+    #[track_caller]
+    fn done(&self, command: &str) -> String {
+        let clients = [
+            ("WEB", self.web),
+            ("BATCH", self.batch),
+            ("BOUND", self.bound),
+            ("OLD", self.old),
+        ];
+        let mut command = command
+            .replace("USER1", self.users[0])
+            .replace("USER2", self.users[1]);
+        for (name, [first, second]) in clients {
+            command = command.replace(&format!("{name}1"), first.id);
+            command = command.replace(&format!("{name}2"), second.id);
+        }
+        self.pair.done(&command)
+    }
+
+    /// True for the user's tokens of the token service.
+    fn is_subject(&self, token: &Token) -> bool {
+        token.user == self.users[0] && token.kind != Kind::EarlyAccess
     }
 
     fn legacy(&self) -> Instance {
@@ -215,54 +309,6 @@ impl Trial {
     }
 }
 
-fn registrations() -> Value {
-    let certificate = "demo/non-interactive-demo.cert.pem";
-    let repository = tests::Artifacts::find().unwrap().repository;
-    let pem = std::fs::read_to_string(repository.join(certificate)).unwrap();
-    let users: Vec<Value> = USERS
-        .iter()
-        .zip(USER_IDS)
-        .map(|(name, id)| {
-            json!({
-                "username": name, "password": PASSWORD,
-                "accounts": [{"user_id": id, "username": "someone", "site": SITE}],
-            })
-        })
-        .collect();
-    let of = |clients: &[Client; 2], kind: &str, more: Value| -> Vec<Value> {
-        let registration = |client: &Client| {
-            let mut registration = more.clone();
-            for (key, value) in [
-                ("client_id", client.id),
-                ("name", client.id),
-                ("type", kind),
-                ("client_secret", SECRET),
-            ] {
-                registration[key] = json!(value);
-            }
-            registration
-        };
-        clients.iter().map(registration).collect()
-    };
-    let (scopes, redirects) = (["projects"], [CALLBACK]);
-    let web = json!({"scopes": scopes, "redirect_uris": redirects});
-    let certificates = json!([{"alias": "demo-2020", "pem": pem}]);
-    let batch = json!({"scopes": scopes, "certificates": certificates});
-    let mut bound = of(&BOUND, "user_bound", json!({"scopes": scopes}));
-    for (client, user) in bound.iter_mut().zip(USERS) {
-        client["bound_user"] = json!(user);
-    }
-    let legacy = json!({"redirect_uris": redirects});
-    let clients = [
-        of(&WEB, "web_server", web),
-        of(&BATCH, "non_interactive", batch),
-        bound,
-        of(&LEGACY, "legacy", legacy),
-    ]
-    .concat();
-    json!({"users": users, "clients": clients})
-}
-
 /// The tokens of a code.
 fn code(lobby: &str, user: &str, client: &Client) -> Reply {
     let browser = Browser::new(lobby);
@@ -277,145 +323,116 @@ fn bearer(lobby: &str, user: &str, client: &Client, account: &[(&str, &str)]) ->
     client.assert(lobby, &assertion, account)
 }
 
-fn of_the_subject(token: &Token) -> bool {
-    token.user == USERS[0] && token.kind != Kind::EarlyAccess
-}
+/// Which tokens end.
+type Ends = fn(&Trial, &Token) -> bool;
 
-#[forms::each]
-fn disabling_a_user() {
-    let trial = Trial::start();
-    trial
-        .pair
-        .done(&format!("user update {} --disable", USERS[0]));
-    trial.assert_ends(of_the_subject);
-}
+const OF_SUBJECT: Ends = |trial, token| trial.is_subject(token);
 
-/// The bystander of the other tests: its name is the subject's User ID, which the subject's legacy tokens have as
-/// `sub`.
-#[forms::each]
-fn disabling_a_user_whose_name_is_a_user_id() {
-    let trial = Trial::start();
-    trial
-        .pair
-        .done(&format!("user update {} --disable", USERS[1]));
-    trial.assert_ends(|token| token.user == USERS[1]);
-}
-
-#[forms::each]
-fn removing_a_user() {
-    let trial = Trial::start();
+/// The commands, what the last one prints first, and the tokens that end.
+const COMMANDS: [(&[&str], &str, Ends); 7] = [
+    (&["user update USER1 --disable"], "", OF_SUBJECT),
+    // The bystander of the other trials: its name is the subject's User ID, which the subject's legacy tokens have as `sub`.
+    (&["user update USER2 --disable"], "", |trial, token| {
+        token.user == trial.users[1]
+    }),
     // A user to whom a client is bound cannot be removed.
-    trial.pair.done(&format!("client remove {}", BOUND[0].id));
-    trial.pair.done(&format!("user remove {}", USERS[0]));
-    trial.assert_ends(of_the_subject);
-}
+    (
+        &["client remove BOUND1", "user remove USER1"],
+        "",
+        OF_SUBJECT,
+    ),
+    (
+        &[
+            "client update WEB1 --disable",
+            "client update BATCH1 --disable",
+            "client update BOUND1 --disable",
+            "client remove OLD1",
+            "client remove WEB2",
+            "client remove BATCH2",
+        ],
+        "",
+        |trial, token| {
+            let lives = [trial.old[1].id, trial.bound[1].id];
+            token.kind != Kind::EarlyAccess && !lives.contains(&token.client.id)
+        },
+    ),
+    // The tokens of a code and the refreshed ones, and those of the legacy flow, at two clients each.
+    (
+        &["grant revoke --user USER1"],
+        "6 grants revoked, and every access token ",
+        OF_SUBJECT,
+    ),
+    (
+        &[
+            "grant revoke --client BATCH1",
+            "grant revoke --client BOUND1",
+            "grant revoke --client OLD1",
+            "grant revoke --client WEB1",
+        ],
+        "4 grants revoked, and every access token ",
+        |_, token| token.kind != Kind::EarlyAccess && token.is_of_first_client(),
+    ),
+    (
+        &[
+            "grant revoke --client BATCH1 --user USER1",
+            "grant revoke --client BOUND1 --user USER1",
+            "grant revoke --client OLD1 --user USER1",
+            "grant revoke --client WEB1 --user USER1",
+        ],
+        "2 grants revoked, and every access token ",
+        |trial, token| trial.is_subject(token) && token.is_of_first_client(),
+    ),
+];
 
 #[forms::each]
-fn disabling_and_removing_clients() {
-    let trial = Trial::start();
-    for client in [WEB[0], BATCH[0], BOUND[0]] {
-        trial
-            .pair
-            .done(&format!("client update {} --disable", client.id));
+fn commands_for_users_clients_and_grants() {
+    for (commands, says, ends) in COMMANDS {
+        let trial = Trial::start();
+        let said = commands.iter().map(|command| trial.done(command));
+        let last = said.last().unwrap();
+        assert!(last.starts_with(says), "{commands:?}: {last}");
+        trial.assert_ends(|token| ends(&trial, token));
     }
-    for client in [LEGACY[0], WEB[1], BATCH[1]] {
-        trial.pair.done(&format!("client remove {}", client.id));
+    for (unknown, whose) in [
+        ("user nobody", "--client web-demo --user nobody"),
+        ("client nowhere", "--client nowhere --user ada@example.com"),
+    ] {
+        let refusal = shared().failed(&format!("grant revoke {whose}"));
+        let expected = format!("there is no {unknown}");
+        assert!(refusal.contains(&expected), "{refusal}");
     }
-    trial.assert_ends(|token| {
-        let client = token.client.id;
-        token.kind != Kind::EarlyAccess && client != LEGACY[1].id && client != BOUND[1].id
-    });
 }
 
 #[forms::each]
 fn unlinking_an_account() {
     let mut trial = Trial::start();
     let other = "5000,someone.else,https://eu1.example.com";
-    trial
-        .pair
-        .done(&format!("user link {} --account {other}", USERS[0]));
+    trial.done(&format!("user link USER1 --account {other}"));
     let lobby = trial.pair.lobby();
     let account = [
         ("user_id", "5000"),
         ("user_site", "https://eu1.example.com"),
     ];
-    let reply = bearer(&lobby, USERS[0], &BATCH[0], &account);
-    trial.keep(Kind::JwtBearer, USERS[0], BATCH[0], &reply);
+    let reply = bearer(&lobby, trial.users[0], &trial.batch[0], &account);
+    trial.keep(Kind::JwtBearer, trial.users[0], trial.batch[0], &reply);
     let grant = ("grant_type", "client_credentials");
-    let reply = BOUND[0].token(&lobby, &[&[grant], &account[..]].concat());
-    trial.keep(Kind::ClientCredentials, USERS[0], BOUND[0], &reply);
-    trial.pair.done(&format!(
-        "user unlink {} {} {}",
-        USERS[0], USER_IDS[0], SITE
-    ));
-    trial.assert_ends(|token| of_the_subject(token) && claims(&token.access)["user_id"] != "5000");
+    let reply = trial.bound[0].token(&lobby, &[&[grant], &account[..]].concat());
+    let (user, client) = (trial.users[0], trial.bound[0]);
+    trial.keep(Kind::ClientCredentials, user, client, &reply);
+    trial.done(&format!("user unlink USER1 {} {SITE}", trial.user_ids[0]));
+    trial
+        .assert_ends(|token| trial.is_subject(token) && claims(&token.access)["user_id"] != "5000");
 }
 
 /// A new password revokes the user's authorizations, but not tokens that a client got with its own credentials.
 #[forms::each]
 fn a_new_password() {
     let trial = Trial::start();
-    let change = ["user", "update", USERS[0], "--password-file", "-"];
+    let change = ["user", "update", trial.users[0], "--password-file", "-"];
     trial.pair.operate(&change, "another-password\n").done();
     trial.assert_ends(|token| {
-        of_the_subject(token) && matches!(token.kind, Kind::Code | Kind::Refreshed | Kind::Legacy)
+        trial.is_subject(token) && matches!(token.kind, Kind::Code | Kind::Refreshed | Kind::Legacy)
     });
-}
-
-/// Asserts that a command revoked this many grants, and that the tokens that `ends` names have ended, and no others.
-#[track_caller]
-fn assert_revokes(trial: &Trial, whose: &str, grants: usize, ends: impl Fn(&Token) -> bool) {
-    let done = trial.pair.done(&format!("grant revoke {whose}"));
-    let expected = format!("{grants} grants revoked, and every access token ");
-    assert!(done.starts_with(&expected), "{done}");
-    trial.assert_ends(ends);
-}
-
-#[forms::each]
-fn revoking_everything_of_a_user() {
-    let trial = Trial::start();
-    // The tokens of a code and the refreshed ones, and those of the legacy flow, at two clients each.
-    let whose = format!("--user {}", USERS[0]);
-    assert_revokes(&trial, &whose, 6, of_the_subject);
-}
-
-#[forms::each]
-fn revoking_everything_of_clients() {
-    let trial = Trial::start();
-    for client in [BATCH[0], BOUND[0], LEGACY[0]] {
-        trial
-            .pair
-            .done(&format!("grant revoke --client {}", client.id));
-    }
-    assert_revokes(&trial, &format!("--client {}", WEB[0].id), 4, |token| {
-        let clients = [WEB[0].id, BATCH[0].id, BOUND[0].id, LEGACY[0].id];
-        token.kind != Kind::EarlyAccess && clients.contains(&token.client.id)
-    });
-}
-
-#[forms::each]
-fn revoking_everything_of_a_user_at_clients() {
-    let trial = Trial::start();
-    let whose = |client: Client| format!("--client {} --user {}", client.id, USERS[0]);
-    for client in [BATCH[0], BOUND[0], LEGACY[0]] {
-        trial.pair.done(&format!("grant revoke {}", whose(client)));
-    }
-    assert_revokes(&trial, &whose(WEB[0]), 2, |token| {
-        of_the_subject(token) && token.client.id.ends_with('1')
-    });
-    for (whose, unknown) in [
-        (["--client", WEB[0].id, "--user", "nobody"], "user nobody"),
-        (
-            ["--client", "nowhere", "--user", USERS[0]],
-            "client nowhere",
-        ),
-    ] {
-        let refusal = trial
-            .pair
-            .failed(&format!("grant revoke {}", whose.join(" ")));
-        let expected = format!("there is no {unknown}");
-        assert!(refusal.contains(&expected), "{refusal}");
-    }
 }
 
 /// The id of a grant that the store does not have, made so many seconds ago (UUIDv7, RFC 9562 §5.7).
@@ -430,7 +447,7 @@ fn grant_id_made(seconds_ago: u64) -> String {
 #[forms::each]
 fn revoking_a_grant_by_the_id_in_its_tokens() {
     let trial = Trial::start();
-    let ends = |token: &Token| of_the_subject(token) && token.client.id.ends_with('1');
+    let ends = |token: &Token| trial.is_subject(token) && token.is_of_first_client();
     for token in trial.tokens.iter().filter(|token| ends(token)) {
         for _ in 0..2 {
             trial
@@ -461,7 +478,7 @@ fn revoking_a_token_as_its_client() {
             .post(&lobby, "/auth/revoke", &[("token", text)]);
         assert_eq!(reply.status, 200, "{}", reply.body);
     };
-    let ends = |token: &Token| of_the_subject(token) && token.client.id.ends_with('1');
+    let ends = |token: &Token| trial.is_subject(token) && token.is_of_first_client();
     for token in trial.tokens.iter().filter(|token| ends(token)) {
         revoke(token, &token.access);
         trial.assert_ended(token);
@@ -488,7 +505,8 @@ fn revoking_a_token_as_its_client() {
 
 #[forms::each]
 fn cutting_off_what_was_issued_until_now() {
-    let trial = Trial::start();
+    let pair = OwnPair::with_early_access();
+    let trial = Trial::on(&pair);
     let of_the_issuer = |token: &&Token| !matches!(token.kind, Kind::Legacy | Kind::EarlyAccess);
     trial.pair.done("revocations cut-off");
     let ahead = "revocations cut-off --before 2999-01-01T00:00:00Z";
@@ -520,7 +538,8 @@ fn cutting_off_what_was_issued_until_now() {
 
 #[forms::each]
 fn rotating_the_keys_with_a_cut_off() {
-    let trial = Trial::start();
+    let pair = OwnPair::with_early_access();
+    let trial = Trial::on(&pair);
     trial.pair.done("key rotate --immediate --cut-off");
     for token in &trial.tokens {
         if token.kind == Kind::EarlyAccess {
@@ -530,7 +549,7 @@ fn rotating_the_keys_with_a_cut_off() {
         }
     }
     until("new tokens last", || {
-        let reply = bearer(&trial.pair.lobby(), USERS[0], &BATCH[0], &[]);
+        let reply = bearer(&trial.pair.lobby(), trial.users[0], &trial.batch[0], &[]);
         trial.pair.call(&reply.text("access_token")) == 200
     });
     let audit = trial.pair.done("audit");
