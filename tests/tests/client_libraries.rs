@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use tests::Pair;
 
-use crate::support::{Browser, INSTALLED, OwnPair, get, pair};
+use crate::support::{Browser, INSTALLED, OwnPair, file, get, pair};
 use crate::token::claims;
 
 /// Of clients that know keys and pushed requests too.
@@ -146,9 +146,7 @@ fn msal_drives_code_and_refresh() {
 /// Each code of a row that names a tested program is in this program.
 #[test]
 fn the_programs_have_the_lines_of_the_page() {
-    let repository = &pair().artifacts().repository;
-    let read = |path: &str| std::fs::read_to_string(repository.join(path)).unwrap();
-    let page = read("docs/clients.md");
+    let page = file("docs/clients.md");
     let mut tested = 0;
     for row in page.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = row.split(" | ").collect();
@@ -162,7 +160,7 @@ fn the_programs_have_the_lines_of_the_page() {
             true => "tests/tests",
             false => "tests/clients",
         };
-        let text = read(&format!("{folder}/{program}"));
+        let text = file(&format!("{folder}/{program}"));
         for code in lines
             .iter()
             .flat_map(|cell| cell.split('`').skip(1).step_by(2))

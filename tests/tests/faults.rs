@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tests::load::{ExactlyOnce, Load, Scope, World};
-use tests::{Artifacts, Postgres};
 
 use crate::api::until;
-use crate::support::OwnPair;
+use crate::support::{OwnPair, database};
 
 /// Number of kills. `make faults` sets more.
 fn kills() -> usize {
@@ -58,7 +57,6 @@ fn what_a_file_acknowledged_survives_every_kill() {
 
 #[test]
 fn what_a_database_acknowledged_survives_every_kill() {
-    let repository = Artifacts::find().unwrap().repository;
-    let database = Postgres::start(&repository).unwrap();
+    let database = database();
     killed_again_and_again(&[("TOKEN_SERVICE__STORE__URL", database.url())]);
 }

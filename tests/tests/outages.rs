@@ -6,7 +6,7 @@ use std::process::Command;
 use tests::{Artifacts, Postgres, store_causes};
 
 use crate::api::until;
-use crate::support::{Browser, CREDENTIALS, OwnPair, USER_BOUND, WEB, get};
+use crate::support::{CREDENTIALS, OwnPair, USER_BOUND, WEB, database, file, get};
 
 /// Two token services whose role at the server has a password.
 struct WithRole {
@@ -17,8 +17,7 @@ struct WithRole {
 
 impl WithRole {
     fn start() -> Self {
-        let repository = Artifacts::find().unwrap().repository;
-        let database = Postgres::start(&repository).unwrap();
+        let database = database();
         let file = database.sql("SHOW hba_file").unwrap();
         for statement in [
             "CREATE ROLE tokens LOGIN PASSWORD 'old'",
@@ -31,7 +30,7 @@ impl WithRole {
             database.sql(statement).unwrap();
         }
         let pair = OwnPair::replicated(&Self::url(&database, "old"));
-        let causes = store_causes(&repository).unwrap();
+        let causes = store_causes(&Artifacts::find().unwrap().repository).unwrap();
         Self {
             pair,
             database,
@@ -173,10 +172,7 @@ fn a_damaged_journal_is_refused_and_a_backup_restored() {
         ("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", &key),
     ]);
     let lobby = pair.lobby();
-    let grant = || {
-        let code = Browser::new(&lobby).code_for(&WEB, None);
-        WEB.exchange(&lobby, &code, None).text("refresh_token")
-    };
+    let grant = || WEB.grant(&lobby).text("refresh_token");
     let kept = grant();
     let backup = at("backup").display().to_string();
     pair.done(&format!("backup {backup}"));
@@ -187,8 +183,7 @@ fn a_damaged_journal_is_refused_and_a_backup_restored() {
     let mut flipped = whole.clone();
     // A byte in the digest of the first record.
     flipped[4100] ^= 1;
-    let page = pair.pair.artifacts().repository.join("docs/runbook.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = file("docs/runbook.md");
     let mut refused = |message: &str| {
         let error = pair.pair.start_token_service().unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
@@ -208,8 +203,7 @@ fn a_damaged_journal_is_refused_and_a_backup_restored() {
     refused("is missing or empty");
     std::fs::rename(&away, &store).unwrap();
     pair.pair.start_token_service().unwrap();
-    let lost = WEB.refresh(&lobby, &lost);
-    assert_eq!(lost.status, 200, "{}", lost.body);
+    let lost = WEB.refresh(&lobby, &lost).done();
     pair.pair.kill_token_service().unwrap();
 
     let program = pair.pair.artifacts().token_service.display().to_string();

@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use tests::{Artifacts, Process, free_port};
 
-use crate::support::agent;
+use crate::support::{agent, file};
 
 /// Highest exposure that `systemd-analyze security` may report, in tenths of its scale from 0 to 10. The rest is the
 /// network.
@@ -44,9 +44,7 @@ impl Packaged {
 
     /// The unit of this kind.
     fn read(&self, kind: &str) -> String {
-        let repository = Artifacts::find().unwrap().repository;
-        let folder = repository.join("packaging/systemd");
-        fs::read_to_string(folder.join(format!("{}.{kind}", self.name))).unwrap()
+        file(&format!("packaging/systemd/{}.{kind}", self.name))
     }
 }
 
@@ -219,12 +217,8 @@ fn the_socket_units_have_the_default_addresses() {
         ["`listen`", "`internal_listen`"],
         ["`--listen`", "`--internal-listen`"],
     ];
-    let repository = Artifacts::find().unwrap().repository;
     for ((packaged, page), keys) in Packaged::all().iter().zip(pages).zip(keys) {
-        let (unit, page) = (
-            packaged.read("socket"),
-            fs::read_to_string(repository.join(page)).unwrap(),
-        );
+        let (unit, page) = (packaged.read("socket"), file(page));
         let addresses = unit
             .lines()
             .filter_map(|line| line.strip_prefix("ListenStream="));
@@ -261,9 +255,7 @@ fn the_kernel_counts_the_connections_of_an_address() {
 /// docs/facts.md: images of the Dockerfile, and advisories that deny.toml lets pass, each with a statement for tools.
 #[test]
 fn the_facts_are_those_of_the_files() {
-    let repository = Artifacts::find().unwrap().repository;
-    let read = |path: &str| fs::read_to_string(repository.join(path)).unwrap();
-    let (facts, dockerfile) = (read("docs/facts.md"), read("Dockerfile"));
+    let (facts, dockerfile) = (file("docs/facts.md"), file("Dockerfile"));
     let stages = dockerfile.split("\nFROM ").skip(1);
     let mut delivered = 0;
     for stage in stages.filter(|stage| !stage.contains("cargo")) {
@@ -276,12 +268,12 @@ fn the_facts_are_those_of_the_files() {
         delivered += 1;
     }
     assert_eq!(delivered, 5);
-    let deny = read("deny.toml");
+    let deny = file("deny.toml");
     let ignored = deny.split("{ id = \"").skip(1);
     let ignored: Vec<&str> = ignored
         .map(|rest| rest.split('"').next().unwrap())
         .collect();
-    let statements: serde_json::Value = read("packaging/gatepass.openvex.json").parse().unwrap();
+    let statements: serde_json::Value = file("packaging/gatepass.openvex.json").parse().unwrap();
     for statement in statements["statements"].as_array().unwrap() {
         let name = statement["vulnerability"]["name"].as_str().unwrap();
         assert!(ignored.contains(&name), "{name}");

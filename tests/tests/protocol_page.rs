@@ -1,13 +1,14 @@
 //! The curl lines of `docs/protocol.md`, in the order of the page.
 
 use std::collections::HashMap;
-use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
 use tests::proofs::ProofKey;
 
-use crate::support::{Assertion, Browser, Client, INSTALLED, Instance, LEGACY, OwnPair, Pkce, WEB};
+use crate::support::{
+    Assertion, Browser, Client, INSTALLED, Instance, LEGACY, OwnPair, Pkce, WEB, file,
+};
 
 /// From RFC 7636, appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
@@ -24,8 +25,7 @@ fn the_curl_lines_of_the_protocol_work() {
         ("http://127.0.0.1:9081", pair.internal_url()),
         ("demo/data", own.state().display().to_string()),
     ];
-    let page = pair.artifacts().repository.join("docs/protocol.md");
-    let page = fs::read_to_string(page).unwrap();
+    let page = file("docs/protocol.md");
     let lines: Vec<&str> = page
         .lines()
         .filter(|line| line.starts_with("curl "))

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use tempfile::TempDir;
 use tests::Tour;
 
-use crate::support::{api, lobby, lobby_ea, pair};
+use crate::support::{api, file, lobby, lobby_ea, pair};
 
 fn tour() -> Tour {
     Tour {
@@ -38,7 +38,7 @@ exec 'PROGRAM' "${@/#\/etc\/token-service/DEMO}"
 #[test]
 fn the_tour_works_in_containers_as_printed() {
     let artifacts = pair().artifacts();
-    let compose = fs::read_to_string(artifacts.repository.join("docker-compose.yml")).unwrap();
+    let compose = file("docker-compose.yml");
     assert!(compose.contains("- ./demo:/etc/token-service:ro"));
     let programs = TempDir::new().unwrap();
     let docker = programs.path().join("docker");

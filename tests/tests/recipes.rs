@@ -1,28 +1,18 @@
 //! The recipes of `envoy/recipes`, each in the pair's own gateway.
 
-use std::fs;
-
 use serde_json::Value;
-use tests::Artifacts;
 
 use crate::api::until;
-use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, get};
+use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, file, get};
 
-fn recipe(file: &str) -> String {
-    let repository = Artifacts::find().unwrap().repository;
-    fs::read_to_string(repository.join("envoy/recipes").join(file)).unwrap()
+fn recipe(name: &str) -> String {
+    file(&format!("envoy/recipes/{name}"))
 }
 
 /// The lines of `text` with `indent` more spaces.
 fn indented(text: &str, indent: usize) -> String {
     let lines = text.lines().map(|line| format!("{:indent$}{line}\n", ""));
     lines.collect()
-}
-
-/// `envoy.yaml`, into which the tests insert the recipes.
-fn gateway() -> String {
-    let repository = Artifacts::find().unwrap().repository;
-    fs::read_to_string(repository.join("envoy/envoy.yaml")).unwrap()
 }
 
 /// The last line of the token filter's configuration. The next HTTP filter follows it.
@@ -43,7 +33,7 @@ fn entries(log: &str, path: &str) -> Vec<Value> {
 
 #[forms::each]
 fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
-    let gateway = gateway();
+    let gateway = file("envoy/envoy.yaml");
     let start = gateway.find("                access_log:\n").unwrap();
     let end = start
         + gateway[start..]

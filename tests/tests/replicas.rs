@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
+use tests::Postgres;
 use tests::proofs::ProofKey;
-use tests::{Artifacts, Postgres};
 
 use crate::api::until;
 use crate::support::{
     ADA, Assertion, Browser, CREDENTIALS as FORM, Client, Form, INSTALLED, Load, NON_INTERACTIVE,
-    OwnPair, Pkce, Reply, USER_BOUND, WEB, answered, get, signal,
+    OwnPair, Pkce, Reply, USER_BOUND, WEB, answered, database, get, signal,
 };
 
 struct Replicated {
@@ -22,8 +22,7 @@ struct Replicated {
 
 impl Replicated {
     fn start() -> Self {
-        let repository = Artifacts::find().unwrap().repository;
-        let database = Postgres::start(&repository).unwrap();
+        let database = database();
         Self {
             pair: OwnPair::replicated(database.url()),
             _database: database,
@@ -61,16 +60,14 @@ fn a_proof_works_once_at_all_replicas() {
         vec![key.sign(&proof.claim("nonce", json!(nonce))).unwrap()]
     };
     let proof = vec![key.prove("POST", &url, None).unwrap()];
-    let first = USER_BOUND.proven(&one, &FORM, &proof);
-    assert_eq!(first.status, 200, "{}", first.body);
+    let first = USER_BOUND.proven(&one, &FORM, &proof).done();
     for service in [&one, &other] {
         USER_BOUND
             .proven(service, &FORM, &proof)
             .assert_error(400, "invalid_dpop_proof");
     }
     let nonce = first.header("dpop-nonce").unwrap();
-    let second = USER_BOUND.proven(&other, &FORM, &wrong_clock(nonce));
-    assert_eq!(second.status, 200, "{}", second.body);
+    USER_BOUND.proven(&other, &FORM, &wrong_clock(nonce)).done();
 }
 
 /// Each token service continues from the responses of the other.
@@ -85,11 +82,9 @@ fn every_flow_hops_between_replicas() {
         // The pages go through the gateway, which sends requests to both replicas in turn.
         let pkce = Pkce::of(&"p".repeat(64));
         let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce));
-        let tokens = INSTALLED.exchange(&one, &code, Some(&pkce));
-        assert_eq!(tokens.status, 200, "{}", tokens.body);
+        let tokens = INSTALLED.exchange(&one, &code, Some(&pkce)).done();
         let first = tokens.text("refresh_token");
-        let refreshed = INSTALLED.refresh(&other, &first);
-        assert_eq!(refreshed.status, 200, "{}", refreshed.body);
+        let refreshed = INSTALLED.refresh(&other, &first).done();
         let repeated = INSTALLED.refresh(&one, &first);
         let next = INSTALLED.refresh(&one, &refreshed.text("refresh_token"));
         assert_eq!((repeated.status, next.status), (200, 200));
@@ -103,17 +98,14 @@ fn every_flow_hops_between_replicas() {
         set.pair.until_refused(&next.text("access_token"));
 
         let code = Browser::new(&lobby).code_for(&WEB, None);
-        let tokens = WEB.exchange(&other, &code, None);
-        assert_eq!(tokens.status, 200, "{}", tokens.body);
+        let tokens = WEB.exchange(&other, &code, None).done();
         let token = tokens.text("refresh_token");
-        let revoked = WEB.post(&one, "/auth/revoke", &[("token", &token)]);
-        assert_eq!(revoked.status, 200, "{}", revoked.body);
+        WEB.post(&one, "/auth/revoke", &[("token", &token)]).done();
         WEB.refresh(&other, &token)
             .assert_error(400, "invalid_grant");
 
         let assertion = Assertion::of("ada@example.com").sign();
-        let issued = NON_INTERACTIVE.assert(&one, &assertion, &[]);
-        assert_eq!(issued.status, 200, "{}", issued.body);
+        let issued = NON_INTERACTIVE.assert(&one, &assertion, &[]).done();
         assert_eq!(set.pair.call(&issued.text("access_token")), 200);
         NON_INTERACTIVE
             .assert(&other, &assertion, &[])
@@ -272,8 +264,7 @@ fn a_replica_that_does_not_know_an_account_yet_revokes_nothing() {
             ("user_id", "1879048401"),
             ("user_site", "https://us1.example.com"),
         ];
-        let in_memory = NON_INTERACTIVE.assert(&other, &assertion, &account);
-        assert_eq!(in_memory.status, 200, "{}", in_memory.body);
+        NON_INTERACTIVE.assert(&other, &assertion, &account).done();
         let account = format!(
             r#"{{"user_id": "{number}", "username": "{hat}", "site": "https://us1.example.com"}}"#
         );
@@ -286,8 +277,7 @@ fn a_replica_that_does_not_know_an_account_yet_revokes_nothing() {
         let (name, value) = &form.buttons[number + 1];
         let done = browser.submit(&form, &[(name, value)]);
         let code = answered(&done, WEB.redirect_uri, "code").unwrap();
-        let tokens = WEB.exchange(&other, &code, None);
-        assert_eq!(tokens.status, 200, "{}", tokens.body);
+        let tokens = WEB.exchange(&other, &code, None).done();
         let claims = crate::token::claims(&tokens.text("access_token"));
         assert_eq!(claims["user_hat"], *hat);
     }
@@ -357,8 +347,7 @@ fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
     let clients: Vec<Load> = answered
         .iter()
         .map(|answered| {
-            let code = Browser::new(&lobby).code_for(&WEB, None);
-            let tokens = WEB.exchange(&lobby, &code, None);
+            let tokens = WEB.grant(&lobby);
             let live = std::sync::Mutex::new(tokens.text("refresh_token"));
             let (lobby, live) = (lobby.clone(), Arc::new(live));
             let (answered, failed) = (Arc::clone(answered), Arc::clone(&failed));

@@ -8,7 +8,8 @@ use tests::proofs::ProofKey;
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Form, INSTALLED, NON_INTERACTIVE, OwnPair, Pkce, Reply, WEB, lasting_code,
+    Assertion, Browser, Form, INSTALLED, NON_INTERACTIVE, OwnPair, Pkce, Reply, WEB, file,
+    lasting_code,
 };
 
 /// The commands of a chapter.
@@ -43,19 +44,6 @@ fn run(pair: &OwnPair, command: &str, variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn page(pair: &OwnPair) -> String {
-    let page = pair.pair.artifacts().repository.join("docs/runbook.md");
-    fs::read_to_string(page).unwrap()
-}
-
-/// Tokens of Ada at the Web Server Application.
-fn tokens(lobby: &str) -> Reply {
-    let code = Browser::new(lobby).code_for(&WEB, None);
-    let tokens = WEB.exchange(lobby, &code, None);
-    assert_eq!(tokens.status, 200, "{}", tokens.body);
-    tokens
-}
-
 fn refreshes(lobby: &str, tokens: &Reply) -> bool {
     WEB.refresh(lobby, &tokens.text("refresh_token")).status == 200
 }
@@ -63,12 +51,12 @@ fn refreshes(lobby: &str, tokens: &Reply) -> bool {
 #[test]
 fn a_stolen_token_ends() {
     let pair = OwnPair::start(&[]);
-    let (lobby, page) = (pair.pair.lobby_url(), page(&pair));
+    let (lobby, page) = (pair.pair.lobby_url(), file("docs/runbook.md"));
     let commands = commands(&page, "A token was stolen");
     let [explain, revoke, revoke_all] = &commands[..] else {
         panic!("{commands:?}");
     };
-    let (stolen, other) = (tokens(&lobby), tokens(&lobby));
+    let (stolen, other) = (WEB.grant(&lobby), WEB.grant(&lobby));
     fs::write(pair.state().join("token.txt"), stolen.text("access_token")).unwrap();
     let explained = run(&pair, explain, &[]);
     let (_, grant) = explained.split_once("\"grant_id\": \"").unwrap();
@@ -76,7 +64,7 @@ fn a_stolen_token_ends() {
     run(&pair, revoke, &[("GRANT_ID", grant)]);
     assert!(!refreshes(&lobby, &stolen));
     assert!(refreshes(&lobby, &other), "another grant");
-    let other = tokens(&lobby);
+    let other = WEB.grant(&lobby);
     run(&pair, revoke_all, &[]);
     assert!(!refreshes(&lobby, &other));
     for line in page
@@ -90,14 +78,14 @@ fn a_stolen_token_ends() {
 #[test]
 fn a_stolen_secret_and_key_end() {
     let pair = OwnPair::start(&[]);
-    let (lobby, page) = (pair.pair.lobby_url(), page(&pair));
+    let (lobby, page) = (pair.pair.lobby_url(), file("docs/runbook.md"));
     let commands = commands(
         &page,
         "A Client Secret or a client's private key was stolen",
     );
     let (of_secret, of_keys) = commands.split_at(3);
     let (of_key, of_client) = of_keys.split_at(4);
-    let stolen = tokens(&lobby);
+    let stolen = WEB.grant(&lobby);
     for command in of_secret {
         run(&pair, command, &[]);
     }
@@ -137,7 +125,7 @@ fn a_stolen_secret_and_key_end() {
 #[test]
 fn a_stolen_laptop_has_nothing_left() {
     let pair = OwnPair::start(&[]);
-    let (lobby, page) = (pair.pair.lobby_url(), page(&pair));
+    let (lobby, page) = (pair.pair.lobby_url(), file("docs/runbook.md"));
     let request = [
         ("response_type", "code"),
         ("client_id", WEB.id),
@@ -173,7 +161,7 @@ fn a_stolen_laptop_has_nothing_left() {
 #[test]
 fn a_lost_device_ends_and_the_others_go_on() {
     let pair = OwnPair::start(&[]);
-    let (lobby, page) = (pair.pair.lobby_url(), page(&pair));
+    let (lobby, page) = (pair.pair.lobby_url(), file("docs/runbook.md"));
     let url = format!("{lobby}/auth/token");
     let pkce = Pkce::of(&"p".repeat(43));
     let [lost, kept] = [(); 2].map(|()| ProofKey::new("ES256").unwrap());
@@ -201,8 +189,8 @@ fn a_lost_device_ends_and_the_others_go_on() {
 #[test]
 fn keys_in_wrong_hands_end() {
     let pair = OwnPair::start(&[]);
-    let (lobby, page) = (pair.pair.lobby_url(), page(&pair));
-    let stolen = tokens(&lobby).text("access_token");
+    let (lobby, page) = (pair.pair.lobby_url(), file("docs/runbook.md"));
+    let stolen = WEB.grant(&lobby).text("access_token");
     let commands = commands(&page, "The laptop of an operator was stolen");
     let [rotate, list, remove] = &commands[..] else {
         panic!("{commands:?}");

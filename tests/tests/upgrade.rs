@@ -3,16 +3,13 @@
 
 use std::process::Command;
 
-use tests::{Artifacts, Postgres};
-
 use crate::api::until;
-use crate::support::{OwnPair, get};
+use crate::support::{OwnPair, database, file, get};
 
 /// Layout 2 stands for the layout of a later version.
 #[test]
 fn replicas_of_an_earlier_version_stop_at_the_end_of_an_upgrade() {
-    let artifacts = Artifacts::find().unwrap();
-    let database = Postgres::start(&artifacts.repository).unwrap();
+    let database = database();
     let pair = OwnPair::replicated(database.url());
     let ports = pair.pair.ports();
     let services = [ports.internal, ports.internal_replica];
@@ -26,7 +23,7 @@ fn replicas_of_an_earlier_version_stop_at_the_end_of_an_upgrade() {
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(said).unwrap())
     };
-    let runbook = std::fs::read_to_string(artifacts.repository.join("docs/runbook.md")).unwrap();
+    let runbook = file("docs/runbook.md");
     for command in ["migrate", "migrate --finish"] {
         assert!(runbook.contains(&format!("\ntoken-service {command}\n")));
     }

@@ -1,6 +1,6 @@
 //! Choosing among linked accounts (protocol.md §4.1).
 
-use super::sign_in::{sign_in, sign_in_as_ada};
+use super::sign_in::{asked_to_sign_in, sign_in_as};
 use super::{App, Chromium};
 
 const TAB: &str = "\u{e004}";
@@ -8,9 +8,8 @@ const ENTER: &str = "\u{e007}";
 
 #[test]
 fn several_accounts_are_listed_with_their_sites() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    let (_, window) = asked_to_sign_in();
+    sign_in_as(&window, "grace");
     window.expect_heading("Choose an account");
     window.expect_text("grace@example.com");
     let accounts = "//fieldset[legend]//button";
@@ -31,8 +30,7 @@ fn several_accounts_are_listed_with_their_sites() {
 /// Nothing but Tab, Enter and letters, from the first page to the application.
 #[test]
 fn the_keyboard_alone_is_enough() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
+    let (_, window) = asked_to_sign_in();
     window.expect_heading("Sign in");
     // The focus starts in the first field.
     window.expect_focus("Username");
@@ -66,7 +64,7 @@ fn a_long_list_has_a_filter_and_begins_with_the_last_used() {
     let (app, window) = (App::start(), Chromium::open());
     window.disable_scripts();
     window.visit(&app.authorize_with(&[("state", "kept")]));
-    sign_in(&window, "emmy@example.com", "demo-password-of-emmy");
+    sign_in_as(&window, "emmy");
     window.expect_heading("Choose an account");
     assert_eq!(window.count(ACCOUNTS), 9);
     let filter = |text: &str, shown: &str| {
@@ -104,9 +102,8 @@ fn a_long_list_has_a_filter_and_begins_with_the_last_used() {
 
 #[test]
 fn pages_after_the_sign_in_link_to_the_home_page() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    let (_, window) = asked_to_sign_in();
+    sign_in_as(&window, "grace");
     window.expect_heading("Choose an account");
     window.follow("Your sign-in and authenticator app");
     window.expect_heading("You are signed in");
@@ -115,9 +112,8 @@ fn pages_after_the_sign_in_link_to_the_home_page() {
 /// Starting again shows the selector, and another user may sign in.
 #[test]
 fn accounts_are_switched_by_starting_again() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    let (app, window) = asked_to_sign_in();
+    sign_in_as(&window, "grace");
     window.press("ghopper-navy");
     window.expect_heading("Back in the app");
     window.visit(&app.authorize());
@@ -127,16 +123,15 @@ fn accounts_are_switched_by_starting_again() {
     window.visit(&app.authorize());
     window.follow("Sign in as somebody else");
     window.expect_heading("Sign in");
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     window.expect_heading("Back in the app");
 }
 
 /// D-7.
 #[test]
 fn a_person_without_account_is_told_and_then_the_application() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in(&window, "mary@example.com", "demo-password-of-mary");
+    let (app, window) = asked_to_sign_in();
+    sign_in_as(&window, "mary");
     window.expect_heading("No linked account");
     window.expect_text("mary@example.com");
     window.follow("Return to Field Notes");

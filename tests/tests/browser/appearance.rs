@@ -4,10 +4,10 @@
 
 use serde_json::Value;
 
-use super::sign_in::{CODE, sign_in, use_recovery_code};
+use super::sign_in::{CODE, asked_to_sign_in, sign_in, sign_in_as, use_recovery_code};
 use super::{App, Chromium, lobby, pair};
 use crate::api::until;
-use crate::support::{Browser, Form, lasting_code};
+use crate::support::{Browser, Form, file, lasting_code};
 
 /// Calls `look` with each page and its name. `run` names the person who sets up an authenticator app.
 fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
@@ -23,18 +23,18 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     sign_in(window, "nobody@example.com", "not-the-password");
     window.expect("//*[@role='alert']");
     see("sign-in-refused", "Sign in");
-    sign_in(window, "mary@example.com", "demo-password-of-mary");
+    sign_in_as(window, "mary");
     see("no-account", "No linked account");
     window.follow("Sign in as somebody else");
     window.expect_heading("Sign in");
-    sign_in(window, "rosalind@example.com", "demo-password-of-rosalind");
+    sign_in_as(window, "rosalind");
     window.expect_heading("Back in the app");
     let other_app = super::app::authorize("ipv6-demo", "http://[::1]:4000/callback", &[]);
     window.visit(&other_app);
     see("confirm", "Continue as rosalind@example.com to Site Plans?");
     window.follow("Sign in as somebody else");
     window.expect_heading("Sign in");
-    sign_in(window, "joan@example.com", "demo-password-of-joan");
+    sign_in_as(window, "joan");
     see("second-factor", "Enter your code");
     window.fill(CODE, "00000");
     window.press("Continue");
@@ -42,11 +42,11 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     see("second-factor-refused", "Enter your code");
     window.follow("Sign in as somebody else");
     window.expect_heading("Sign in");
-    sign_in(window, "grace@example.com", "demo-password-of-grace");
+    sign_in_as(window, "grace");
     see("choose-an-account", "Choose an account");
     window.follow("Sign in as somebody else");
     window.expect_heading("Sign in");
-    sign_in(window, "emmy@example.com", "demo-password-of-emmy");
+    sign_in_as(window, "emmy");
     window.fill("Find an account", "ulm");
     window.press("Show matching accounts");
     window.expect_text("1 of 9 accounts match.");
@@ -135,9 +135,7 @@ fn keep_picture(window: &Chromium, name: &str) {
 
 /// The problems that axe-core finds on the page.
 fn violations(window: &Chromium) -> Vec<String> {
-    let repository = &pair().pair.artifacts().repository;
-    let axe = repository.join("tests/clients/node_modules/axe-core/axe.min.js");
-    window.inspect(&std::fs::read_to_string(axe).unwrap());
+    window.inspect(&file("tests/clients/node_modules/axe-core/axe.min.js"));
     let report = window.inspect_later(
         "const done = arguments[arguments.length - 1];
          axe.run(document, {resultTypes: ['violations', 'incomplete']})
@@ -194,8 +192,7 @@ fn no_page_scrolls_sideways_at_320_pixels() {
 /// The page and its card are both light or both dark, as the person prefers.
 #[test]
 fn pages_are_dark_for_who_prefers_dark_pages() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
+    let (_, window) = asked_to_sign_in();
     window.expect_heading("Sign in");
     let brightness = |element: &str, property: &str| {
         let script =
@@ -253,7 +250,7 @@ fn the_first_page_says_that_cookies_are_off() {
             let none: [String; 0] = [];
             assert_eq!(violations(&window), none);
             keep_picture(&window, "cookies-off");
-            sign_in(&window, "ada@example.com", "demo-password-of-ada");
+            sign_in_as(&window, "ada");
             window.expect_text("Your browser sent no cookies with the form.");
         }
     }

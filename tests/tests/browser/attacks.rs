@@ -1,13 +1,13 @@
 //! Attacks by pages of other sites.
 
-use super::sign_in::sign_in_as_ada;
+use super::sign_in::sign_in_as;
 use super::{App, Chromium, lobby};
 
 /// Signs Ada in, in a window that then shows a page of `app`'s.
 fn victim(app: &App, page: &str) -> Chromium {
     let window = Chromium::open();
     window.visit(&app.authorize());
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     window.expect_heading("Back in the app");
     window.visit(page);
     window.expect_heading("Evil");

@@ -4,7 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::app::authorize;
-use super::sign_in::{CODE, sign_in, sign_in_as_ada};
+use super::sign_in::{CODE, asked_to_sign_in, sign_in_as};
 use super::{App, Chromium, lobby, pair};
 use crate::support::{INSTALLED, lasting_code, post};
 
@@ -18,7 +18,7 @@ fn a_private_use_scheme_is_followed() {
         &[("state", "s")],
     ));
     window.expect_text("com.example.fieldnotes: links");
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     let address = window.network_event(|event| {
         assert_ne!(event["params"]["blockedReason"], "csp", "{event}");
         let address = event["params"]["request"]["url"].as_str()?;
@@ -43,25 +43,25 @@ fn the_redirect_uri_may_redirect_to_another_origin() {
     };
     let window = Chromium::open();
     window.visit(&App::leading_to(&port).authorize());
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     arrives(&window, &port);
 
     let window = Chromium::open();
     window.visit(&relay.authorize());
-    sign_in(&window, "barbara@example.com", "demo-password-of-barbara");
+    sign_in_as(&window, "barbara");
     window.fill(CODE, &lasting_code("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"));
     window.press("Continue");
     arrives(&window, &site);
 
     let window = Chromium::open();
     window.visit(&relay.authorize());
-    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    sign_in_as(&window, "grace");
     window.press("grace.hopper");
     arrives(&window, &site);
 
     let window = Chromium::open();
     window.visit(&format!("{}/auth/", lobby()));
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     window.expect_heading("You are signed in");
     window.visit(&relay.authorize());
     window.expect_heading("Continue as ada@example.com to Field Notes?");
@@ -78,12 +78,12 @@ fn the_redirect_uri_may_redirect_to_another_origin() {
         .append_pair("client_id", INSTALLED.id)
         .append_pair("request_uri", &pushed);
     window.visit(request.as_str());
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     arrives(&window, &site);
 
     let window = Chromium::open();
     window.visit(&App::leading_to("com.example.fieldnotes:/done").authorize());
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     window.network_event(|event| {
         assert_ne!(event["params"]["blockedReason"], "csp", "{event}");
         let address = event["params"]["request"]["url"].as_str()?;
@@ -97,7 +97,7 @@ fn the_redirect_uri_may_redirect_to_another_origin() {
 fn a_loopback_address_of_version_6_is_followed() {
     let (app, window) = (App::serving("[::1]", vec![]), Chromium::open());
     window.visit(&authorize("ipv6-demo", &app.callback(), &[]));
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     window.expect_heading("Back in the app");
     assert!(window.address().as_str().starts_with(&app.callback()));
 }
@@ -105,9 +105,8 @@ fn a_loopback_address_of_version_6_is_followed() {
 /// D-34, RFC 8252 §8.6: an app that starts a request by itself gets no code from a live session.
 #[test]
 fn a_live_session_is_confirmed_by_the_person() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in_as_ada(&window);
+    let (_, window) = asked_to_sign_in();
+    sign_in_as(&window, "ada");
     window.expect_heading("Back in the app");
     let other = App::serving("[::1]", vec![]);
     let request = authorize("ipv6-demo", &other.callback(), &[]);
@@ -152,7 +151,7 @@ fn a_single_page_app_gets_its_tokens() {
     window.visit(&app.origin);
     window.press("Sign in");
     window.expect_heading("Sign in");
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     window.expect_heading("Single-page app");
     window.expect_text("Signed in: Bearer for 3600 seconds");
     window.press("Call the API");

@@ -13,8 +13,17 @@ pub(super) fn sign_in(window: &Chromium, username: &str, password: &str) {
     window.press("Sign in");
 }
 
-pub(super) fn sign_in_as_ada(window: &Chromium) {
-    sign_in(window, "ada@example.com", "demo-password-of-ada");
+/// Likewise, as this person of the demo or of `registrations.toml`.
+pub(super) fn sign_in_as(window: &Chromium, name: &str) {
+    let password = format!("demo-password-of-{name}");
+    sign_in(window, &format!("{name}@example.com"), &password);
+}
+
+/// An application, and a window that it sends to the sign-in.
+pub(super) fn asked_to_sign_in() -> (App, Chromium) {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    (app, window)
 }
 
 /// A parameter of the response that the application received.
@@ -32,7 +41,7 @@ fn the_right_password_leads_back_to_the_application() {
     window.expect_heading("Sign in");
     window.expect_text("Field Notes");
     window.expect_text("an app on this device");
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     window.expect_heading("Back in the app");
     let address = window.address();
     assert!(address.as_str().starts_with(&app.callback()), "{address}");
@@ -43,8 +52,7 @@ fn the_right_password_leads_back_to_the_application() {
 
 #[test]
 fn password_managers_know_the_fields() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
+    let (_, window) = asked_to_sign_in();
     let kind = |label: &str| {
         let field = window.field(label);
         (field.attribute("type"), field.attribute("autocomplete"))
@@ -52,7 +60,7 @@ fn password_managers_know_the_fields() {
     let pair = |kind: &str, autocomplete: &str| (Some(kind.into()), Some(autocomplete.into()));
     assert_eq!(kind("Username"), pair("text", "username"));
     assert_eq!(kind("Password"), pair("password", "current-password"));
-    sign_in(&window, "joan@example.com", "demo-password-of-joan");
+    sign_in_as(&window, "joan");
     window.expect_heading("Enter your code");
     assert_eq!(kind(CODE), pair("text", "one-time-code"));
     let keyboard = window.field(CODE).attribute("inputmode");
@@ -62,8 +70,7 @@ fn password_managers_know_the_fields() {
 /// If the request names the user, the page asks only for the password.
 #[test]
 fn the_focus_is_where_typing_goes_on() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
+    let (app, window) = asked_to_sign_in();
     window.expect_focus("Username");
     window.visit(&app.authorize_with(&[("login_hint", "katherine@example.com")]));
     window.expect_focus("Password");
@@ -73,13 +80,8 @@ fn the_focus_is_where_typing_goes_on() {
 /// The authenticator app shows the name of the service, and so does the title of each page.
 #[test]
 fn the_service_has_a_name() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in(
-        &window,
-        "katherine@example.com",
-        "demo-password-of-katherine",
-    );
+    let (_, window) = asked_to_sign_in();
+    sign_in_as(&window, "katherine");
     window.expect_heading("Back in the app");
     window.visit(&format!("{}/auth/authenticator", lobby()));
     window.expect_heading("Set up an authenticator app");
@@ -105,8 +107,7 @@ fn the_service_has_a_name() {
 /// The page announces the problem, links it to the fields, and keeps the input except the password.
 #[test]
 fn a_wrong_password_and_an_unknown_user_can_try_again() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
+    let (app, window) = asked_to_sign_in();
     for username in ["nobody@example.com", "katherine@example.com"] {
         sign_in(&window, username, "not-the-password");
         let problem = window.expect("//*[@role='alert']");
@@ -126,19 +127,14 @@ fn a_wrong_password_and_an_unknown_user_can_try_again() {
         // Opens a page without a problem, so that the test can wait for the next problem.
         window.visit(&app.authorize());
     }
-    sign_in(
-        &window,
-        "katherine@example.com",
-        "demo-password-of-katherine",
-    );
+    sign_in_as(&window, "katherine");
     window.expect_heading("Back in the app");
 }
 
 #[test]
 fn a_second_factor_is_asked_for() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in(&window, "dorothy@example.com", "demo-password-of-dorothy");
+    let (_, window) = asked_to_sign_in();
+    sign_in_as(&window, "dorothy");
     window.expect_heading("Enter your code");
     window.fill(CODE, "00000");
     window.press("Continue");
@@ -277,9 +273,8 @@ fn a_person_signs_in_at_the_home_page() {
 /// A person without app and recovery codes asks an administrator.
 #[test]
 fn an_administrator_removes_a_second_factor() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in(&window, "annie@example.com", "demo-password-of-annie");
+    let (app, window) = asked_to_sign_in();
+    sign_in_as(&window, "annie");
     window.expect_heading("Enter your code");
     let name = "annie@example.com";
     pair().done(&format!("user remove-second-factor {name}"));
@@ -315,9 +310,8 @@ fn cancelling_tells_the_application() {
 /// After a sign-out, neither the history nor a copied cookie shows data of the person.
 #[test]
 fn signing_out_leaves_nothing_behind() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
-    sign_in_as_ada(&window);
+    let (app, window) = asked_to_sign_in();
+    sign_in_as(&window, "ada");
     window.expect_heading("Back in the app");
     let home = format!("{}/auth/", lobby());
     window.visit(&home);
@@ -341,11 +335,10 @@ fn signing_out_leaves_nothing_behind() {
 /// Session fixation: cookies from before a sign-in do not work after it.
 #[test]
 fn signing_in_renews_the_session() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize());
+    let (app, window) = asked_to_sign_in();
     window.expect_heading("Sign in");
     let before = window.cookies();
-    sign_in(&window, "joan@example.com", "demo-password-of-joan");
+    sign_in_as(&window, "joan");
     window.expect_heading("Enter your code");
     let between = window.cookies();
     let thief = Chromium::open();
@@ -359,7 +352,7 @@ fn signing_in_renews_the_session() {
     window.visit(&app.authorize());
     window.follow("Sign in as somebody else");
     window.expect_heading("Sign in");
-    sign_in_as_ada(&window);
+    sign_in_as(&window, "ada");
     window.expect_heading("Back in the app");
     window.visit(&format!("{}/auth/", lobby()));
     let after = window.cookies();
@@ -394,7 +387,7 @@ fn every_page_works_without_scripts() {
     window.visit("data:text/html,<title>off</title><script>document.title='on'</script>");
     assert_eq!(window.title(), "off");
     window.visit(&app.authorize());
-    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    sign_in_as(&window, "grace");
     window.expect_heading("Choose an account");
     window.press("ghopper-navy");
     window.expect_heading("Back in the app");

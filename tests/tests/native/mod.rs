@@ -14,7 +14,7 @@ use tests::{Artifacts, Form, Issuer, Process, envoy, free_port};
 
 use crate::api::until;
 use crate::issuers::gate::{address, listener};
-use crate::support::get;
+use crate::support::{file, get};
 
 const CALLBACK: &str = "envoy_dynamic_module_callback_";
 
@@ -37,8 +37,7 @@ fn names<'a>(text: &'a str, prefix: &str, end: char) -> BTreeSet<&'a str> {
 #[test]
 fn envoy_exports_each_callback_that_the_module_declares() {
     let artifacts = Artifacts::of(Form::Native).unwrap();
-    let source = artifacts.repository.join("filter-native/src/abi.rs");
-    let source = fs::read_to_string(source).unwrap();
+    let source = file("filter-native/src/abi.rs");
     let declared = names(&source, &format!("fn {CALLBACK}"), '(');
     assert_eq!(
         declared.len(),
@@ -57,8 +56,7 @@ fn envoy_exports_each_callback_that_the_module_declares() {
 #[test]
 fn each_line_of_the_linker_script_names_functions_of_the_module() {
     let artifacts = Artifacts::of(Form::Native).unwrap();
-    let script = artifacts.repository.join("filter-native/known_token.ld");
-    let script = fs::read_to_string(script).unwrap();
+    let script = file("filter-native/known_token.ld");
     let module = fs::read(&artifacts.filter).unwrap();
     let module = String::from_utf8_lossy(&module);
     let names = module.split('\0');
@@ -83,7 +81,7 @@ fn each_line_of_the_linker_script_names_functions_of_the_module() {
 fn the_module_refuses_an_envoy_of_another_abi() {
     let artifacts = Artifacts::of(Form::Native).unwrap();
     let folder = TempDir::new().unwrap();
-    let text = fs::read_to_string(artifacts.repository.join("envoy/plain/envoy.yaml")).unwrap();
+    let text = file("envoy/plain/envoy.yaml");
     let config = folder.path().join("envoy.yaml");
     fs::write(&config, envoy::mounted(&text, &artifacts).unwrap()).unwrap();
     let mut program = fs::read(&artifacts.envoy).unwrap();

@@ -6,8 +6,7 @@ use crate::support::{Browser, CREDENTIALS, Load, OwnPair, USER_BOUND, WEB};
 fn a_copy_taken_under_load_is_whole_and_serves() {
     let mut pair = OwnPair::start(&[]);
     let lobby = pair.pair.lobby_url();
-    let code = Browser::new(&lobby).code_for(&WEB, None);
-    let refresh = WEB.exchange(&lobby, &code, None).text("refresh_token");
+    let refresh = WEB.grant(&lobby).text("refresh_token");
     let load = {
         let lobby = lobby.clone();
         Load::start(2, move || {

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tests::{Artifacts, Postgres, flood};
+use tests::flood;
 use tokio::net::TcpStream;
 
 use crate::api::until;
-use crate::support::{OwnPair, USER_BOUND, form_body, unanswered};
+use crate::support::{OwnPair, USER_BOUND, database, form_body, unanswered};
 use crate::token::claims;
 
 /// Number of requests whose connections are reset together.
@@ -45,8 +45,8 @@ fn changes_leave_their_entries(store: &[(&str, &str)]) {
     };
     let clients: Vec<Value> = (0..ROUNDS * REQUESTS).map(client).collect();
     let document = json!({"clients": clients, "users": []}).to_string();
-    let reply = pair.administrate("PUT", "/registrations?import=true", &document);
-    assert_eq!(reply.status, 200, "{}", reply.body);
+    pair.administrate("PUT", "/registrations?import=true", &document)
+        .done();
     let bearer = format!("Bearer {}", pair.admin_token());
     let changed = || -> BTreeSet<String> {
         let listed = pair.administrate("GET", "/clients?limit=500", "").json();
@@ -71,8 +71,8 @@ fn changes_leave_their_entries(store: &[(&str, &str)]) {
         drop(connections);
     }
     // This change is the last.
-    let reply = pair.administrate("PATCH", "/clients/reset-0", "{\"name\": \"last\"}");
-    assert_eq!(reply.status, 200, "{}", reply.body);
+    pair.administrate("PATCH", "/clients/reset-0", "{\"name\": \"last\"}")
+        .done();
     until("every change has its entry", || {
         changed() == audited(&pair, "client_updated", "client_id")
     });
@@ -88,8 +88,7 @@ fn changes_leave_their_entries_on_redb() {
 
 #[test]
 fn changes_leave_their_entries_on_postgresql() {
-    let repository = Artifacts::find().unwrap().repository;
-    let database = Postgres::start(&repository).unwrap();
+    let database = database();
     changes_leave_their_entries(&[("TOKEN_SERVICE__STORE__URL", database.url())]);
 }
 
@@ -125,8 +124,9 @@ fn revocations_by_clients_leave_their_entries() {
             .map(|token| text(&claims(token)["grant_id"]))
             .collect()
     };
-    let last = USER_BOUND.post(&lobby, "/auth/revoke", &[("token", &tokens[0])]);
-    assert_eq!(last.status, 200, "{}", last.body);
+    USER_BOUND
+        .post(&lobby, "/auth/revoke", &[("token", &tokens[0])])
+        .done();
     until("every revocation has its entry", || {
         revoked() == audited(&pair, "token_revoked", "grant_id")
     });

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::api::until;
-use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Reply, WEB, basic, get, post};
+use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, WEB, basic, get, post};
 
 fn token(pair: &OwnPair, client_id: &str, secret: &str) -> Reply {
     let headers = [("authorization", basic(client_id, secret))];
@@ -24,8 +24,7 @@ fn a_client_lives_from_registration_to_removal() {
     let pair = OwnPair::start(&[]);
     let add = "client add meter --type user_bound --scope projects --bound-user ada@example.com";
     let first = secret(&pair.done(add));
-    let issued = token(&pair, "meter", &first);
-    assert_eq!(issued.status, 200, "{}", issued.body);
+    let issued = token(&pair, "meter", &first).done();
 
     let second = secret(&pair.done("client rotate-secret meter"));
     for live in [&first, &second] {
@@ -62,8 +61,7 @@ fn a_client_lives_from_registration_to_removal() {
 fn a_scope_leaves_grants_with_the_client_and_returns_with_it() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.lobby();
-    let code = Browser::new(&lobby).code_for(&WEB, None);
-    let first = WEB.exchange(&lobby, &code, None);
+    let first = WEB.grant(&lobby);
     assert_eq!(first.json().get("scope"), None, "all that was asked for");
     pair.release(&[&WEB]);
     let take = format!("client update {} --remove-scope documents", WEB.id);
@@ -197,12 +195,10 @@ fn a_change_takes_no_credentials_by_accident() {
         assert!(reply.body.contains(problem), "{}", reply.body);
     }
     let lobby = pair.pair.lobby_url();
-    let code = Browser::new(&lobby).code_for(&WEB, None);
-    let tokens = WEB.exchange(&lobby, &code, None);
+    let tokens = WEB.grant(&lobby);
     let reply = pair.administrate("DELETE", "/users/ada@example.com/second-factor", "");
     assert_eq!(reply.status, 204, "{}", reply.body);
-    let refreshed = WEB.refresh(&lobby, &tokens.text("refresh_token"));
-    assert_eq!(refreshed.status, 200, "{}", refreshed.body);
+    WEB.refresh(&lobby, &tokens.text("refresh_token")).done();
     let entries = pair.done("audit --action second_factor_removed");
     assert!(!entries.contains("ada@example.com"), "{entries}");
 }

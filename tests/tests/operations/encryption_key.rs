@@ -1,9 +1,10 @@
 //! Rotation of the encryption key while the service runs.
 
 use serde_json::Value;
-use tests::{Artifacts, Postgres};
 
-use crate::support::{Browser, Form, Instance, LEGACY, OwnPair, WEB, answer, get, lasting_code};
+use crate::support::{
+    Browser, Form, Instance, LEGACY, OwnPair, WEB, answer, database, get, lasting_code,
+};
 
 /// The keys of the file, the current one first, each with the number of values that it seals.
 fn keys(pair: &OwnPair) -> Vec<(String, u64)> {
@@ -65,8 +66,7 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
         panic!("{both:?}");
     };
     assert_eq!((still, count), (old_id, sealed));
-    let exchanged = WEB.exchange(&pair.lobby(), &code, None);
-    assert_eq!(exchanged.status, 200, "{}", exchanged.body);
+    WEB.exchange(&pair.lobby(), &code, None).done();
     let resealed = pair.done("encryption-key reseal");
     assert!(
         resealed.starts_with(&format!("{sealed} values sealed again")),
@@ -83,11 +83,9 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
 
     assert_eq!(keys(&pair), [(new_id.clone(), *sealed)]);
     assert_eq!(jwks(&pair), published);
-    let continued = WEB.refresh(&pair.lobby(), &web);
-    assert_eq!(continued.status, 200, "{}", continued.body);
+    WEB.refresh(&pair.lobby(), &web).done();
     joan_signs_in(&pair);
-    let refreshed = us1.refresh(&LEGACY, &legacy.text("refresh_token"));
-    assert_eq!(refreshed.status, 200, "{}", refreshed.body);
+    us1.refresh(&LEGACY, &legacy.text("refresh_token")).done();
     let differences = pair.done(&format!("apply {registrations} --dry-run"));
     assert!(
         differences.contains("Nothing differs"),
@@ -112,8 +110,7 @@ fn the_encryption_key_is_rotated_on_redb() {
 
 #[test]
 fn the_encryption_key_is_rotated_under_two_replicas_on_postgresql() {
-    let repository = Artifacts::find().unwrap().repository;
-    let database = Postgres::start(&repository).unwrap();
+    let database = database();
     rotates(OwnPair::replicated(database.url()), |pair| {
         pair.restart();
         pair.pair.kill_replica().unwrap();

@@ -7,8 +7,8 @@ use ureq::http::Request;
 
 use crate::client_assertion::Keyed;
 use crate::support::{
-    Assertion, Browser, Instance, LEGACY, NON_INTERACTIVE, OwnPair, USER_BOUND, WEB, agent,
-    form_body, now, send,
+    Assertion, Instance, LEGACY, NON_INTERACTIVE, OwnPair, USER_BOUND, WEB, agent, form_body, now,
+    send,
 };
 
 fn explain(pair: &OwnPair, token: &str) -> crate::support::Outcome {
@@ -78,8 +78,9 @@ fn an_assertion_is_explained_check_by_check_and_not_used_up() {
     let good = Assertion::of("ada@example.com");
     let explained = explain(&pair, &good.sign()).done();
     assert!(explained.contains("This is: user assertion"), "{explained}");
-    let reply = NON_INTERACTIVE.assert(&pair.lobby(), &good.sign(), &[]);
-    assert_eq!(reply.status, 200, "{}", reply.body);
+    NON_INTERACTIVE
+        .assert(&pair.lobby(), &good.sign(), &[])
+        .done();
     let mut bad = good
         .clone()
         .with("aud", json!("https://elsewhere.example/"))
@@ -118,7 +119,7 @@ fn failures(explained: &str) -> Vec<&str> {
 fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.lobby();
-    let current = WEB.exchange(&lobby, &Browser::new(&lobby).code_for(&WEB, None), None);
+    let current = WEB.grant(&lobby);
     let current = current.text("refresh_token");
     let us1 = Instance::of(&pair.pair);
     let tokens = us1.exchange(&LEGACY, &us1.code(&LEGACY));
@@ -130,8 +131,7 @@ fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
         "{explained}"
     );
     assert!(!explained.contains("null"), "{explained}");
-    let reply = legacy_refresh(&legacy);
-    assert_eq!(reply.status, 200, "{}", reply.body);
+    let reply = legacy_refresh(&legacy).done();
     // Within the grace.
     explain(&pair, &legacy).done();
     let legacy = reply.text("refresh_token");
@@ -211,7 +211,7 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.lobby();
     let is_let_in = |token: &str| pair.call(token) == 200;
-    let tokens = WEB.exchange(&lobby, &Browser::new(&lobby).code_for(&WEB, None), None);
+    let tokens = WEB.grant(&lobby);
     let access = tokens.text("access_token");
     let us1 = Instance::of(&pair.pair);
     let legacy = us1

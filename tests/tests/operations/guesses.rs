@@ -22,8 +22,8 @@ fn rfc6749_s10_10_guesses_at_a_client_secret_are_named_counted_and_slowed_down()
         reply.status == 429 && wait.is_some_and(|wait| wait.is_ok_and(|wait| wait > 0))
     });
     let right = || {
-        let reply = WEB.post(&lobby, "/auth/introspect", &[("token", "x")]);
-        assert_eq!(reply.status, 200, "{}", reply.body);
+        WEB.post(&lobby, "/auth/introspect", &[("token", "x")])
+            .done();
     };
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -65,8 +65,7 @@ pub(crate) fn token_of_kim(pair: &OwnPair) -> String {
     let (_, kim) = sign_in(pair, "kim@example.com", "a password that came along");
     let answer = answer(&kim, PLANNER.redirect_uri);
     let code = answer.iter().find(|(name, _)| name == "code").unwrap();
-    let tokens = PLANNER.exchange(&pair.lobby(), &code.1, None);
-    assert_eq!(tokens.status, 200, "{}", tokens.body);
+    let tokens = PLANNER.exchange(&pair.lobby(), &code.1, None).done();
     tokens.text("access_token")
 }
 

@@ -28,8 +28,7 @@ fn sigterm_drops_no_request() {
                 tests::pace();
                 return;
             }
-            let token = USER_BOUND.token(&service, &CREDENTIALS);
-            assert_eq!(token.status, 200, "{}", token.body);
+            USER_BOUND.token(&service, &CREDENTIALS).done();
             answered.fetch_add(1, Ordering::Relaxed);
         })
     };

@@ -9,14 +9,13 @@ use tests::gateways::TokenGuard;
 use tests::{Artifacts, Issuer};
 
 use crate::api::until;
-use crate::support::{Browser, Client, OwnPair, WEB, get};
+use crate::support::{Client, OwnPair, WEB, file, get};
 
 #[forms::each]
 fn requests_grants_store_and_keys_are_counted() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.pair.lobby_url();
-    let code = Browser::new(&lobby).code_for(&WEB, None);
-    assert_eq!(WEB.exchange(&lobby, &code, None).status, 200);
+    WEB.grant(&lobby);
     WEB.exchange(&lobby, "unknown", None)
         .assert_error(400, "invalid_grant");
     get(&format!("{lobby}/nowhere/with/a/secret"), &[]);
@@ -143,12 +142,8 @@ fn check(text: &str) {
 
 /// Dashboard and alerts.
 fn documents() -> String {
-    let folder = Artifacts::find()
-        .unwrap()
-        .repository
-        .join("charts/gatepass/files");
     ["grafana-dashboard.json", "prometheus-alerts.yml"]
-        .map(|file| std::fs::read_to_string(folder.join(file)).unwrap())
+        .map(|name| file(&format!("charts/gatepass/files/{name}")))
         .concat()
 }
 

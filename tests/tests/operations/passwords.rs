@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tests::{Artifacts, Postgres};
-
-use crate::support::{Browser, Form, OwnPair, WEB};
+use crate::support::{Browser, Form, OwnPair, WEB, database};
 
 const PASSWORD: &str = "a password that came along";
 
@@ -64,7 +62,7 @@ fn file(salt: &str) -> String {
 /// Each person signs in with the old password, and then by our hash. No output shows a hash.
 #[test]
 fn people_sign_in_with_the_password_of_another_server() {
-    let postgres = Postgres::start(&Artifacts::find().unwrap().repository).unwrap();
+    let postgres = database();
     for store in [None, Some(postgres.url())] {
         let mut changes = vec![("TOKEN_SERVICE_LOG", "trace")];
         changes.extend(store.map(|url| ("TOKEN_SERVICE__STORE__URL", url)));

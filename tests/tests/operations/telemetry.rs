@@ -2,12 +2,12 @@
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::Value;
-use tests::{Artifacts, Postgres};
 use ureq::http::Request;
 
 use crate::api::until;
 use crate::support::{
-    Browser, CREDENTIALS, Collector, OwnPair, Span, USER_BOUND, WEB, agent, form_body, send,
+    Browser, CREDENTIALS, Collector, OwnPair, Span, USER_BOUND, WEB, agent, database, form_body,
+    send,
 };
 
 /// The spans of the token service for requests with this name.
@@ -39,7 +39,7 @@ const FORGED: &str = "00-f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0-f0f0f0f0f0f0f0f0-00";
 
 #[test]
 fn one_trace_shows_gateway_and_service_and_names_nobody() {
-    let postgres = Postgres::start(&Artifacts::find().unwrap().repository).unwrap();
+    let postgres = database();
     for (system, store) in [("redb", None), ("postgresql", Some(postgres.url()))] {
         let collector = Collector::start();
         let mut changes = vec![("OTEL_BSP_SCHEDULE_DELAY", "100")];
@@ -51,8 +51,7 @@ fn one_trace_shows_gateway_and_service_and_names_nobody() {
             .header("content-type", "application/x-www-form-urlencoded")
             .header("user-agent", "secret-agent")
             .header("traceparent", FORGED);
-        let token = send(&agent(), request.body(form_body(&CREDENTIALS)).unwrap());
-        assert_eq!(token.status, 200, "{}", token.body);
+        let token = send(&agent(), request.body(form_body(&CREDENTIALS)).unwrap()).done();
         Browser::new(&lobby).code_for(&WEB, None);
         let user = pair.administrate("GET", "/users/ada@example.com", "");
         assert_eq!(user.status, 200);

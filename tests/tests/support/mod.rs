@@ -11,6 +11,7 @@ mod html;
 mod http;
 mod legacy;
 pub(crate) mod module;
+mod steps;
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -33,6 +34,7 @@ pub(crate) use feed::FeedService;
 pub(crate) use html::tags;
 pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send, unanswered};
 pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
+pub(crate) use steps::{database, file};
 pub(crate) use tests::browsing::form_body;
 
 /// A pair with its own state.
