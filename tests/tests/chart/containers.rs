@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use tests::{Artifacts, Process, free_port};
 
-use super::{RENDERED, cases, component, list, of_kind, pod};
-use crate::support::agent;
+use super::{cases, component, documents_of, list, of_kind, pod};
+use crate::support::{agent, file};
 
 /// What an operator puts into the Secret of `guard.existingSecret`.
 const GUARD_CONFIGURATION: &str = r#"{
@@ -27,9 +27,7 @@ const GUARD_CONFIGURATION: &str = r#"{
 /// Secrets and ConfigMaps that the values name but the chart does not create.
 fn secrets() -> BTreeMap<&'static str, BTreeMap<&'static str, String>> {
     let key = "A".repeat(43);
-    let repository = Artifacts::find().unwrap().repository;
-    let certificate = repository.join("demo/non-interactive-demo.cert.pem");
-    let certificate = fs::read_to_string(certificate).unwrap();
+    let certificate = file("demo/non-interactive-demo.cert.pem");
     BTreeMap::from([
         (
             "token-service-keys-of-mine",
@@ -57,7 +55,7 @@ fn secrets() -> BTreeMap<&'static str, BTreeMap<&'static str, String>> {
 }
 
 /// The files of a Secret or ConfigMap, by name.
-pub(super) fn files(documents: &[Value], kind: &str, name: &str) -> BTreeMap<String, Vec<u8>> {
+fn files(documents: &[Value], kind: &str, name: &str) -> BTreeMap<String, Vec<u8>> {
     let found = of_kind(documents, kind);
     let Some(found) = found.iter().find(|one| one["metadata"]["name"] == name) else {
         let secrets = secrets();
@@ -67,29 +65,18 @@ pub(super) fn files(documents: &[Value], kind: &str, name: &str) -> BTreeMap<Str
             .map(|(file, text)| ((*file).to_owned(), text.clone().into_bytes()))
             .collect();
     };
-    let texts = |member: &str| -> Vec<(String, String)> {
-        let members = found[member].as_object().into_iter().flatten();
-        members
-            .map(|(file, text)| (file.clone(), text.as_str().unwrap().to_owned()))
-            .collect()
-    };
-    let encoded = if kind == "Secret" {
-        texts("data")
+    let members = |member: &str| found[member].as_object().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let plain = members(if kind == "Secret" {
+        "stringData"
     } else {
-        Vec::new()
-    };
-    let plain = if kind == "Secret" {
-        texts("stringData")
-    } else {
-        texts("data")
-    };
-    let encoded = encoded
-        .into_iter()
-        .map(|(file, text)| (file, STANDARD.decode(text).unwrap()));
-    let plain = plain
-        .into_iter()
-        .map(|(file, text)| (file, text.into_bytes()));
-    encoded.chain(plain).collect()
+        "data"
+    });
+    let plain = plain.map(|(file, value)| (file.clone(), text(value).into_bytes()));
+    let encoded = members("data").filter(|_| kind == "Secret");
+    let encoded =
+        encoded.map(|(file, value)| (file.clone(), STANDARD.decode(text(value)).unwrap()));
+    plain.chain(encoded).collect()
 }
 
 /// Creates the volumes of a workload below `root`, as the kubelet would. Returns a command with the environment of its
@@ -194,7 +181,7 @@ fn token_service(root: &Path, documents: &[Value], [public, internal]: [u16; 2])
 /// Runs with the keys from the chart. Only the volume of the store is writable.
 #[test]
 fn a_token_service_of_the_chart_serves() {
-    let documents = list(&RENDERED["traffic-extension"]["documents"]);
+    let documents = documents_of("traffic-extension");
     let root = tempfile::TempDir::new().unwrap();
     let [public, internal] = [(); 2].map(|()| free_port().unwrap());
     let mut service = token_service(root.path(), documents, [public, internal]);
@@ -224,7 +211,7 @@ fn a_token_service_of_the_chart_serves() {
 /// gives it.
 #[test]
 fn helm_test_finds_running_programs() {
-    let documents = list(&RENDERED["token-guard-traefik"]["documents"]);
+    let documents = documents_of("token-guard-traefik");
     let roots = [(); 2].map(|()| tempfile::TempDir::new().unwrap());
     let [of_guard, of_service] = roots.each_ref().map(tempfile::TempDir::path);
     let [ask, guarded, public, internal] = [(); 4].map(|()| free_port().unwrap());

@@ -1,118 +1,27 @@
-//! The Helm chart: renders it with Helm, and validates the result with Kubernetes' schemas, the gateways, the token
-//! service and the guard.
+//! The Helm chart: what Helm renders from each file of values in its folder `ci/`, and what it refuses, stands in
+//! `tests/chart/rendered/`. Kubernetes, the gateways, the token service and the guard accept it.
 
 mod containers;
 mod enforcement;
-mod monitoring;
-mod pods;
-mod refused;
 mod resources;
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tests::Artifacts;
 
-/// The kinds of resources that run pods.
-const WORKLOADS: [&str; 2] = ["Deployment", "StatefulSet"];
-
-/// The rendered chart with each file of values in its folder `ci/`, with wrong values, and at an upgrade.
+/// The rendered chart: with each file of values, with wrong values, and at an upgrade.
 static RENDERED: LazyLock<Value> = LazyLock::new(|| {
     let repository = Artifacts::find().unwrap().repository;
-    let wrong = json!({
-        "nothing": {},
-        "unknown-key": {"tokenServce": {"issuer": "https://lobby.example.com"}},
-        "open": {"gateway": {"istio": {"failStrategy": "FAIL_OPEN"}}},
-        "wrong-store": {"tokenService": {"store": {"kind": "mysql"}}},
-        "many": {
-            "tokenService": {
-                "issuer": "https://lobby.example.com/",
-                "mutualTlsUrl": "https://MTLS.example.com",
-                "mutualTlsGateways": ["envoy"],
-                "trustedProxies": ["*"],
-                "registrations": {"text": "# none", "existingSecret": "registrations"},
-                "store": {"kind": "postgres"},
-                "httpRoute": {"enabled": true},
-            },
-            "networkPolicy": {"gateways": [{}]},
-            "gateway": {"kind": "istio"},
-        },
-        "mutual-tls": {
-            "tokenService": {
-                "issuer": "https://lobby.example.com",
-                "apiAudience": "https://api.example.com",
-                "mutualTlsUrl": "https://mtls.example.com",
-                "trustedProxies": ["10.0.0.0/8"],
-            },
-            "networkPolicy": {"enabled": false},
-        },
-        "guard-key": {"guard": {"configuration": {"rules": [{"path_prefx": "/"}]}}},
-        "guard-range": {"guard": {"configuration": {"clock_skew_seconds": 301}}},
-        "guard-choice": {"guard": {"revocations": {"when_stale": "maybe"}}},
-        "guard-rules": {"guard": {"configuration": {"rules": []}}},
-        "guard-issuers": {"guard": {"configuration": {"issuers": [{}]}}},
-        "guard-issuer": {"guard": {"issuers": [{"audiences": ["https://api.example.com"]}]}},
-        "no-resolver": {"networkPolicy": {"dns": {"peers": [{}]}}},
-        "traefik": {
-            "tokenService": {"enabled": false},
-            "networkPolicy": {"enabled": true, "gateways": [{"podSelector": {}}]},
-            "monitoring": {"podMonitors": true},
-            "gateway": {"kind": "traefik"},
-        },
-        "token-guard": {
-            "tokenService": {"enabled": false},
-            "networkPolicy": {"gateways": [{"podSelector": {}}]},
-            "guard": {
-                "existingSecret": "guard-configuration",
-                "issuers": [{"issuer": "https://issuer.example.org"}],
-            },
-            "gateway": {"enforcement": "tokenGuard", "tokenGuard": {
-                "trustedPeers": ["10.0.0.0/8"],
-                "clusters": {"issuer": "https://issuer.example.org"},
-                "resources": {"requests": {"cpu": null}},
-                "autoscaling": {"enabled": true, "minReplicas": 20},
-            }},
-        },
-        "unreachable-path": {
-            "tokenService": {"enabled": false},
-            "networkPolicy": {"enabled": false},
-            "guard": {
-                "configuration": {"rules": [{"path_prefix": "api"}]},
-                "issuers": [{
-                    "issuer": "https://issuer.example.org", "audiences": ["https://api.example.com"],
-                    "jwks": {"cluster": "issuer", "path": "/keys"},
-                }],
-            },
-            "gateway": {"kind": "istio", "namespace": "gateways", "selector": {"istio": "ingressgateway"}},
-        },
-        "unknown-cluster": {
-            "tokenService": {"enabled": false},
-            "networkPolicy": {"enabled": false},
-            "guard": {"issuers": [{
-                "issuer": "https://issuer.example.org", "audiences": ["https://api.example.com"],
-                "jwks": {"cluster": "issuer", "path": "/keys"},
-            }]},
-            "gateway": {"enforcement": "tokenGuard", "tokenGuard": {"trustedPeers": ["10.0.0.0/8"]}},
-        },
-        "filter-secret": {
-            "tokenService": {"enabled": false},
-            "networkPolicy": {"enabled": false},
-            "guard": {"existingSecret": "guard-configuration"},
-            "gateway": {"kind": "istio", "namespace": "gateways", "selector": {"istio": "ingressgateway"}},
-        },
-        "alone": {
-            "tokenService": {"enabled": false},
-            "networkPolicy": {"enabled": false},
-            "gateway": {"enforcement": "tokenGuard"},
-        },
-    });
     let mut python = Command::new(repository.join(".cache/venv/bin/python"));
     python
         .arg(repository.join("tests/chart/render.py"))
         .arg(repository.join("charts/gatepass"));
-    answer(python, &wrong)
+    answer(python, &Value::Null)
 });
 
 /// Runs a program that reads JSON and prints JSON.
@@ -132,28 +41,20 @@ fn answer(mut program: Command, input: &Value) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The cases that Helm must render, one for each file of values: their names and documents.
-fn cases() -> Vec<(&'static str, &'static Vec<Value>)> {
-    let cases = [
-        "enforcement-only",
-        "envoy-gateway",
-        "envoy-gateway-native",
-        "istio",
-        "token-guard-alone",
-        "token-guard-envoy-gateway",
-        "token-guard-istio",
-        "token-guard-secret",
-        "token-guard-traefik",
-        "traffic-extension",
-    ];
-    let documents = |case: &'static str| {
-        let documents = RENDERED[case]["documents"].as_array();
-        (
-            case,
-            documents.unwrap_or_else(|| panic!("{case}: {}", RENDERED[case])),
-        )
-    };
-    cases.map(documents).into()
+/// What Helm made of the values with this name.
+fn result(case: &str) -> &'static Value {
+    &RENDERED["results"][case]
+}
+
+fn documents_of(case: &str) -> &'static [Value] {
+    let documents = result(case)["documents"].as_array();
+    documents.unwrap_or_else(|| panic!("{case}: {}", result(case)))
+}
+
+/// The files of values: their names and documents.
+fn cases() -> impl Iterator<Item = (&'static str, &'static [Value])> {
+    let names = list(&RENDERED["cases"]).iter().filter_map(Value::as_str);
+    names.map(|name| (name, documents_of(name)))
 }
 
 fn of_kind<'a>(documents: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -170,14 +71,40 @@ fn pod(workload: &Value) -> &Value {
     &workload["spec"]["template"]["spec"]
 }
 
-fn workloads(documents: &[Value]) -> Vec<&Value> {
-    let kinds = WORKLOADS.iter();
-    kinds.flat_map(|kind| of_kind(documents, kind)).collect()
-}
-
 /// The workload of a component.
 fn component<'a>(documents: &'a [Value], name: &str) -> Option<&'a Value> {
-    let named =
-        |workload: &&Value| workload["metadata"]["labels"]["app.kubernetes.io/component"] == name;
-    workloads(documents).into_iter().find(named)
+    documents.iter().find(|document| {
+        let is_workload = document["kind"] == "Deployment" || document["kind"] == "StatefulSet";
+        is_workload && document["metadata"]["labels"]["app.kubernetes.io/component"] == name
+    })
+}
+
+/// A change of the chart changes these files, and is read there: `WRITE_RENDERED=1` writes them.
+#[test]
+fn the_chart_renders_what_was_reviewed() {
+    let folder = Artifacts::find().unwrap().repository;
+    let folder = folder.join("tests/chart/rendered");
+    let rendered: BTreeMap<String, String> =
+        serde_json::from_value(RENDERED["files"].clone()).unwrap();
+    if std::env::var_os("WRITE_RENDERED").is_some() {
+        for (name, text) in &rendered {
+            fs::write(folder.join(name), text).unwrap();
+        }
+    }
+    let reviewed = fs::read_dir(&folder).unwrap().map(|file| {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        (name, fs::read_to_string(path).unwrap())
+    });
+    let mut reviewed: BTreeMap<String, String> = reviewed.collect();
+    for (name, text) in &rendered {
+        let known = reviewed.remove(name).unwrap_or_default();
+        let (mut new, mut old) = (text.lines(), known.lines());
+        let line = new.by_ref().zip(old.by_ref()).find(|(new, old)| new != old);
+        assert!(
+            *text == known,
+            "{name}: {line:?}: WRITE_RENDERED=1 cargo test --test end_to_end -- chart::"
+        );
+    }
+    assert!(reviewed.is_empty(), "nothing renders {:?}", reviewed.keys());
 }
