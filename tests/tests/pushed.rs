@@ -155,7 +155,7 @@ fn rfc9449_s10_1_a_proof_binds_the_code_to_its_key() {
     let code = value(&answer, "code");
     let exchange = |key: &ProofKey| {
         let proofs = [sign(key, "/auth/token")];
-        WEB.exchange_with(&lobby, code, None, &proofs)
+        WEB.proven(&lobby, &WEB.exchange_fields(code, None), &proofs)
     };
     assert_eq!(exchange(&other).json()["error"], "invalid_grant");
     assert_eq!(exchange(&key).json()["token_type"], "DPoP");

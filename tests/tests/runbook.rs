@@ -168,7 +168,8 @@ fn a_lost_device_ends_and_the_others_go_on() {
     let proof = |key: &ProofKey| vec![key.prove("POST", &url, None).unwrap()];
     let [on_lost, on_kept] = [&lost, &kept].map(|key| {
         let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce));
-        INSTALLED.exchange_with(&lobby, &code, Some(&pkce), &proof(key))
+        let fields = INSTALLED.exchange_fields(&code, Some(&pkce));
+        INSTALLED.proven(&lobby, &fields, &proof(key))
     });
     let chapter = "A device was lost, and the person's other devices shall stay signed in";
     let commands = commands(&page, chapter);

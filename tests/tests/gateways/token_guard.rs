@@ -98,37 +98,25 @@ fn who_is_no_gateway_gets_no_decision() {
     guard.log().until_it_says(r#""reason":"peer""#).unwrap();
 }
 
-/// A question whose method or path is missing, repeated or malformed.
+/// A question whose method or path is missing, repeated or malformed. The unit tests of token-guard have each.
 #[test]
 fn an_unclear_handover_is_refused_and_counted() {
     let guard = start(&[]);
     let healthz = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz";
-    let asked = [
-        "",
-        "X-Forwarded-Uri: /healthz\r\n",
-        "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: http://host/healthz\r\n",
-    ];
-    // Behind the method and a path.
-    let more = [
-        "\r\nX-Forwarded-Uri: /api/x\r\n",
-        "\r\nX_Forwarded_Uri: /api/x\r\n",
-        "#/api/x\r\n",
-        "\r\nX~User~Id: admin\r\n",
-    ];
-    let asked = asked.map(str::to_owned).into_iter();
-    let asked = asked.chain(more.map(|more| format!("{healthz}{more}")));
-    let asked = asked.map(|headers| ("/forward-auth", headers)).chain([
-        ("/ext-authz", String::new()),
-        ("/ext-authz/healthz", "X.Scope: admin\r\n".to_owned()),
-    ]);
-    for (path, headers) in asked {
-        let answer = ask(&guard, path, &headers);
+    let respelled = format!("{healthz}\r\nX_Forwarded_Uri: /api/x\r\n");
+    for (path, headers) in [
+        ("/forward-auth", ""),
+        ("/forward-auth", &respelled),
+        ("/ext-authz", ""),
+        ("/ext-authz/healthz", "X.Scope: admin\r\n"),
+    ] {
+        let answer = ask(&guard, path, headers);
         assert_eq!(answer.status, 400, "{path} {headers}");
         assert!(answer.body.contains("invalid_request"), "{}", answer.body);
     }
     assert_eq!(
         metric(&guard, "token_filter_denied{reason=\"handover\"}"),
-        9
+        4
     );
     // The gateway replaces a header of this name.
     let replaced = format!("{healthz}\r\nX-User-Id: 1\r\n");

@@ -108,18 +108,7 @@ impl Client {
 
     /// Exchanges a code.
     pub(crate) fn exchange(&self, lobby: &str, code: &str, pkce: Option<&Pkce>) -> Reply {
-        self.exchange_with(lobby, code, pkce, &[])
-    }
-
-    /// Exchanges a code, with these values of `DPoP`.
-    pub(crate) fn exchange_with(
-        &self,
-        lobby: &str,
-        code: &str,
-        pkce: Option<&Pkce>,
-        proofs: &[String],
-    ) -> Reply {
-        self.proven(lobby, &self.exchange_fields(code, pkce), proofs)
+        self.token(lobby, &self.exchange_fields(code, pkce))
     }
 
     /// The fields that exchange a code.

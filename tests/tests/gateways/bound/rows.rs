@@ -141,11 +141,16 @@ impl<'a> Client<'a> {
     /// each rule about the content of proofs and of `cnf`.
     pub(super) fn proofs(&self) -> Vec<Row> {
         let (key, bound) = (&self.key, self.bound_to(self.key.confirmation()));
-        let other = ProofKey::new("ES256").unwrap();
+        let [other, edwards] = ["ES256", "EdDSA"].map(|name| ProofKey::new(name).unwrap());
+        let of_edwards = self.bound_to(edwards.confirmation());
+        let by_edwards = edwards.prove("GET", &url(TARGET), Some(&of_edwards));
+        let by_edwards = dpop(&of_edwards, &by_edwards.unwrap());
         let unbound = self.token(&[]);
         let good = || self.proof(&bound);
         let signed = |proof: &Proof| dpop(&bound, &key.sign(proof).unwrap());
         let post = || good().claim("htm", json!("POST"));
+        // The verifier is the host's.
+        let forged = dpop(&bound, &other.sign(&good()).unwrap());
         let stolen = other.prove("GET", &url(TARGET), Some(&bound)).unwrap();
         let with_proof = |token: &str| format!("{}DPoP: {}\r\n", bearer(token), self.proved(token));
         let alone = format!("Authorization: DPoP {bound}\r\n");
@@ -171,6 +176,7 @@ impl<'a> Client<'a> {
         let of_strict = bearer(&self.token(&[("iss", json!(STRICT))]));
         let mut rows: Vec<Row> = [
             ("a good proof", signed(&good()), Passes),
+            ("a proof of EdDSA", by_edwards, Passes),
             ("the scheme in lower case", lower_case, Passes),
             ("a long token and a long proof", long, Passes),
             ("a plain token", bearer(&unbound), Passes),
@@ -178,6 +184,7 @@ impl<'a> Client<'a> {
             ("a plain token as DPoP", plain_as_dpop, TOKEN),
             ("a plain token that must be bound", of_strict, TOKEN),
             ("a proof of another key", dpop(&bound, &stolen), TOKEN),
+            ("the signature of another key", forged, PROOF),
             ("a bound token as Bearer", bearer(&bound), TOKEN),
             ("the same, with a proof", with_proof(&bound), TOKEN),
             ("no proof", alone.clone(), PROOF),
