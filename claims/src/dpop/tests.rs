@@ -111,6 +111,7 @@ fn rfc9449_s4_3_one_proof_of_the_right_form() {
             with(header(), "crit", json!(["exp"])),
             ProofRefusal::Critical,
         ),
+        (with(header(), "crit", json!([])), ProofRefusal::Critical),
         (
             with(header(), "alg", json!("none")),
             ProofRefusal::Algorithm,
@@ -129,6 +130,7 @@ fn rfc9449_s4_3_one_proof_of_the_right_form() {
         (key("d", json!(X)), ProofRefusal::Key),
         (key("k", json!(X)), ProofRefusal::Key),
         (key("x5c", json!(["MIIB"])), ProofRefusal::Key),
+        (key("x5u", json!("https://evil.example")), ProofRefusal::Key),
         (key("crv", json!("X25519")), ProofRefusal::Key),
         (key("alg", json!("ES256")), ProofRefusal::Key),
         (key("use", json!("enc")), ProofRefusal::Key),
@@ -257,6 +259,21 @@ fn rfc3986_s6_2_urls_are_compared_in_normal_form() {
             "/projects",
             false,
         ),
+        ("https://api.example.com:80/v1/projects", "/projects", false),
+        ("https://api.example.com./v1/projects", "/projects", false),
+        ("https://api.example.com//v1/projects", "/projects", false),
+        (
+            "https://api.example.com/v1/projects%3Fx",
+            "/projects",
+            false,
+        ),
+        ("https://api.example.com/v1/projects;x", "/projects", false),
+        (
+            "https://evil.example/https://api.example.com/v1/a",
+            "/a",
+            false,
+        ),
+        ("//api.example.com/v1/projects", "/projects", false),
         ("/v1/projects", "/projects", false),
         ("https:/v1/projects", "/projects", false),
         ("", "", false),
@@ -347,6 +364,13 @@ fn rfc9449_s11_1_a_use_has_one_id_for_each_key_and_jti() {
     let id = |claims: &Value| used(claims, &expected()).unwrap().id;
     assert_eq!(id(&claims()), id(&with(claims(), "iat", json!(NOW - 1))));
     assert_ne!(id(&claims()), id(&with(claims(), "jti", json!("two"))));
+    // The second public key of RFC 8032 §7.1.
+    let x = json!("PUAXw-hDiVqStwqnTRt-vJyYLM8uxJaMwM1V8Sr0Zgw");
+    let other = with(header(), "jwk", with(header()["jwk"].clone(), "x", x));
+    let text = compact(&other, &claims());
+    let checked = parse(&text).unwrap().check(&expected()).unwrap();
+    let other = checked.verify(|_, _, _| true).unwrap();
+    assert_ne!(id(&claims()), other.id, "of another key");
 }
 
 #[test]
