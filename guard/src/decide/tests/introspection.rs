@@ -84,6 +84,8 @@ fn without_an_answer_tokens_are_refused_or_accepted_as_configured() {
     for (when_unavailable, expected) in [("deny", unavailable), ("allow", PASSES)] {
         let (mut guard, _, token) = introspecting(when_unavailable);
         let kind = asked(&mut guard, &token).kind;
+        let before = guard.send_after(kind, &token);
+        assert_eq!(before, expected, "the wait is over before the answer comes");
         guard.guard.failed(0, kind, Some(503), NOW);
         assert_eq!(guard.send_after(kind, &token), expected);
         // The next answer counts at once.
