@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 use super::fault::Fault;
 use super::operation::Connection;
 use super::value::unsigned;
-use crate::row::{RowError, decode_json};
+use crate::row::RowError;
 use domain::{Client, ClientId, CredentialsVersion, User, Username};
 
 /// The user with this name. Locks the row against changes and comparisons until this transaction ends.
@@ -19,10 +19,7 @@ pub(super) async fn user(
     username: &Username,
 ) -> Result<Option<User>, Fault> {
     let sql = "SELECT body FROM users WHERE username = $1 FOR UPDATE";
-    match client.query_opt(sql, &[&username.as_str()]).await? {
-        Some(row) => Ok(Some(decode_json(row.try_get(0)?)?)),
-        None => Ok(None),
-    }
+    client.json(sql, &[&username.as_str()]).await
 }
 
 /// The client and the user with these names. Locks the client's row against changes until this transaction ends, and the
@@ -34,10 +31,7 @@ pub(super) async fn client_and_user(
 ) -> Result<(Option<Client>, Option<User>), Fault> {
     let sql = "SELECT body FROM clients WHERE client_id = $1 FOR SHARE";
     let client_id: [&(dyn ToSql + Sync); 1] = [&client_id.as_str()];
-    let (found, user) =
-        tokio::try_join!(client.query_opt(sql, &client_id), user(client, username))?;
-    let found = found.map(|row| Ok::<_, Fault>(decode_json(row.try_get(0)?)?));
-    Ok((found.transpose()?, user))
+    tokio::try_join!(client.json(sql, &client_id), user(client, username))
 }
 
 /// True if the user still has credentials of this version. Prevents a change until this transaction ends.

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use deadpool_postgres::Transaction;
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row};
@@ -12,6 +13,7 @@ use super::connection::{Client, Pool};
 use super::fault::Fault;
 use super::limits::ANSWER;
 use super::value::rows;
+use crate::row;
 use crate::{StoreError, span};
 
 /// Maximum attempts of an operation that the database rolls back in favour of another transaction.
@@ -81,6 +83,38 @@ impl Connection<'_> {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Option<Row>, Fault> {
         Ok(self.query(sql, parameters).await?.into_iter().next())
+    }
+
+    /// The compact row of bytes that a statement selects.
+    pub(super) async fn row<T: row::Row>(
+        &self,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Option<T>, Fault> {
+        let found = self.query_opt(sql, parameters).await?;
+        found
+            .map(|found| Ok(row::decode(found.try_get(0)?)?))
+            .transpose()
+    }
+
+    /// The JSON that a statement selects.
+    pub(super) async fn json<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Option<T>, Fault> {
+        Ok(self.all_json(sql, parameters).await?.pop())
+    }
+
+    /// The rows of JSON that a statement selects.
+    pub(super) async fn all_json<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<T>, Fault> {
+        let found = self.query(sql, parameters).await?;
+        let read = |found: &Row| Ok(row::decode_json(found.try_get(0)?)?);
+        found.iter().map(read).collect()
     }
 
     /// Reads at most `limit` rows with names after `after`, and converts them with `read`. Fewer rows mean that no more

@@ -1,11 +1,12 @@
 //! The feed of revocations to the gateways. Entries get their [positions] after their commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
@@ -236,17 +237,15 @@ async fn end_together(client: &Connection<'_>, endings: &[Ending]) -> Result<Vec
             OR (grant_id IS NULL AND revoked IN (SELECT revoked FROM announced))"
     );
     let values: [&(dyn ToSql + Sync); 5] = [&keys, &places, &grants, &ats, &expiries];
-    let mut outcomes = vec![false; endings.len()];
-    for row in client.query(sql, &values).await? {
-        let place: i64 = row.try_get(0)?;
-        if let Some(outcome) = usize::try_from(place)
-            .ok()
-            .and_then(|place| outcomes.get_mut(place))
-        {
-            *outcome = true;
-        }
-    }
-    Ok(outcomes)
+    named(&client.query(sql, &values).await?, endings.len())
+}
+
+/// For each of `number` operations, whether a row names its place.
+fn named(found: &[Row], number: usize) -> Result<Vec<bool>, Fault> {
+    let places = found.iter().map(|row| row.try_get(0));
+    let places: BTreeSet<i64> = places.collect::<Result<_, _>>()?;
+    let all = 0..number;
+    Ok(all.map(|place| places.contains(&rows(place))).collect())
 }
 
 /// Writes an entry, which replaces an earlier entry for the same subject. Until it has its position, the replaced entry's
@@ -289,17 +288,8 @@ async fn are_revoked(
     let sql = "SELECT DISTINCT token.place
         FROM unnest($1::BIGINT[], $2::BYTEA[], $3::BIGINT[]) AS token (place, revoked, issued_at)
         JOIN revocations ON revocations.revoked = token.revoked AND revocations.at >= token.issued_at";
-    let mut outcomes = vec![false; tokens.len()];
-    for row in client.query(sql, &[&places, &keys, &from]).await? {
-        let place: i64 = row.try_get(0)?;
-        if let Some(outcome) = usize::try_from(place)
-            .ok()
-            .and_then(|place| outcomes.get_mut(place))
-        {
-            *outcome = true;
-        }
-    }
-    Ok(outcomes)
+    let found = client.query(sql, &[&places, &keys, &from]).await?;
+    named(&found, tokens.len())
 }
 
 /// The earliest `iat` that no cut-off of these subjects covers.

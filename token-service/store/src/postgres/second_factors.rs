@@ -41,10 +41,7 @@ impl CredentialStore for PostgresStore {
     async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError> {
         self.statement(async move |client| {
             let sql = "SELECT body FROM second_factors WHERE username = $1";
-            match client.query_opt(sql, &[&username.as_str()]).await? {
-                Some(row) => Ok(Some(decode(row.try_get(0)?)?)),
-                None => Ok(None),
-            }
+            client.row(sql, &[&username.as_str()]).await
         })
         .await
     }
@@ -72,18 +69,11 @@ impl CredentialStore for PostgresStore {
             };
             // The index does not contain versions, so the change needs no turn.
             registry_index::replace_user(client, &user, &changed).await?;
-            let username = username.as_str();
             match &second_factor {
-                Some(second_factor) => {
-                    let sql = "INSERT INTO second_factors (username, body) VALUES ($1, $2)
-                    ON CONFLICT (username) DO UPDATE SET body = excluded.body";
-                    client
-                        .execute(sql, &[&username, &encode(second_factor)?])
-                        .await?;
-                }
-                None => remove(client, username).await?,
+                Some(second_factor) => put(client, &username, second_factor).await?,
+                None => remove(client, username.as_str()).await?,
             }
-            sessions::end_all(client, username).await?;
+            sessions::end_all(client, username.as_str()).await?;
             for revoked in grants::end_outdated(client, &changed, now).await? {
                 let extent = Extent::of(now, access_token_lifetime);
                 announce(client, &revoked, extent).await?;
@@ -96,19 +86,13 @@ impl CredentialStore for PostgresStore {
 
     async fn use_recovery_code(&self, username: Username, code: Digest) -> Result<Use, StoreError> {
         self.transaction(async move |client| {
-            let username = username.as_str();
-            let sql = "SELECT body FROM second_factors WHERE username = $1 FOR UPDATE";
-            let Some(row) = client.query_opt(sql, &[&username]).await? else {
+            let Some(mut second_factor) = locked(client, &username).await? else {
                 return Ok(Use::Again);
             };
-            let mut second_factor: SecondFactor = decode(row.try_get(0)?)?;
             if !second_factor.use_up(&code) {
                 return Ok(Use::Again);
             }
-            let sql = "UPDATE second_factors SET body = $2 WHERE username = $1";
-            client
-                .execute(sql, &[&username, &encode(&second_factor)?])
-                .await?;
+            put(client, &username, &second_factor).await?;
             Ok(Use::First)
         })
         .await
@@ -118,5 +102,26 @@ impl CredentialStore for PostgresStore {
 pub(super) async fn remove(client: &Connection<'_>, username: &str) -> Result<(), Fault> {
     let sql = "DELETE FROM second_factors WHERE username = $1";
     client.execute(sql, &[&username]).await?;
+    Ok(())
+}
+
+/// The second factor that the user set up. Locks its row until this transaction ends.
+pub(super) async fn locked(
+    client: &Connection<'_>,
+    username: &Username,
+) -> Result<Option<SecondFactor>, Fault> {
+    let sql = "SELECT body FROM second_factors WHERE username = $1 FOR UPDATE";
+    client.row(sql, &[&username.as_str()]).await
+}
+
+pub(super) async fn put(
+    client: &Connection<'_>,
+    username: &Username,
+    second_factor: &SecondFactor,
+) -> Result<(), Fault> {
+    let sql = "INSERT INTO second_factors (username, body) VALUES ($1, $2)
+        ON CONFLICT (username) DO UPDATE SET body = excluded.body";
+    let body = encode(second_factor)?;
+    client.execute(sql, &[&username.as_str(), &body]).await?;
     Ok(())
 }

@@ -55,10 +55,7 @@ impl SessionStore for PostgresStore {
         self.statement(async move |client| {
             let sql = "SELECT body FROM sessions WHERE id = $1 AND expires_at > $2";
             let id = id.as_bytes().as_slice();
-            match client.query_opt(sql, &[&id, &seconds(now)]).await? {
-                Some(row) => Ok(Some(decode(row.try_get(0)?)?)),
-                None => Ok(None),
-            }
+            client.row(sql, &[&id, &seconds(now)]).await
         })
         .await
     }
@@ -72,12 +69,12 @@ impl SessionStore for PostgresStore {
         self.transaction(async move |client| {
             let sql = "SELECT body FROM sessions WHERE id = $1 AND expires_at > $2 FOR UPDATE";
             let id = id.as_bytes().as_slice();
-            let Some(row) = client.query_opt(sql, &[&id, &seconds(now)]).await? else {
+            let Some(before) = client.row(sql, &[&id, &seconds(now)]).await? else {
                 return Ok(());
             };
             let session = Session {
                 expires_at,
-                ..decode(row.try_get(0)?)?
+                ..before
             };
             let sql = "UPDATE sessions SET expires_at = $2, body = $3 WHERE id = $1";
             let body = encode(&session)?;
@@ -105,13 +102,8 @@ async fn unfinished(
 ) -> Result<UnfinishedSignIns, Fault> {
     let username = session.username.as_str();
     let sql = "DELETE FROM unfinished_sign_ins WHERE username = $1 RETURNING body";
-    let before = match client.query_opt(sql, &[&username]).await? {
-        Some(row) => {
-            let before = decode(row.try_get(0)?).map_err(Fault::from);
-            readable("unfinished sign-ins", before)?.unwrap_or_default()
-        }
-        None => UnfinishedSignIns::default(),
-    };
+    let before = readable("unfinished sign-ins", client.row(sql, &[&username]).await)?;
+    let before: UnfinishedSignIns = before.flatten().unwrap_or_default();
     let after = before.with(id, session, replaces);
     if session.stage == SessionStage::SignedIn {
         return Ok(after);

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use super::PostgresStore;
 use super::audit;
 use super::fault::Fault;
+use super::operation::Connection;
 use super::value::seconds;
-use crate::row::{decode_json, encode_json};
+use crate::row::encode_json;
 use crate::{SigningKeyStore, StoreError};
 use domain::clock::Timestamp;
 use domain::{AuditEvent, SealedSigningKey};
@@ -18,12 +19,8 @@ impl SigningKeyStore for PostgresStore {
     async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError> {
         self.statement(async move |client| {
             let sql = "SELECT body FROM signing_keys";
-            let found = client.query(sql, &[]).await?;
-            let keys: Result<_, Fault> = found
-                .iter()
-                .map(|row| Ok(decode_json(row.try_get(0)?)?))
-                .collect();
-            Ok(SealedSigningKey::oldest_first(keys?))
+            let keys = client.all_json(sql, &[]).await?;
+            Ok(SealedSigningKey::oldest_first(keys))
         })
         .await
     }
@@ -61,15 +58,11 @@ impl SigningKeyStore for PostgresStore {
         retired_at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         self.transaction(async move |client| {
-            let sql = "SELECT body FROM signing_keys WHERE kid = $1 FOR UPDATE";
-            let Some(row) = client.query_opt(sql, &[&kid]).await? else {
+            let Some(mut key) = locked(client, &kid).await? else {
                 return Ok(());
             };
-            let mut key: SealedSigningKey = decode_json(row.try_get(0)?)?;
             key.retired_at = retired_at;
-            let sql = "UPDATE signing_keys SET body = $2 WHERE kid = $1";
-            client.execute(sql, &[&kid, &encode_json(&key)?]).await?;
-            Ok(())
+            replace(client, &key).await
         })
         .await
     }
@@ -86,4 +79,19 @@ impl SigningKeyStore for PostgresStore {
         })
         .await
     }
+}
+
+/// The key with this `kid`. Locks its row until this transaction ends.
+pub(super) async fn locked(
+    client: &Connection<'_>,
+    kid: &str,
+) -> Result<Option<SealedSigningKey>, Fault> {
+    let sql = "SELECT body FROM signing_keys WHERE kid = $1 FOR UPDATE";
+    client.json(sql, &[&kid]).await
+}
+
+pub(super) async fn replace(client: &Connection<'_>, key: &SealedSigningKey) -> Result<(), Fault> {
+    let sql = "UPDATE signing_keys SET body = $2 WHERE kid = $1";
+    client.execute(sql, &[&key.kid, &encode_json(key)?]).await?;
+    Ok(())
 }
