@@ -42,8 +42,6 @@ pub enum CountedKind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counted {
     pub kind: CountedKind,
-    /// Always 0: the stores have a column for it.
-    pub number: u64,
     pub value: String,
 }
 
@@ -129,7 +127,6 @@ pub fn origin_values(origin: &str) -> Vec<Counted> {
     indexable
         .map(|(kind, value)| Counted {
             kind,
-            number: 0,
             value: value.to_owned(),
         })
         .collect()
@@ -215,10 +212,10 @@ impl IndexDifference {
             IntegrationType::Installed { redirect_uris } if *enabled => {
                 for uri in redirect_uris {
                     if let Some(origin) = uri.web_origin() {
-                        self.count(CountedKind::AppOrigin, 0, &origin, by);
+                        self.count(CountedKind::AppOrigin, &origin, by);
                     }
                     if let Some(origin) = uri.any_port_origin() {
-                        self.count(CountedKind::AppLoopback, 0, origin, by);
+                        self.count(CountedKind::AppLoopback, origin, by);
                     }
                 }
             }
@@ -236,7 +233,7 @@ impl IndexDifference {
         }
         if *enabled {
             for scope in scopes.tokens() {
-                self.count(CountedKind::Scope, 0, scope, by);
+                self.count(CountedKind::Scope, scope, by);
             }
         }
     }
@@ -246,7 +243,7 @@ impl IndexDifference {
         self.managed(user.managed.as_ref(), &object, by);
         let hash = user.password_hash.as_deref();
         if let Some(scheme) = hash.and_then(password_scheme::scheme) {
-            self.count(CountedKind::PasswordScheme, 0, scheme, by);
+            self.count(CountedKind::PasswordScheme, scheme, by);
         }
         if let Cow::Owned(folded) = user.username.folded() {
             self.name(NamedKind::Username, folded, user.username.to_string(), by);
@@ -271,14 +268,10 @@ impl IndexDifference {
         }
     }
 
-    fn count(&mut self, kind: CountedKind, number: u64, value: &str, by: i64) {
+    fn count(&mut self, kind: CountedKind, value: &str, by: i64) {
         if is_indexable(value) {
             let value = value.to_owned();
-            let counted = Counted {
-                kind,
-                number,
-                value,
-            };
+            let counted = Counted { kind, value };
             *self.counts.entry(counted).or_default() += by;
         }
     }

@@ -1,4 +1,5 @@
-//! The rows of a store in the form in which another store takes them: the columns of PostgreSQL's tables.
+//! The rows of a store in the form in which another store takes them: the columns of PostgreSQL's tables. The schema of
+//! PostgreSQL is made from the same list.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -41,16 +42,52 @@ pub(crate) enum ColumnType {
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) kind: ColumnType,
+    pub(crate) is_nullable: bool,
     /// Whether all stores have the value. Otherwise the digest leaves it out.
     is_compared: bool,
 }
 
+impl Column {
+    /// The type in PostgreSQL.
+    pub(crate) const fn sql_type(&self) -> &'static str {
+        match self.kind {
+            ColumnType::Number => "BIGINT",
+            ColumnType::Text => "TEXT",
+            ColumnType::Bytes => "BYTEA",
+        }
+    }
+
+    const fn new(name: &'static str, kind: ColumnType) -> Self {
+        Self {
+            name,
+            kind,
+            is_nullable: false,
+            is_compared: true,
+        }
+    }
+
+    const fn nullable(self) -> Self {
+        Self {
+            is_nullable: true,
+            ..self
+        }
+    }
+
+    const fn uncompared(self) -> Self {
+        Self {
+            is_compared: false,
+            ..self
+        }
+    }
+}
+
 macro_rules! tables {
-    ($($table:ident $name:ident($($column:ident $kind:ident $($uncompared:ident)?),*);)*) => {
-        /// What a copy contains. Indexes are not among the tables: the target makes its own.
+    ($($(#[$doc:meta])* $table:ident $name:ident[$($key:ident),*]($($column:ident $kind:ident $($mark:ident)*),*);)*) => {
+        /// What a copy contains: the tables of PostgreSQL, without those that a copy makes anew. Indexes are not among
+        /// them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Table {
-            $($table,)*
+            $($(#[$doc])* $table,)*
         }
 
         impl Table {
@@ -65,11 +102,16 @@ macro_rules! tables {
 
             pub(crate) const fn columns(self) -> &'static [Column] {
                 match self {
-                    $(Self::$table => const { &[$(Column {
-                        name: stringify!($column),
-                        kind: ColumnType::$kind,
-                        is_compared: stringify!($($uncompared)?).is_empty(),
-                    }),*] },)*
+                    $(Self::$table => const { &[
+                        $(Column::new(stringify!($column), ColumnType::$kind)$(.$mark())*),*
+                    ] },)*
+                }
+            }
+
+            /// The columns of the primary key.
+            pub(crate) const fn key(self) -> &'static str {
+                match self {
+                    $(Self::$table => stringify!($($key),*),)*
                 }
             }
         }
@@ -79,28 +121,37 @@ macro_rules! tables {
 // Not compared: columns of PostgreSQL alone. redb has no user and client of a used code, counts the audit entries of a
 // kind without gaps, and computes `access_over_at` with the lifetime of access tokens of today.
 tables! {
-    Clients clients(client_id Text, body Bytes);
-    Users users(username Text, body Bytes);
-    LegacyInstances legacy_instances(hostname Text, body Bytes);
-    RegistryCounts registry_counts(kind Number, number Number, value Text, count Number);
-    RegistryNames registry_names(kind Number, value Text, name Text);
-    RegistryChanges registry_changes(sequence Number, object Text);
-    AppliedFile applied_file(part Number, body Bytes);
-    SigningKeys signing_keys(kid Text, algorithm Text, created_at Number, body Bytes);
-    Sealed sealed(name Text, body Bytes);
-    ClientSecrets client_secrets(client_id Text, digest Bytes, added_at Number, last_used_at Number);
-    Codes codes(code Bytes, client_id Text uncompared, username Text uncompared, expires_at Number, grant_id Bytes, body Bytes);
-    Grants grants(grant_id Bytes, client_id Text, username Text, refresh_over_at Number, access_over_at Number uncompared,
-        jkt Bytes, certificate Bytes, revoked_at Number, body Bytes);
-    Revocations revocations(sequence Number, revoked Bytes, at Number, expires_at Number);
-    UsedOnce used_once(digest Bytes, expires_at Number);
-    TotpSteps totp_steps(username Text, step Number);
-    SecondFactors second_factors(username Text, body Bytes);
-    UnfinishedSignIns unfinished_sign_ins(username Text, body Bytes);
-    Failures failures(key Bytes, count Number, last_at Number, expires_at Number);
-    Sessions sessions(id Bytes, username Text, expires_at Number, body Bytes);
-    AuditLog audit_log(sequence Number, kind Number, number Number uncompared, expires_at Number, body Bytes);
-    Counters counters(name Text, value Number);
+    Clients clients[client_id](client_id Text, body Bytes);
+    Users users[username](username Text, body Bytes);
+    LegacyInstances legacy_instances[hostname](hostname Text, body Bytes);
+    /// With `RegistryNames`, the index of clients and users.
+    RegistryCounts registry_counts[kind, value](kind Number, value Text, count Number);
+    RegistryNames registry_names[kind, value, name](kind Number, value Text, name Text);
+    /// The newest changes of the registry, without a gap.
+    RegistryChanges registry_changes[sequence](sequence Number, object Text);
+    /// The registrations file that a start applied last, in the row 0.
+    AppliedFile applied_file[part](part Number, body Bytes);
+    SigningKeys signing_keys[kid](kid Text, algorithm Text, created_at Number, body Bytes);
+    Sealed sealed[name](name Text, body Bytes);
+    ClientSecrets client_secrets[client_id, digest](client_id Text, digest Bytes, added_at Number, last_used_at Number nullable);
+    /// A used code has the id of its grant.
+    Codes codes[code](code Bytes, client_id Text uncompared, username Text uncompared, expires_at Number,
+        grant_id Bytes nullable, body Bytes);
+    /// `jkt` and `certificate`: the key and the certificate to which the grant is bound.
+    Grants grants[grant_id](grant_id Bytes, client_id Text, username Text, refresh_over_at Number,
+        access_over_at Number uncompared, jkt Bytes nullable, certificate Bytes nullable, revoked_at Number nullable,
+        body Bytes);
+    /// `sequence` is null until the entry gets its first position.
+    Revocations revocations[revoked](sequence Number nullable, revoked Bytes, at Number, expires_at Number);
+    UsedOnce used_once[digest](digest Bytes, expires_at Number);
+    TotpSteps totp_steps[username](username Text, step Number);
+    SecondFactors second_factors[username](username Text, body Bytes);
+    UnfinishedSignIns unfinished_sign_ins[username](username Text, body Bytes);
+    Failures failures[key](key Bytes, count Number, last_at Number, expires_at Number);
+    Sessions sessions[id](id Bytes, username Text, expires_at Number, body Bytes);
+    /// `number` counts the entries of a kind, for the bound of the kind.
+    AuditLog audit_log[sequence](sequence Number, kind Number, number Number uncompared, expires_at Number, body Bytes);
+    Counters counters[name](name Text, value Number);
 }
 
 /// The rows of [`Table::Counters`], if they are not 0. The others belong to the store itself.

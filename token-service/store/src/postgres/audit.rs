@@ -62,7 +62,7 @@ impl AuditStore for PostgresStore {
     ) -> Result<Swept, StoreError> {
         self.settle_audit().await?;
         self.statement(async move |client| {
-            let kind = i16::from(kind.number());
+            let kind = i64::from(kind.number());
             let values: [&(dyn ToSql + Sync); 3] = [&kind, &number(most), &rows(limit)];
             let removed = client.execute(FORGET, &values).await?;
             let removed = usize::try_from(removed).unwrap_or(usize::MAX);
@@ -110,16 +110,16 @@ pub(super) async fn settle(client: &Connection<'_>) -> Result<bool, Fault> {
         .try_get(0)?;
     // The row of the counter is locked, so the greatest number of a kind stays until the commit. Read before the insertion: a
     // subquery of its statement would pass over the inserted entries for each entry, which takes longer than a statement may.
-    let kinds = AuditKind::ALL.map(|kind| i16::from(kind.number()));
+    let kinds = AuditKind::ALL.map(|kind| i64::from(kind.number()));
     let sql =
         "SELECT found.kind, (SELECT max(number) FROM audit_log WHERE audit_log.kind = found.kind)
-        FROM unnest($1::SMALLINT[]) AS found (kind)";
+        FROM unnest($1::BIGINT[]) AS found (kind)";
     let found = client.query(sql, &[&kinds.as_slice()]).await?;
     let greatest = found.iter().map(|row| {
         let number: Option<i64> = row.try_get(1)?;
-        Ok::<(i16, i64), Fault>((row.try_get(0)?, number.unwrap_or(0)))
+        Ok::<(i64, i64), Fault>((row.try_get(0)?, number.unwrap_or(0)))
     });
-    let (kinds, numbers): (Vec<i16>, Vec<i64>) = greatest.collect::<Result<_, _>>()?;
+    let (kinds, numbers): (Vec<i64>, Vec<i64>) = greatest.collect::<Result<_, _>>()?;
     let sql = "WITH moved AS (
             DELETE FROM audit_waiting WHERE (batch, place) IN (
                 SELECT batch, place FROM audit_waiting ORDER BY waits_since, batch, place LIMIT $2
@@ -128,7 +128,7 @@ pub(super) async fn settle(client: &Connection<'_>) -> Result<bool, Fault> {
         INSERT INTO audit_log (sequence, expires_at, body, kind, number)
         SELECT $1 + row_number() OVER (ORDER BY waits_since, batch, place), expires_at, body, kind,
             coalesce(held.number, 0) + row_number() OVER (PARTITION BY kind ORDER BY waits_since, batch, place)
-        FROM moved LEFT JOIN unnest($3::SMALLINT[], $4::BIGINT[]) AS held (kind, number) USING (kind)";
+        FROM moved LEFT JOIN unnest($3::BIGINT[], $4::BIGINT[]) AS held (kind, number) USING (kind)";
     let values: [&(dyn ToSql + Sync); 4] = [&last, &rows(TOGETHER), &kinds, &numbers];
     let moved = client.execute(sql, &values).await?;
     let sql = "UPDATE counters SET value = $1 WHERE name = 'last_audit'";
@@ -144,9 +144,9 @@ pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Re
     }
     let batch: [u8; 16] = random::bytes(&OsRandom)?;
     let places: Vec<i64> = (0..rows(events.len())).collect();
-    let kinds: Vec<i16> = events
+    let kinds: Vec<i64> = events
         .iter()
-        .map(|event| i16::from(event.action.kind().number()))
+        .map(|event| i64::from(event.action.kind().number()))
         .collect();
     let expiries: Vec<i64> = events
         .iter()
@@ -158,7 +158,7 @@ pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Re
         SELECT $1::BYTEA, new.place, ",
         now!(),
         ", new.kind, new.expires_at, new.body
-        FROM unnest($2::BIGINT[], $3::SMALLINT[], $4::BIGINT[], $5::BYTEA[])
+        FROM unnest($2::BIGINT[], $3::BIGINT[], $4::BIGINT[], $5::BYTEA[])
             AS new (place, kind, expires_at, body)"
     );
     let batch = batch.as_slice();

@@ -18,7 +18,7 @@ pub(super) async fn row(
     let sql = format!(
         "{select} WHERE users.username = ANY(ARRAY[$1::TEXT, $2::TEXT] ||
             ARRAY(SELECT name FROM registry_names WHERE kind = {} AND value = $2))",
-        NamedKind::Username as i16
+        NamedKind::Username as i64
     );
     let (spelling, folded) = (username.as_str(), username.folded());
     let found = client.query(&sql, &[&spelling, &&*folded]).await?;
@@ -33,7 +33,7 @@ pub(super) async fn users(client: &Connection<'_>, names: &[String]) -> Result<V
     let sql = format!(
         "SELECT username, body FROM users WHERE username IN
         (SELECT name FROM registry_names WHERE kind = {} AND value = ANY($1))",
-        NamedKind::Username as i16
+        NamedKind::Username as i64
     );
     users.extend(client.rows_named(&sql, &folded, registration).await?);
     Ok(users)

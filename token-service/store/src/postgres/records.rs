@@ -232,7 +232,7 @@ const CLOSE: &str = "CLOSE copied";
 fn declare(table: Table) -> String {
     let columns = table.columns().iter();
     let columns: Vec<String> = columns
-        .map(|column| format!("{}::{}", column.name, sql_type(column)))
+        .map(|column| format!("{}::{}", column.name, column.sql_type()))
         .collect();
     let rows = match table {
         // An attempt that had to wait may leave a row without failures.
@@ -278,7 +278,7 @@ pub(super) fn values<'a>(table: Table, row: &'a Record) -> Vec<&'a (dyn ToSql + 
 
 fn insert(table: Table) -> String {
     let (names, arrays) = parameters(table, |number, column| {
-        format!("${number}::{}[]", sql_type(column))
+        format!("${number}::{}[]", column.sql_type())
     });
     let conflict = match table {
         Table::Counters => "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -286,14 +286,6 @@ fn insert(table: Table) -> String {
     };
     let name = table.name();
     format!("INSERT INTO {name} ({names}) SELECT * FROM unnest({arrays}) {conflict}")
-}
-
-const fn sql_type(column: &Column) -> &'static str {
-    match column.kind {
-        ColumnType::Number => "BIGINT",
-        ColumnType::Text => "TEXT",
-        ColumnType::Bytes => "BYTEA",
-    }
 }
 
 fn read(table: Table, row: &Row) -> Result<Record, Fault> {

@@ -13,7 +13,6 @@ use super::operation::{Connection, Isolation, run};
 use super::revocations::counter;
 use super::value::{registration, registration_in, rows, unsigned};
 use super::{applied_file, changing, credentials, names, registry_index};
-use crate::row::decode_json;
 use crate::{RegistrationStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
@@ -32,7 +31,7 @@ impl RegistrationStore for PostgresStore {
     ) -> Result<Option<(Client, Option<User>)>, StoreError> {
         self.statement(async move |client| {
             // The partial index of the table needs the kind in the text of the statement.
-            let kind = NamedKind::BoundUser as i16;
+            let kind = NamedKind::BoundUser as i64;
             let sql = format!(
                 "SELECT client_id, clients.body, username, users.body FROM clients
                 LEFT JOIN registry_names ON kind = {kind} AND name = client_id
@@ -122,10 +121,10 @@ impl RegistrationStore for PostgresStore {
             return Ok(false);
         }
         self.statement(async move |client| {
-            let (kinds, numbers, values) = registry_index::keys(values.iter());
-            let sql = "SELECT 1 FROM registry_counts WHERE (kind, number, value) IN
-                (SELECT * FROM unnest($1::SMALLINT[], $2::BIGINT[], $3::TEXT[])) LIMIT 1";
-            let found = client.query_opt(sql, &[&kinds, &numbers, &values]).await?;
+            let (kinds, values) = registry_index::keys(values.iter());
+            let sql = "SELECT 1 FROM registry_counts WHERE (kind, value) IN
+                (SELECT * FROM unnest($1::BIGINT[], $2::TEXT[])) LIMIT 1";
+            let found = client.query_opt(sql, &[&kinds, &values]).await?;
             Ok(found.is_some())
         })
         .await
@@ -140,7 +139,7 @@ impl RegistrationStore for PostgresStore {
             let sql = "SELECT value, min(name), max(name) FROM registry_names
                 WHERE kind = $1 AND value = ANY($2) GROUP BY value";
             let mut found = Vec::new();
-            for row in client.query(sql, &[&(kind as i16), &values]).await? {
+            for row in client.query(sql, &[&(kind as i64), &values]).await? {
                 let (first, last): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
                 let last = Some(last).filter(|last| *last != first);
                 for name in std::iter::once(first).chain(last) {
@@ -178,7 +177,7 @@ impl RegistrationStore for PostgresStore {
             let sql = "SELECT value, name FROM registry_names WHERE kind = $1
                 ORDER BY value, name LIMIT $2";
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let kind = NamedKind::Certificate as i16;
+            let kind = NamedKind::Certificate as i64;
             let mut found = Vec::new();
             for row in client.query(sql, &[&kind, &limit]).await? {
                 found.extend(expiry_of(row.try_get(0)?, row.try_get(1)?));
@@ -191,7 +190,7 @@ impl RegistrationStore for PostgresStore {
     async fn managed(&self) -> Result<Vec<(String, ObjectName)>, StoreError> {
         self.statement(async move |client| {
             let sql = "SELECT value, name FROM registry_names WHERE kind = $1";
-            let rows = client.query(sql, &[&(NamedKind::Managed as i16)]).await?;
+            let rows = client.query(sql, &[&(NamedKind::Managed as i64)]).await?;
             let mut found = Vec::with_capacity(rows.len());
             for row in rows {
                 found.extend(managed_of(row.try_get(0)?, row.try_get(1)?));
@@ -280,11 +279,7 @@ impl RegistrationStore for PostgresStore {
 
 async fn legacy_instances(client: &Connection<'_>) -> Result<Vec<LegacyInstance>, Fault> {
     let sql = "SELECT body FROM legacy_instances ORDER BY hostname";
-    let found = client.query(sql, &[]).await?;
-    found
-        .iter()
-        .map(|row| Ok(decode_json(row.try_get(0)?)?))
-        .collect()
+    client.all_json(sql, &[]).await
 }
 
 /// Reads a client and its bound user from rows with name and body of the client, and name and body of a user that the

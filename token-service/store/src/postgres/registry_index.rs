@@ -5,7 +5,7 @@
 
 use super::fault::Fault;
 use super::operation::Connection;
-use super::value::{number, unsigned};
+use super::value::unsigned;
 use crate::row::{self, encode_json};
 use domain::ended_by::Before;
 use domain::registry_index::{Counted, CountedKind, Named, NamedKind};
@@ -123,13 +123,13 @@ pub(super) async fn write(
     for (sql, names) in [
         (
             "INSERT INTO registry_names (kind, value, name)
-                SELECT * FROM unnest($1::SMALLINT[], $2::TEXT[], $3::TEXT[])
+                SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::TEXT[])
                 ON CONFLICT (kind, value, name) DO NOTHING",
             added,
         ),
         (
             "DELETE FROM registry_names WHERE (kind, value, name) IN
-                (SELECT * FROM unnest($1::SMALLINT[], $2::TEXT[], $3::TEXT[]))",
+                (SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::TEXT[]))",
             removed,
         ),
     ] {
@@ -142,34 +142,26 @@ pub(super) async fn write(
 }
 
 async fn add(client: &Connection<'_>, counts: &[(&Counted, i64)]) -> Result<(), Fault> {
-    let (kinds, numbers, values) = keys(counts.iter().map(|(counted, _)| *counted));
+    let (kinds, values) = keys(counts.iter().map(|(counted, _)| *counted));
     let by: Vec<i64> = counts.iter().map(|(_, by)| *by).collect();
-    let sql = "INSERT INTO registry_counts (kind, number, value, count)
-        SELECT * FROM unnest($1::SMALLINT[], $2::BIGINT[], $3::TEXT[], $4::BIGINT[])
-        ON CONFLICT (kind, number, value) DO UPDATE SET count = registry_counts.count + excluded.count";
-    client
-        .execute(sql, &[&kinds, &numbers, &values, &by])
-        .await?;
+    let sql = "INSERT INTO registry_counts (kind, value, count)
+        SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::BIGINT[])
+        ON CONFLICT (kind, value) DO UPDATE SET count = registry_counts.count + excluded.count";
+    client.execute(sql, &[&kinds, &values, &by]).await?;
     let fallen = counts.iter().filter(|(_, by)| *by < 0);
-    let (kinds, numbers, values) = keys(fallen.map(|(counted, _)| *counted));
+    let (kinds, values) = keys(fallen.map(|(counted, _)| *counted));
     if !kinds.is_empty() {
-        let sql = "DELETE FROM registry_counts WHERE count <= 0 AND (kind, number, value) IN
-            (SELECT * FROM unnest($1::SMALLINT[], $2::BIGINT[], $3::TEXT[]))";
-        client.execute(sql, &[&kinds, &numbers, &values]).await?;
+        let sql = "DELETE FROM registry_counts WHERE count <= 0 AND (kind, value) IN
+            (SELECT * FROM unnest($1::BIGINT[], $2::TEXT[]))";
+        client.execute(sql, &[&kinds, &values]).await?;
     }
     Ok(())
 }
 
-type Keys<'a> = (Vec<i16>, Vec<i64>, Vec<&'a str>);
-
-pub(super) fn keys<'a>(counts: impl Iterator<Item = &'a Counted>) -> Keys<'a> {
-    let mut keys = Keys::default();
-    for counted in counts {
-        keys.0.push(counted.kind as i16);
-        keys.1.push(number(counted.number));
-        keys.2.push(&counted.value);
-    }
-    keys
+pub(super) fn keys<'a>(counts: impl Iterator<Item = &'a Counted>) -> (Vec<i64>, Vec<&'a str>) {
+    counts
+        .map(|counted| (counted.kind as i64, counted.value.as_str()))
+        .unzip()
 }
 
 /// Values of this kind in any order, and how many objects have each.
@@ -178,17 +170,17 @@ pub(super) async fn counted(
     kind: CountedKind,
 ) -> Result<Vec<(String, u64)>, Fault> {
     let sql = "SELECT value, count FROM registry_counts WHERE kind = $1";
-    let rows = client.query(sql, &[&(kind as i16)]).await?;
+    let rows = client.query(sql, &[&(kind as i64)]).await?;
     let read = |row: &Row| Ok((row.try_get(0)?, unsigned(row.try_get(1)?)));
     rows.iter().map(read).collect()
 }
 
-type Columns<'a> = (Vec<i16>, Vec<&'a str>, Vec<&'a str>);
+type Columns<'a> = (Vec<i64>, Vec<&'a str>, Vec<&'a str>);
 
 fn columns<'a>(names: impl Iterator<Item = &'a Named>) -> Columns<'a> {
     let mut columns = Columns::default();
     for Named { kind, value, name } in names {
-        columns.0.push(*kind as i16);
+        columns.0.push(*kind as i64);
         columns.1.push(value);
         columns.2.push(name);
     }
@@ -198,7 +190,7 @@ fn columns<'a>(names: impl Iterator<Item = &'a Named>) -> Columns<'a> {
 /// True if one of the values has another name too.
 pub(super) async fn is_taken(client: &Connection<'_>, values: &[Named]) -> Result<bool, Fault> {
     let sql = "SELECT 1 FROM registry_names AS other
-        JOIN unnest($1::SMALLINT[], $2::TEXT[], $3::TEXT[]) AS own (kind, value, name)
+        JOIN unnest($1::BIGINT[], $2::TEXT[], $3::TEXT[]) AS own (kind, value, name)
         ON other.kind = own.kind AND other.value = own.value AND other.name <> own.name LIMIT 1";
     for part in values.chunks(ROWS) {
         let (kinds, values, names) = columns(part.iter());
@@ -219,6 +211,6 @@ pub(super) async fn named(
 ) -> Result<Vec<String>, Fault> {
     let sql =
         "SELECT name FROM registry_names WHERE kind = $1 AND value = $2 ORDER BY name LIMIT $3";
-    let rows = client.query(sql, &[&(kind as i16), &value, &limit]).await?;
+    let rows = client.query(sql, &[&(kind as i64), &value, &limit]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }

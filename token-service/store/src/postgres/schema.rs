@@ -11,23 +11,33 @@ use super::operation::Connection;
 use super::replicas::Replica;
 use super::revocations::counter;
 use super::value::rows;
+use crate::records::Table;
 use domain::Layout;
 
+/// What follows the tables of [`Table::ALL`].
 const FIRST: &str = include_str!("schema.sql");
 
-/// Statements that add tables, indexes or nullable columns to those of [`FIRST`]. A start makes the additions that the
+/// The statement that creates a table.
+fn creation(table: Table) -> String {
+    let columns = table.columns().iter();
+    let columns: String = columns
+        .map(|column| {
+            let constraint = if column.is_nullable { "" } else { " NOT NULL" };
+            format!("{} {}{constraint}, ", column.name, column.sql_type())
+        })
+        .collect();
+    let (name, key) = (table.name(), table.key());
+    format!("CREATE TABLE IF NOT EXISTS {name} ({columns}PRIMARY KEY ({key}));")
+}
+
+/// Statements that add tables, indexes or nullable columns to the first ones. A start makes the additions that the
 /// database lacks. Services of earlier versions that use the same database must not notice an addition.
 const ADDITIONS: &[&str] = &[];
 
-/// The tables of every version. `layout` is the layout in use, and `additions` the number of additions. Unreleased versions
-/// before 0.3.0 wrote `schema_version`.
-const FOUNDATION: &str = "
-    CREATE TABLE IF NOT EXISTS counters (
-        name TEXT PRIMARY KEY,
-        value BIGINT NOT NULL
-    );
-    INSERT INTO counters (name, value) VALUES ('layout', 0) ON CONFLICT (name) DO NOTHING;
-";
+/// After the table of the counters, which every version has. `layout` is the layout in use, and `additions` the number of
+/// additions. Unreleased versions before 0.3.0 wrote `schema_version`.
+const FOUNDATION: &str =
+    "INSERT INTO counters (name, value) VALUES ('layout', 0) ON CONFLICT (name) DO NOTHING;";
 
 /// Maximum attempts of a replica that starts at the same time as other replicas.
 const ATTEMPTS: u32 = 20;
@@ -88,13 +98,15 @@ async fn try_open(
     let exists = "SELECT 1 FROM information_schema.tables \
         WHERE table_schema = current_schema() AND table_name = 'counters'";
     if client.query_opt(exists, &[]).await?.is_none() {
-        client.batch_execute(FOUNDATION).await?;
+        let foundation = creation(Table::Counters) + FOUNDATION;
+        client.batch_execute(&foundation).await?;
     }
     let transaction = client.transaction().await?;
     let connection = Connection::Transaction(&transaction);
     let layout = match locked(&connection).await? {
         0 => {
-            transaction.batch_execute(FIRST).await?;
+            let tables: String = Table::ALL.iter().map(|table| creation(*table)).collect();
+            transaction.batch_execute(&(tables + FIRST)).await?;
             set_layout(&connection, Layout::NEWEST).await?;
             Layout::NEWEST
         }

@@ -1,86 +1,11 @@
--- Rows of bytes begin with the version of their layout, or are JSON.
+-- What the tables of records.rs need besides, and the tables that no copy contains. Rows of bytes begin with the version of their
+-- layout, or are JSON.
 
-CREATE TABLE IF NOT EXISTS clients (
-    client_id TEXT PRIMARY KEY,
-    body BYTEA NOT NULL
-);
-CREATE TABLE IF NOT EXISTS users (
-    username TEXT PRIMARY KEY,
-    body BYTEA NOT NULL
-);
-CREATE TABLE IF NOT EXISTS legacy_instances (
-    hostname TEXT PRIMARY KEY,
-    body BYTEA NOT NULL
-);
-
--- The index of clients and users.
-CREATE TABLE IF NOT EXISTS registry_counts (
-    kind SMALLINT NOT NULL,
-    number BIGINT NOT NULL,
-    value TEXT NOT NULL,
-    count BIGINT NOT NULL,
-    PRIMARY KEY (kind, number, value)
-);
-CREATE TABLE IF NOT EXISTS registry_names (
-    kind SMALLINT NOT NULL,
-    value TEXT NOT NULL,
-    name TEXT NOT NULL,
-    PRIMARY KEY (kind, value, name)
-);
 -- Bound users by client, so that one statement reads a client with its bound user. 1 is NamedKind::BoundUser.
 CREATE INDEX IF NOT EXISTS registry_names_bound_users ON registry_names (name, value) WHERE kind = 1;
--- The newest changes of the registry, without a gap.
-CREATE TABLE IF NOT EXISTS registry_changes (
-    sequence BIGINT PRIMARY KEY,
-    object TEXT NOT NULL
-);
 
--- The registrations file that a start applied last, in the row 0.
-CREATE TABLE IF NOT EXISTS applied_file (
-    part INTEGER PRIMARY KEY,
-    body BYTEA NOT NULL
-);
-
-CREATE TABLE IF NOT EXISTS signing_keys (
-    kid TEXT PRIMARY KEY,
-    algorithm TEXT NOT NULL,
-    created_at BIGINT NOT NULL,
-    body BYTEA NOT NULL
-);
-CREATE TABLE IF NOT EXISTS sealed (
-    name TEXT PRIMARY KEY,
-    body BYTEA NOT NULL
-);
-CREATE TABLE IF NOT EXISTS client_secrets (
-    client_id TEXT NOT NULL,
-    digest BYTEA NOT NULL,
-    added_at BIGINT NOT NULL,
-    last_used_at BIGINT,
-    PRIMARY KEY (client_id, digest)
-);
-
-CREATE TABLE IF NOT EXISTS codes (
-    code BYTEA PRIMARY KEY,
-    client_id TEXT NOT NULL,
-    username TEXT NOT NULL,
-    expires_at BIGINT NOT NULL,
-    grant_id BYTEA,
-    body BYTEA NOT NULL
-);
 CREATE INDEX IF NOT EXISTS codes_by_expiry ON codes (expires_at);
 CREATE INDEX IF NOT EXISTS codes_unused ON codes (username, client_id, expires_at) WHERE grant_id IS NULL;
-CREATE TABLE IF NOT EXISTS grants (
-    grant_id BYTEA PRIMARY KEY,
-    client_id TEXT NOT NULL,
-    username TEXT NOT NULL,
-    refresh_over_at BIGINT NOT NULL,
-    access_over_at BIGINT NOT NULL,
-    -- The key and the certificate to which the grant is bound.
-    jkt BYTEA,
-    certificate BYTEA,
-    revoked_at BIGINT,
-    body BYTEA NOT NULL
-);
 CREATE INDEX IF NOT EXISTS grants_by_client ON grants (client_id, grant_id);
 CREATE INDEX IF NOT EXISTS grants_by_user ON grants (username, grant_id);
 CREATE INDEX IF NOT EXISTS grants_live ON grants (username, client_id, grant_id) WHERE revoked_at IS NULL;
@@ -91,60 +16,18 @@ CREATE TABLE IF NOT EXISTS feed (
     name TEXT PRIMARY KEY,
     identity BYTEA NOT NULL
 );
--- `sequence` is null until the entry gets its first position. `waits_since` is the time since when the entry waits for its
--- next position, in microseconds since 1970, and null when the entry has its position.
-CREATE TABLE IF NOT EXISTS revocations (
-    revoked BYTEA PRIMARY KEY,
-    sequence BIGINT,
-    at BIGINT NOT NULL,
-    expires_at BIGINT NOT NULL,
-    waits_since BIGINT
-);
+-- `waits_since` is the time since when the entry waits for its next position, in microseconds since 1970, and null when the
+-- entry has its position.
+ALTER TABLE revocations ADD COLUMN IF NOT EXISTS waits_since BIGINT;
 CREATE UNIQUE INDEX IF NOT EXISTS revocations_by_sequence ON revocations (sequence);
 CREATE INDEX IF NOT EXISTS revocations_waiting ON revocations (waits_since) WHERE waits_since IS NOT NULL;
 CREATE INDEX IF NOT EXISTS revocations_by_expiry ON revocations (expires_at);
 
-CREATE TABLE IF NOT EXISTS used_once (
-    digest BYTEA PRIMARY KEY,
-    expires_at BIGINT NOT NULL
-);
 CREATE INDEX IF NOT EXISTS used_once_by_expiry ON used_once (expires_at);
-CREATE TABLE IF NOT EXISTS totp_steps (
-    username TEXT PRIMARY KEY,
-    step BIGINT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS second_factors (
-    username TEXT PRIMARY KEY,
-    body BYTEA NOT NULL
-);
-CREATE TABLE IF NOT EXISTS unfinished_sign_ins (
-    username TEXT PRIMARY KEY,
-    body BYTEA NOT NULL
-);
-CREATE TABLE IF NOT EXISTS failures (
-    key BYTEA PRIMARY KEY,
-    count BIGINT NOT NULL,
-    last_at BIGINT NOT NULL,
-    expires_at BIGINT NOT NULL
-);
 CREATE INDEX IF NOT EXISTS failures_by_expiry ON failures (expires_at);
-CREATE TABLE IF NOT EXISTS sessions (
-    id BYTEA PRIMARY KEY,
-    username TEXT NOT NULL,
-    expires_at BIGINT NOT NULL,
-    body BYTEA NOT NULL
-);
 CREATE INDEX IF NOT EXISTS sessions_by_user ON sessions (username);
 CREATE INDEX IF NOT EXISTS sessions_by_expiry ON sessions (expires_at);
 
--- `number` counts the entries of a kind, for the bound of the kind.
-CREATE TABLE IF NOT EXISTS audit_log (
-    sequence BIGINT PRIMARY KEY,
-    kind SMALLINT NOT NULL,
-    number BIGINT NOT NULL,
-    expires_at BIGINT NOT NULL,
-    body BYTEA NOT NULL
-);
 CREATE INDEX IF NOT EXISTS audit_log_by_expiry ON audit_log (expires_at);
 CREATE INDEX IF NOT EXISTS audit_log_by_kind ON audit_log (kind, number);
 -- Entries that wait for a sequence and a number. `batch` is random, and `place` the order of the entries of a batch.
@@ -152,7 +35,7 @@ CREATE TABLE IF NOT EXISTS audit_waiting (
     batch BYTEA NOT NULL,
     place BIGINT NOT NULL,
     waits_since BIGINT NOT NULL,
-    kind SMALLINT NOT NULL,
+    kind BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
     body BYTEA NOT NULL,
     PRIMARY KEY (batch, place)

@@ -10,7 +10,7 @@ use redb::{ReadTransaction, ReadableTable};
 
 use super::RedbStore;
 use super::fault::{Fault, readable};
-use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables};
+use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables, counter};
 use crate::row;
 use crate::{AuditStore, StoreError, Swept};
 use domain::clock::Timestamp;
@@ -103,12 +103,10 @@ pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault>
         return Ok(());
     }
     let meta = tables.meta.open()?;
-    let last = meta
-        .get(LAST_AUDIT_KEY)?
-        .map_or(0, |sequence| sequence.value());
+    let last = counter(&**meta, LAST_AUDIT_KEY)?;
     let entries: u64 = rows.iter().map(|row| row.entries).sum();
     meta.insert(LAST_AUDIT_KEY, last + entries)?;
-    let table = tables.audit.open()?;
+    let table = tables.audit_log.open()?;
     for row in rows {
         let number = end(&**table, row.kind)?;
         let key = (row.kind, last + 1 + row.position);
@@ -119,7 +117,7 @@ pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault>
 
 /// Writes entries that have sequences, of which each kind's are sorted.
 pub(super) fn put(tables: &mut Tables<'_>, entries: &[AuditRecord]) -> Result<(), Fault> {
-    let table = tables.audit.open()?;
+    let table = tables.audit_log.open()?;
     for kind in AuditKind::ALL {
         let of_kind = entries.iter();
         let of_kind = of_kind.filter(|entry| entry.event.action.kind() == kind);
@@ -255,7 +253,7 @@ pub(super) fn sweep(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Re
 
 /// Removes up to `limit` of the oldest entries of a kind that are not among its newest `most`.
 fn forget(tables: &mut Tables<'_>, kind: u8, most: u64, limit: usize) -> Result<Swept, Fault> {
-    let kept_from = end(&**tables.audit.open()?, kind)?.saturating_sub(most);
+    let kept_from = end(&**tables.audit_log.open()?, kind)?.saturating_sub(most);
     let removed = remove_oldest(tables, kind, limit, |number, _| number < kept_from)?;
     Ok(Swept {
         removed,
@@ -270,7 +268,7 @@ fn remove_oldest(
     limit: usize,
     goes: impl Fn(u64, &AuditEvent) -> bool,
 ) -> Result<usize, Fault> {
-    let table = tables.audit.open()?;
+    let table = tables.audit_log.open()?;
     let mut removed = 0;
     while removed < limit {
         let Some((key, number, entries)) = table

@@ -3,19 +3,17 @@
 use redb::{ReadTransaction, ReadableTable};
 
 use super::fault::Fault;
-use super::tables::{META, REGISTRY_VERSION_KEY, Tables};
+use super::tables::{META, REGISTRY_VERSION_KEY, Tables, counter};
 use domain::registry_change::CHANGES_KEPT;
 use domain::{ObjectName, RegistryChanges};
 
 /// The position in the sequence of changes.
 pub(super) fn position(transaction: &ReadTransaction) -> Result<u64, Fault> {
-    let position = transaction.open_table(META)?.get(REGISTRY_VERSION_KEY)?;
-    Ok(position.map_or(0, |position| position.value()))
+    counter(&transaction.open_table(META)?, REGISTRY_VERSION_KEY)
 }
 
 pub(super) fn last_change(tables: &mut Tables<'_>) -> Result<u64, Fault> {
-    let last = tables.meta.open()?.get(REGISTRY_VERSION_KEY)?;
-    Ok(last.map_or(0, |last| last.value()))
+    counter(&**tables.meta.open()?, REGISTRY_VERSION_KEY)
 }
 
 pub(super) fn changes_behind(

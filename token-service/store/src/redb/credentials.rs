@@ -3,7 +3,7 @@
 use redb::ReadableTable as _;
 
 use super::fault::Fault;
-use super::tables::{CREDENTIALS_KEY, Tables, found_json};
+use super::tables::{CREDENTIALS_KEY, Tables, counter, found_json};
 use domain::{Client, ClientId, CredentialsVersion, User, Username};
 
 pub(super) fn client(
@@ -29,7 +29,7 @@ pub(super) fn are_current(
 /// The number of a version that was never used before.
 pub(super) fn next_version(tables: &mut Tables<'_>) -> Result<u64, Fault> {
     let meta = tables.meta.open()?;
-    let last = meta.get(CREDENTIALS_KEY)?.map_or(0, |last| last.value());
+    let last = counter(&**meta, CREDENTIALS_KEY)?;
     meta.insert(CREDENTIALS_KEY, last + 1)?;
     Ok(last + 1)
 }

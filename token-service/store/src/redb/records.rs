@@ -154,8 +154,7 @@ fn key(counter: &str) -> &str {
 }
 
 fn number(transaction: &ReadTransaction, key: &str) -> Result<u64, Fault> {
-    let number = transaction.open_table(META)?.get(key)?;
-    Ok(number.map_or(0, |number| number.value()))
+    counter(&transaction.open_table(META)?, key)
 }
 
 /// A number of which 0 says that there is none.
@@ -176,11 +175,9 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
         Table::Sealed => named(to, SEALED),
         Table::SecondFactors => named(to, SECOND_FACTORS),
         Table::UnfinishedSignIns => named(to, UNFINISHED_SIGN_INS),
-        Table::RegistryCounts => to.each(
-            transaction,
-            REGISTRY_COUNTS,
-            |(kind, number, value), count| Ok(record![kind, number, value, count]),
-        ),
+        Table::RegistryCounts => to.each(transaction, REGISTRY_COUNTS, |(kind, value), count| {
+            Ok(record![kind, value, count])
+        }),
         Table::RegistryNames => to.each(transaction, REGISTRY_NAMES, |(kind, value, name), ()| {
             Ok(record![kind, value, name])
         }),
@@ -319,9 +316,9 @@ fn write_row(tables: &mut Tables<'_>, table: Table, row: &Record) -> Result<(), 
         Table::UnfinishedSignIns => put(&mut tables.unfinished_sign_ins, 1)?,
         Table::SigningKeys => put(&mut tables.signing_keys, 3)?,
         Table::RegistryCounts => {
-            let key = (row.some_number(0)?, row.some_number(1)?, row.text(2)?);
+            let key = (row.some_number(0)?, row.text(1)?);
             let table = tables.registry_counts.open()?;
-            table.insert(key, row.some_number::<u64>(3)?)?;
+            table.insert(key, row.some_number::<u64>(2)?)?;
         }
         Table::RegistryNames => {
             let key = (row.some_number(0)?, row.text(1)?, row.text(2)?);
@@ -407,7 +404,7 @@ mod tests {
     fn dump(path: &Path) -> Vec<String> {
         let database = open::existing(path).unwrap();
         let rows = all_rows(&database.begin_read().unwrap()).unwrap();
-        let other = ["audit_by_kind", "expiry (", "meta \"feed_"];
+        let other = ["audit_log", "expiry (", "meta \"feed_"];
         let is_other = |row: &String| {
             let is_zero = row.starts_with("meta ") && row.ends_with(" 0");
             is_zero || other.iter().any(|other| row.starts_with(other))
@@ -445,7 +442,6 @@ mod tests {
         let found = transaction.list_tables().unwrap();
         let found: BTreeSet<String> = found.map(|table| table.name().to_owned()).collect();
         let copied = Table::ALL.iter().map(|table| match table {
-            Table::AuditLog => "audit_by_kind",
             Table::Counters => "meta",
             other => other.name(),
         });

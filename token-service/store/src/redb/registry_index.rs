@@ -74,7 +74,7 @@ pub(super) fn remove_user(
     Ok(removed)
 }
 
-type Counts<'txn> = Recorded<'txn, (u8, u64, &'static str), u64>;
+type Counts<'txn> = Recorded<'txn, (u8, &'static str), u64>;
 type Names<'txn> = Recorded<'txn, (u8, &'static str, &'static str), ()>;
 
 /// Writes what the transaction changes in the index. Call it before the commit.
@@ -115,20 +115,20 @@ fn add(
     Ok(())
 }
 
-pub(super) const fn counted_key(counted: &Counted) -> (u8, u64, &str) {
-    (counted.kind as u8, counted.number, counted.value.as_str())
+pub(super) const fn counted_key(counted: &Counted) -> (u8, &str) {
+    (counted.kind as u8, counted.value.as_str())
 }
 
 /// Values of this kind in ascending order, and how many objects have each.
 pub(super) fn counted(
-    counts: &impl ReadableTable<(u8, u64, &'static str), u64>,
+    counts: &impl ReadableTable<(u8, &'static str), u64>,
     kind: CountedKind,
 ) -> Result<impl Iterator<Item = Result<(String, u64), Fault>>, Fault> {
     let kind = kind as u8;
-    let rows = counts.range::<(u8, u64, &str)>((kind, 0, "")..(kind + 1, 0, ""))?;
+    let rows = counts.range::<(u8, &str)>((kind, "")..(kind + 1, ""))?;
     Ok(rows.map(|entry| {
         let (key, count) = entry?;
-        let (_, _, value) = key.value();
+        let (_, value) = key.value();
         Ok((value.to_owned(), count.value()))
     }))
 }

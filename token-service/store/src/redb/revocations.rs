@@ -13,7 +13,7 @@ use super::audit;
 use super::fault::Fault;
 use super::tables::{
     FEED_HIGH_KEY, FEED_LOW_KEY, LAST_REVOCATION_KEY, META, REVOCATIONS, REVOKED,
-    TOKEN_LIFETIME_KEY, TOKEN_LIFETIME_UNTIL_KEY, Tables, decode, encode, found,
+    TOKEN_LIFETIME_KEY, TOKEN_LIFETIME_UNTIL_KEY, Tables, counter, decode, encode, found,
 };
 use crate::token_lifetime::TokenLifetime;
 use crate::{RevocationStore, StoreError};
@@ -73,10 +73,9 @@ impl RevocationStore for RedbStore {
             for (to, from) in bytes.iter_mut().zip(high.iter().chain(&low)) {
                 *to = *from;
             }
-            let last = meta.get(LAST_REVOCATION_KEY)?;
             Ok(FeedState {
                 feed: FeedId::from_bytes(bytes),
-                last: last.map_or(0, |sequence| sequence.value()),
+                last: counter(&meta, LAST_REVOCATION_KEY)?,
             })
         })
     }
@@ -146,10 +145,7 @@ pub(super) fn announce(
         return Ok(false);
     };
     let meta = tables.meta.open()?;
-    let last = meta
-        .get(LAST_REVOCATION_KEY)?
-        .map_or(0, |sequence| sequence.value());
-    let sequence = last + 1;
+    let sequence = counter(&**meta, LAST_REVOCATION_KEY)? + 1;
     meta.insert(LAST_REVOCATION_KEY, sequence)?;
     if let Some(before) = before {
         tables.revocations.open()?.remove(before.sequence)?;
@@ -203,11 +199,9 @@ pub(super) fn set_feed(tables: &mut Tables<'_>, feed: FeedId) -> Result<(), Faul
 
 pub(super) fn token_lifetime(tables: &mut Tables<'_>) -> Result<TokenLifetime, Fault> {
     let meta = tables.meta.open()?;
-    let number =
-        |key| -> Result<u64, Fault> { Ok(meta.get(key)?.map_or(0, |number| number.value())) };
     Ok(TokenLifetime {
-        longest: number(TOKEN_LIFETIME_KEY)?,
-        until: number(TOKEN_LIFETIME_UNTIL_KEY)?,
+        longest: counter(&**meta, TOKEN_LIFETIME_KEY)?,
+        until: counter(&**meta, TOKEN_LIFETIME_UNTIL_KEY)?,
     })
 }
 

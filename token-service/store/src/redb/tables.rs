@@ -26,8 +26,6 @@ const _: () = assert!(
     "each layout needs a migration"
 );
 
-/// Numbers about the file, such as [`LAYOUT_KEY`] and [`LAST_REVOCATION_KEY`].
-pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 /// The number of the [`Layout`]. Unreleased versions before 0.3.0 wrote `schema_version`.
 pub(super) const LAYOUT_KEY: &str = "layout";
 /// The highest sequence that the revocation feed ever used.
@@ -60,91 +58,7 @@ pub(super) const CREDENTIALS_KEY: &str = "credentials";
 /// The position in the sequence of changes of the registry.
 pub(super) const REGISTRY_VERSION_KEY: &str = "registry_version";
 
-/// Client ID to client, JSON.
-pub(super) const CLIENTS: TableDefinition<&str, &[u8]> = TableDefinition::new("clients");
-/// Username to user, JSON.
-pub(super) const USERS: TableDefinition<&str, &[u8]> = TableDefinition::new("users");
-/// Hostname to legacy instance, JSON.
-pub(super) const LEGACY_INSTANCES: TableDefinition<&str, &[u8]> =
-    TableDefinition::new("legacy_instances");
-/// 0 to the file that a start applied last.
-pub(super) const APPLIED_FILE: TableDefinition<u32, &[u8]> = TableDefinition::new("applied_file");
-/// Kind, number and value of [`Counted`](domain::registry_index::Counted) to the count, which is never 0.
-pub(super) const REGISTRY_COUNTS: TableDefinition<(u8, u64, &str), u64> =
-    TableDefinition::new("registry_counts");
-/// Kind, value and name of [`Named`](domain::registry_index::Named).
-pub(super) const REGISTRY_NAMES: TableDefinition<(u8, &str, &str), ()> =
-    TableDefinition::new("registry_names");
-/// Position in the sequence of changes to the key of the changed object. Contains the newest changes without gaps.
-pub(super) const REGISTRY_CHANGES: TableDefinition<u64, &str> =
-    TableDefinition::new("registry_changes");
-/// Kid to sealed signing key, JSON.
-pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
-
-/// Client ID and digest of a client secret to the times at which the secret was added and last used, in seconds since
-/// 1970; the second is 0 if the secret was never used.
-pub(super) const CLIENT_SECRETS: TableDefinition<(&str, &[u8; 32]), (u64, u64)> =
-    TableDefinition::new("client_secrets");
-/// Name to sealed value; the only name is [`ROOT_KEY`].
-pub(super) const SEALED: TableDefinition<&str, &[u8]> = TableDefinition::new("sealed");
 pub(super) const ROOT_KEY: &str = "root";
-
-/// Digest of a code to a [`StoredCode`](crate::stored_code::StoredCode). A redemption changes the row in place, so that
-/// it changes one leaf of one tree.
-pub(super) const CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("codes");
-/// Unused codes by user and client: username, Client ID, second of expiry and digest.
-pub(super) const UNUSED_CODES: TableDefinition<(&str, &str, u64, &[u8; 32]), ()> =
-    TableDefinition::new("unused_codes");
-
-/// Grant id to grant. The ids rise with time and rows are updated in place, so that a rotation changes one leaf of one
-/// tree.
-pub(super) const GRANTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("grants");
-/// Grants by client; one write per grant.
-pub(super) const GRANTS_BY_CLIENT: TableDefinition<(&str, &[u8; 16]), ()> =
-    TableDefinition::new("grants_by_client");
-/// Grants by user and client: username, Client ID, whether the grant is revoked, and grant id. One write per grant, and
-/// two per revocation.
-pub(super) const GRANTS_OF_USERS: TableDefinition<(&str, &str, bool, &[u8; 16]), ()> =
-    TableDefinition::new("grants_of_users");
-
-/// Grants that are bound to a key: thumbprint and grant id.
-pub(super) const GRANTS_BY_KEY: TableDefinition<(&[u8; 32], &[u8; 16]), ()> =
-    TableDefinition::new("grants_by_key");
-
-/// Sequence to revocation.
-pub(super) const REVOCATIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revocations");
-
-/// Kind and id of a revocation to its time and its sequence in [`REVOCATIONS`].
-pub(super) const REVOKED: TableDefinition<&[u8], (u64, u64)> = TableDefinition::new("revoked");
-
-/// Digest of Client ID and `jti` to the second of expiry.
-pub(super) const USED_ONCE: TableDefinition<&[u8; 32], u64> = TableDefinition::new("used_once");
-/// Username to the last used TOTP time step.
-pub(super) const TOTP_STEPS: TableDefinition<&str, u64> = TableDefinition::new("totp_steps");
-
-/// Username to the second factor that the user set up.
-pub(super) const SECOND_FACTORS: TableDefinition<&str, &[u8]> =
-    TableDefinition::new("second_factors");
-
-/// Digest of an account or address to its failures.
-pub(super) const FAILURES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("failures");
-
-/// Number of an [`AuditKind`](domain::AuditKind) and sequence of a row's first entry to the number of this entry among all of
-/// its kind, the number of entries in the row, and the entries.
-pub(super) const AUDIT: TableDefinition<(u8, u64), (u64, u64, &[u8])> =
-    TableDefinition::new("audit_by_kind");
-
-/// Digest of a session id to the session.
-pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
-pub(super) const SESSIONS_BY_USER: TableDefinition<(&str, &[u8; 32]), ()> =
-    TableDefinition::new("sessions_by_user");
-
-/// Username to the sign-ins that the person should know of.
-pub(super) const UNFINISHED_SIGN_INS: TableDefinition<&str, &[u8]> =
-    TableDefinition::new("unfinished_sign_ins");
-
-/// Second of expiry, kind of row, and key of the row. The sweep reads this table.
-pub(super) const EXPIRY: TableDefinition<(u64, u8, &[u8; 32]), ()> = TableDefinition::new("expiry");
 
 /// The kind of row that an entry of [`EXPIRY`] points at. The file contains the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,7 +124,11 @@ impl<'txn, K: Key + 'static, V: Value + 'static> Lazy<'txn, K, V> {
 }
 
 macro_rules! tables {
-    ($($field:ident: $definition:ident <$key:ty, $value:ty>,)*) => {
+    ($($(#[$doc:meta])* $definition:ident $field:ident<$key:ty, $value:ty>,)*) => {
+        $($(#[$doc])*
+        pub(super) const $definition: TableDefinition<'static, $key, $value> =
+            TableDefinition::new(stringify!($field));)*
+
         /// The tables in a write transaction.
         pub(super) struct Tables<'txn> {
             $(pub(super) $field: Lazy<'txn, $key, $value>,)*
@@ -285,34 +203,66 @@ macro_rules! tables {
 }
 
 tables! {
-    meta: META<&'static str, u64>,
-    clients: CLIENTS<&'static str, &'static [u8]>,
-    users: USERS<&'static str, &'static [u8]>,
-    legacy_instances: LEGACY_INSTANCES<&'static str, &'static [u8]>,
-    applied_file: APPLIED_FILE<u32, &'static [u8]>,
-    registry_counts: REGISTRY_COUNTS<(u8, u64, &'static str), u64>,
-    registry_names: REGISTRY_NAMES<(u8, &'static str, &'static str), ()>,
-    registry_changes: REGISTRY_CHANGES<u64, &'static str>,
-    signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
-    client_secrets: CLIENT_SECRETS<(&'static str, &'static [u8; 32]), (u64, u64)>,
-    sealed: SEALED<&'static str, &'static [u8]>,
-    codes: CODES<&'static [u8; 32], &'static [u8]>,
-    unused_codes: UNUSED_CODES<(&'static str, &'static str, u64, &'static [u8; 32]), ()>,
-    grants: GRANTS<&'static [u8; 16], &'static [u8]>,
-    grants_by_client: GRANTS_BY_CLIENT<(&'static str, &'static [u8; 16]), ()>,
-    grants_of_users: GRANTS_OF_USERS<(&'static str, &'static str, bool, &'static [u8; 16]), ()>,
-    grants_by_key: GRANTS_BY_KEY<(&'static [u8; 32], &'static [u8; 16]), ()>,
-    revocations: REVOCATIONS<u64, &'static [u8]>,
-    revoked: REVOKED<&'static [u8], (u64, u64)>,
-    used_once: USED_ONCE<&'static [u8; 32], u64>,
-    totp_steps: TOTP_STEPS<&'static str, u64>,
-    second_factors: SECOND_FACTORS<&'static str, &'static [u8]>,
-    failures: FAILURES<&'static [u8; 32], &'static [u8]>,
-    audit: AUDIT<(u8, u64), (u64, u64, &'static [u8])>,
-    sessions: SESSIONS<&'static [u8; 32], &'static [u8]>,
-    sessions_by_user: SESSIONS_BY_USER<(&'static str, &'static [u8; 32]), ()>,
-    unfinished_sign_ins: UNFINISHED_SIGN_INS<&'static str, &'static [u8]>,
-    expiry: EXPIRY<(u64, u8, &'static [u8; 32]), ()>,
+    /// Numbers about the file, such as [`LAYOUT_KEY`] and [`LAST_REVOCATION_KEY`].
+    META meta<&'static str, u64>,
+    /// Client ID to client, JSON.
+    CLIENTS clients<&'static str, &'static [u8]>,
+    /// Username to user, JSON.
+    USERS users<&'static str, &'static [u8]>,
+    /// Hostname to legacy instance, JSON.
+    LEGACY_INSTANCES legacy_instances<&'static str, &'static [u8]>,
+    /// 0 to the file that a start applied last.
+    APPLIED_FILE applied_file<u32, &'static [u8]>,
+    /// Kind and value of [`Counted`](domain::registry_index::Counted) to the count, which is never 0.
+    REGISTRY_COUNTS registry_counts<(u8, &'static str), u64>,
+    /// Kind, value and name of [`Named`](domain::registry_index::Named).
+    REGISTRY_NAMES registry_names<(u8, &'static str, &'static str), ()>,
+    /// Position in the sequence of changes to the key of the changed object. Contains the newest changes without gaps.
+    REGISTRY_CHANGES registry_changes<u64, &'static str>,
+    /// Kid to sealed signing key, JSON.
+    SIGNING_KEYS signing_keys<&'static str, &'static [u8]>,
+    /// Client ID and digest of a client secret to the times at which the secret was added and last used, in seconds since
+    /// 1970; the second is 0 if the secret was never used.
+    CLIENT_SECRETS client_secrets<(&'static str, &'static [u8; 32]), (u64, u64)>,
+    /// Name to sealed value; the only name is [`ROOT_KEY`].
+    SEALED sealed<&'static str, &'static [u8]>,
+    /// Digest of a code to a [`StoredCode`](crate::stored_code::StoredCode). A redemption changes the row in place, so that
+    /// it changes one leaf of one tree.
+    CODES codes<&'static [u8; 32], &'static [u8]>,
+    /// Unused codes by user and client: username, Client ID, second of expiry and digest.
+    UNUSED_CODES unused_codes<(&'static str, &'static str, u64, &'static [u8; 32]), ()>,
+    /// Grant id to grant. The ids rise with time and rows are updated in place, so that a rotation changes one leaf of one
+    /// tree.
+    GRANTS grants<&'static [u8; 16], &'static [u8]>,
+    /// Grants by client; one write per grant.
+    GRANTS_BY_CLIENT grants_by_client<(&'static str, &'static [u8; 16]), ()>,
+    /// Grants by user and client: username, Client ID, whether the grant is revoked, and grant id. One write per grant, and
+    /// two per revocation.
+    GRANTS_OF_USERS grants_of_users<(&'static str, &'static str, bool, &'static [u8; 16]), ()>,
+    /// Grants that are bound to a key: thumbprint and grant id.
+    GRANTS_BY_KEY grants_by_key<(&'static [u8; 32], &'static [u8; 16]), ()>,
+    /// Sequence to revocation.
+    REVOCATIONS revocations<u64, &'static [u8]>,
+    /// Kind and id of a revocation to its time and its sequence in [`REVOCATIONS`].
+    REVOKED revoked<&'static [u8], (u64, u64)>,
+    /// Digest of Client ID and `jti` to the second of expiry.
+    USED_ONCE used_once<&'static [u8; 32], u64>,
+    /// Username to the last used TOTP time step.
+    TOTP_STEPS totp_steps<&'static str, u64>,
+    /// Username to the second factor that the user set up.
+    SECOND_FACTORS second_factors<&'static str, &'static [u8]>,
+    /// Digest of an account or address to its failures.
+    FAILURES failures<&'static [u8; 32], &'static [u8]>,
+    /// Number of an [`AuditKind`](domain::AuditKind) and sequence of a row's first entry to the number of this entry among all of
+    /// its kind, the number of entries in the row, and the entries.
+    AUDIT audit_log<(u8, u64), (u64, u64, &'static [u8])>,
+    /// Digest of a session id to the session.
+    SESSIONS sessions<&'static [u8; 32], &'static [u8]>,
+    SESSIONS_BY_USER sessions_by_user<(&'static str, &'static [u8; 32]), ()>,
+    /// Username to the sign-ins that the person should know of.
+    UNFINISHED_SIGN_INS unfinished_sign_ins<&'static str, &'static [u8]>,
+    /// Second of expiry, kind of row, and key of the row. The sweep reads this table.
+    EXPIRY expiry<(u64, u8, &'static [u8; 32]), ()>,
 }
 
 impl Tables<'_> {
@@ -358,6 +308,14 @@ pub(super) fn row<T: DeserializeOwned>(
     name: &str,
 ) -> Result<Option<T>, Fault> {
     Ok(readable(what, found_json(table.get(name)?))?.flatten())
+}
+
+/// A number of [`META`]; 0 if there is none.
+pub(super) fn counter(
+    meta: &impl ReadableTable<&'static str, u64>,
+    key: &str,
+) -> Result<u64, Fault> {
+    Ok(meta.get(key)?.map_or(0, |number| number.value()))
 }
 
 /// All rows of a table, sorted by key.

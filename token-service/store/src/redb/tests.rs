@@ -348,7 +348,7 @@ async fn an_unreadable_row_stops_nothing_else() {
     sessions.insert(id.as_bytes(), garbage).unwrap();
     tables.users.open().unwrap().insert("bad", garbage).unwrap();
     let sign_ins = (AuditKind::SignIn.number(), 0);
-    let audit = tables.audit.open().unwrap();
+    let audit = tables.audit_log.open().unwrap();
     audit.insert(sign_ins, (0, 1, garbage)).unwrap();
     drop(tables);
     transaction.commit().unwrap();
