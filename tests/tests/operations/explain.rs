@@ -3,15 +3,13 @@
 use serde_json::json;
 use tests::SigningKey;
 use tests::proofs::ProofKey;
-use ureq::http::Request;
 
 use crate::client_assertion::Keyed;
 use crate::support::{
-    Assertion, Instance, LEGACY, NON_INTERACTIVE, OwnPair, USER_BOUND, WEB, agent, form_body, now,
-    send,
+    Assertion, Instance, LEGACY, NON_INTERACTIVE, Outcome, OwnPair, USER_BOUND, WEB, now,
 };
 
-fn explain(pair: &OwnPair, token: &str) -> crate::support::Outcome {
+fn explain(pair: &OwnPair, token: &str) -> Outcome {
     pair.operate(&["explain", "-"], token)
 }
 
@@ -104,13 +102,19 @@ fn an_assertion_is_explained_check_by_check_and_not_used_up() {
     }
 }
 
-/// The names of the checks that failed.
-fn failures(explained: &str) -> Vec<&str> {
-    let lines = explained.lines();
-    let reasons = lines.filter_map(|line| line.strip_prefix("FAIL  "));
-    reasons
-        .filter_map(|reason| Some(reason.split_once(':')?.0))
-        .collect()
+/// Explains a token, of which these checks fail. A failed check is an exit code.
+#[track_caller]
+fn fails(pair: &OwnPair, token: &str, checks: &[&str]) -> String {
+    let Outcome { code, output, .. } = explain(pair, token);
+    let reasons = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("FAIL  "));
+    let failed: Vec<&str> = reasons
+        .filter_map(|line| Some(line.split_once(':')?.0))
+        .collect();
+    assert_eq!(failed, checks, "{output}");
+    assert_eq!(code, i32::from(!checks.is_empty()), "{output}");
+    output
 }
 
 /// The verdict about a refresh token equals that of the token endpoint. After an operator's change, only the cause is
@@ -136,41 +140,19 @@ fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
     explain(&pair, &legacy).done();
     let legacy = reply.text("refresh_token");
     let made_up = format!("{}AAAA", &legacy[..38]);
-    let explained = explain(&pair, &made_up);
-    assert_eq!((explained.code, legacy_refresh(&made_up).status), (1, 400));
-    assert_eq!(failures(&explained.output), ["structure"]);
+    fails(&pair, &made_up, &["structure"]);
+    assert_eq!(legacy_refresh(&made_up).status, 400);
 
-    pair.done("user update ada@example.com --disable");
-    for token in [&current, &legacy] {
-        let explained = explain(&pair, token);
-        assert_eq!(explained.code, 1);
-        assert_eq!(
-            failures(&explained.output),
-            ["user"],
-            "{}",
-            explained.output
-        );
-    }
-    pair.done("user update ada@example.com --enable");
-    for token in [&current, &legacy] {
-        let explained = explain(&pair, token);
-        assert_eq!(
-            failures(&explained.output),
-            ["revocation"],
-            "{}",
-            explained.output
-        );
+    for (change, cause) in [("--disable", "user"), ("--enable", "revocation")] {
+        pair.done(&format!("user update ada@example.com {change}"));
+        for token in [&current, &legacy] {
+            fails(&pair, token, &[cause]);
+        }
     }
     assert_eq!(legacy_refresh(&legacy).status, 400);
     WEB.refresh(&lobby, &current)
         .assert_error(400, "invalid_grant");
-    let explained = explain(&pair, &access);
-    assert_eq!(
-        failures(&explained.output),
-        ["revocation"],
-        "{}",
-        explained.output
-    );
+    fails(&pair, &access, &["revocation"]);
 }
 
 /// All times are in the format of RFC 3339, except in the claims, which stay unchanged.
@@ -217,51 +199,27 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
     let legacy = us1
         .exchange(&LEGACY, &us1.code(&LEGACY))
         .text("access_token");
-    for (token, kind, cause) in [
-        (access.clone(), "access token", None),
-        (forged(&access), "access token", Some("signature")),
-        (legacy.clone(), "access token", None),
-        (forged(&legacy), "access token", Some("signature")),
-    ] {
-        let explained = explain(&pair, &token);
-        assert_eq!(
-            explained.code == 0,
-            is_let_in(&token),
-            "{}",
-            explained.output
-        );
-        assert_eq!(explained.code == 0, cause.is_none(), "{}", explained.output);
-        assert!(explained.output.contains(&format!("This is: {kind}")));
+    for token in [&access, &legacy] {
+        assert!(is_let_in(token));
+        let explained = fails(&pair, token, &[]);
+        assert!(explained.contains("This is: access token"));
         // Only the cause is marked as failed, not its consequences.
-        let expected: Vec<&str> = cause.into_iter().collect();
-        assert_eq!(failures(&explained.output), expected);
+        let forged = forged(token);
+        assert!(!is_let_in(&forged));
+        let explained = fails(&pair, &forged, &["signature"]);
+        assert!(explained.contains("This is: access token"));
     }
 
     // A refresh token: live, used within the grace, and of a revoked grant.
     let refresh = tokens.text("refresh_token");
     let mut next = String::new();
     for _ in ["live", "used"] {
-        let explained = explain(&pair, &refresh);
-        let reply = WEB.refresh(&lobby, &refresh);
-        assert_eq!(
-            (explained.code, reply.status),
-            (0, 200),
-            "{}",
-            explained.output
-        );
-        next = reply.text("refresh_token");
+        fails(&pair, &refresh, &[]);
+        next = WEB.refresh(&lobby, &refresh).done().text("refresh_token");
     }
     WEB.post(&lobby, "/auth/revoke", &[("token", &next)]);
-    let explained = explain(&pair, &next);
-    assert_eq!(
-        (explained.code, WEB.refresh(&lobby, &next).status),
-        (1, 400)
-    );
-    assert!(
-        explained.output.contains("FAIL  revocation"),
-        "{}",
-        explained.output
-    );
+    fails(&pair, &next, &["revocation"]);
+    assert_eq!(WEB.refresh(&lobby, &next).status, 400);
 
     let ada = || Assertion::of("ada@example.com");
     let mut with_type = ada();
@@ -286,7 +244,7 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
         (
             "wrong type",
             ada().with("user_id", json!(7)),
-            Some("user_id"),
+            Some("user_id, user_site"),
         ),
         (
             "half an account",
@@ -296,32 +254,14 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
         ("nobody", ada().with("sub", json!("nobody")), Some("user")),
     ] {
         let signed = assertion.sign();
-        let explained = explain(&pair, &signed);
+        let causes: Vec<&str> = cause.into_iter().collect();
+        let explained = fails(&pair, &signed, &causes);
         let reply = NON_INTERACTIVE.assert(&lobby, &signed, &[]);
-        assert_eq!(
-            explained.code == 0,
-            reply.status == 200,
-            "{name}: {}",
-            explained.output
-        );
-        assert_eq!(
-            explained.code == 0,
-            cause.is_none(),
-            "{name}: {}",
-            explained.output
-        );
-        if let Some(cause) = cause {
-            assert!(
-                explained.output.contains(&format!("FAIL  {cause}")),
-                "{name}: {}",
-                explained.output
-            );
-        }
+        assert_eq!(reply.status == 200, cause.is_none(), "{name}: {explained}");
         if name == "type for typ" {
             assert!(
-                explained.output.contains("\"type\""),
-                "as it was sent: {}",
-                explained.output
+                explained.contains("\"type\""),
+                "as it was sent: {explained}"
             );
         }
     }
@@ -340,13 +280,8 @@ fn rfc9449_s4_3_a_proof_is_explained_with_its_token() {
         ("user_site", "https://us1.example.com"),
     ];
     let bound = || {
-        let request = Request::post(&endpoint)
-            .header("authorization", USER_BOUND.basic())
-            .header("content-type", "application/x-www-form-urlencoded")
-            .header("dpop", key.prove("POST", &endpoint, None).unwrap());
-        let reply = send(&agent(), request.body(form_body(&fields)).unwrap());
-        assert_eq!(reply.status, 200, "{reply:?}");
-        reply
+        let proof = key.prove("POST", &endpoint, None).unwrap();
+        USER_BOUND.proven(&pair.lobby(), &fields, &[proof]).done()
     };
     let token = bound().text("access_token");
     let explained = explain(&pair, &format!("DPoP {token}")).done();
@@ -474,25 +409,12 @@ fn rfc7523_s3_a_client_assertion_is_explained_check_by_check() {
         (good().with("jti", json!("")), &keyed.key, Some("jti")),
     ] {
         let signed = key.sign(&assertion.header, &assertion.body).unwrap();
-        let explained = keyed.pair.operate(&["explain", "-"], &signed);
-        let output = &explained.output;
+        let causes: Vec<&str> = cause.into_iter().collect();
+        let output = fails(&keyed.pair, &signed, &causes);
         assert!(output.contains("This is: client assertion"), "{output}");
         let signature = signed.rsplit('.').next().unwrap();
         assert!(!output.contains(signature), "{output}");
-        let failures: Vec<&str> = output
-            .lines()
-            .filter(|line| line.starts_with("FAIL"))
-            .collect();
-        match (cause, &failures[..]) {
-            (None, []) => {}
-            (Some(cause), [failure]) if failure.starts_with(&format!("FAIL  {cause}: ")) => {}
-            _ => panic!("{cause:?}: {output}"),
-        }
         let status = keyed.token(&signed).status;
-        assert_eq!(
-            (explained.code == 0, status == 200),
-            (cause.is_none(), cause.is_none()),
-            "{output}"
-        );
+        assert_eq!(status == 200, cause.is_none(), "{output}");
     }
 }

@@ -88,41 +88,41 @@ fn second_with(
 }
 
 #[test]
-fn a_store_that_cannot_be_used_has_one_clear_message() {
+fn a_store_that_cannot_be_used_is_named_with_the_cause() {
     let pair = OwnPair::start(&[]);
-    let (code, message) = second(&pair, &[]);
-    assert_eq!(code, 1);
-    assert!(
-        message.contains("is in use by another process"),
-        "{message}"
-    );
     let text = pair.state().join("text.redb");
     std::fs::write(&text, "this is not a store").unwrap();
-    let url = format!("redb:{}", text.display());
-    let (code, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
-    assert_eq!(code, 1);
-    assert!(message.contains("is damaged or not a store"), "{message}");
+    let text_url = format!("redb:{}", text.display());
+    for (url, cause) in [
+        ("", "is in use by another process"),
+        (&text_url, "is damaged or not a store"),
+        // Nobody can write there, not even root.
+        (
+            "redb:/proc/token-service.redb",
+            "the store /proc/token-service.redb cannot be opened",
+        ),
+        (
+            "postgres://somebody:hunter2@127.0.0.1:1/tokens",
+            "127.0.0.1:1, database tokens",
+        ),
+        (
+            "postgres://somebody:hunter2@127.0.0.1:1/tokens",
+            "Connection refused",
+        ),
+        (
+            "postgres://a@192.0.2.1:1/b?sslmode=disable&connect_timeout=1",
+            "without TLS to 192.0.2.1:1, database b",
+        ),
+    ] {
+        let variable = [("TOKEN_SERVICE__STORE__URL", url.to_owned())];
+        let (code, message) = second(&pair, if url.is_empty() { &[] } else { &variable });
+        assert_eq!(code, 1);
+        assert!(message.contains(cause), "{message}");
+        assert!(!message.contains("hunter2"), "{message}");
+    }
     assert_eq!(
         std::fs::read_to_string(&text).unwrap(),
         "this is not a store"
-    );
-}
-
-#[test]
-fn a_database_that_cannot_be_reached_is_named_with_the_cause() {
-    let pair = OwnPair::start(&[]);
-    let url = "postgres://somebody:hunter2@127.0.0.1:1/tokens".to_owned();
-    let (code, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
-    assert_eq!(code, 1);
-    for part in ["127.0.0.1:1, database tokens", "Connection refused"] {
-        assert!(message.contains(part), "{message}");
-    }
-    assert!(!message.contains("hunter2"), "{message}");
-    let url = "postgres://a@192.0.2.1:1/b?sslmode=disable&connect_timeout=1".to_owned();
-    let (_, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
-    assert!(
-        message.contains("without TLS to 192.0.2.1:1, database b"),
-        "{message}"
     );
 }
 
@@ -341,17 +341,4 @@ fn an_address_that_is_taken_is_named_with_its_key() {
             assert!(message.contains(&part), "{part} is not in {message}");
         }
     }
-}
-
-#[test]
-fn a_store_of_somebody_else_has_one_clear_message() {
-    let pair = OwnPair::start(&[]);
-    // Nobody can write there, not even root.
-    let url = "redb:/proc/token-service.redb".to_owned();
-    let (code, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
-    assert_eq!(code, 1);
-    assert!(
-        message.contains("the store /proc/token-service.redb cannot be opened"),
-        "{message}"
-    );
 }

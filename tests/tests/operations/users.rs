@@ -51,8 +51,7 @@ fn a_user_lives_from_registration_to_removal() {
 fn grants_are_listed_shown_and_revoked() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.lobby();
-    let code = Browser::new(&lobby).code_for(&WEB, None);
-    assert_eq!(WEB.exchange(&lobby, &code, None).status, 200);
+    WEB.grant(&lobby);
     let listed = pair.json("grant list --user ada@example.com");
     let [grant] = listed["items"].as_array().unwrap().as_slice() else {
         panic!("{listed}");
