@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use tests::{Pair, flood};
 
+use crate::long_run::print_last;
 use crate::number;
 use client::{Client, KnownBrowser, Operation};
 use tally::Tally;
@@ -135,10 +136,7 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
     if !all_well {
         let logs = pair.end();
         // Omits the access log, because it has a line for each request of the attack.
-        let lines = logs.lines().filter(|line| !line.starts_with("{\"method\""));
-        let lines: Vec<&str> = lines.collect();
-        let last = lines.len().saturating_sub(20);
-        println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
+        print_last(logs.lines().filter(|line| !line.starts_with("{\"method\"")));
     }
     Ok(all_well)
 }

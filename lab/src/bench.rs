@@ -34,7 +34,10 @@ pub(crate) enum Bench {
     /// How soon the API refuses a revoked token.
     Revocation,
     /// The running token service on each store.
-    Service,
+    Service {
+        /// costs, rates, held, distance, sizes. All when absent.
+        parts: Vec<String>,
+    },
     /// Many registered clients and users.
     Registrations,
     /// The redb store alone.
@@ -56,7 +59,7 @@ impl Bench {
             Self::Filter { names } => runtime.block_on(filter::measure_all(&names))?,
             Self::Gateways => runtime.block_on(gateways::measure_all())?,
             Self::Revocation => revocation::measure()?,
-            Self::Service => runtime.block_on(service::measure()),
+            Self::Service { parts } => runtime.block_on(service::measure(&parts)),
             Self::Registrations => runtime.block_on(registrations::measure()),
             Self::Store => runtime.block_on(store::measure()),
             Self::Copy => runtime.block_on(copy::measure()),

@@ -10,15 +10,15 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use tests::load::{ExactlyOnce, Operation, Scope, World};
-use tests::{Artifacts, Pair, Ports, Setup, pace, setting, state_in};
+use tests::{Artifacts, Pair, Setup, pace};
 
+use crate::long_run::report_requests;
 use crate::measure::{Spread, spread};
-use crate::{load, number, variable};
+use crate::{load, long_run, number, variable};
 use cluster::{Cluster, Fault, TTL};
 use watch::Watch;
 
@@ -75,14 +75,13 @@ pub(crate) fn run() -> Result<bool> {
     let begun = Instant::now();
     let mut cluster = Cluster::start(&repository)?;
     let state = tempfile::TempDir::new()?;
-    let pair = Pair::start(setup(&repository, state.path(), &cluster.url())?)?;
+    let pair = Pair::start(setup(state.path(), &cluster.url())?)?;
     println!(
         "Patroni with three servers, two token services and Envoy run after {:.0} s. store.url: {}",
         begun.elapsed().as_secs_f64(),
         cluster.url()
     );
-    let admin_token = std::fs::read_to_string(state.path().join("admin-token"))?;
-    let world = Arc::new(World::of(&pair, &admin_token));
+    let world = long_run::world(&pair, state.path())?;
     let mut load = load::start(&world, ACCESS_TOKEN)?;
     load::hold_a_token(&mut load, &world, ACCESS_TOKEN);
     ExactlyOnce::of(&world).start(&mut load);
@@ -129,27 +128,21 @@ pub(crate) fn run() -> Result<bool> {
 
 /// The demo's pair with two token services. The filter refuses tokens if it does not know the revocations of the last
 /// minute.
-fn setup(repository: &Path, state: &Path, store: &str) -> Result<Setup> {
-    let mut environment = state_in(state);
+fn setup(state: &Path, store: &str) -> Result<Setup> {
+    let access_token = format!("{}s", ACCESS_TOKEN.as_secs());
     let changes = [
-        ("STORE__URL", store.to_owned()),
-        (
-            "LIFETIMES__ACCESS_TOKEN",
-            format!("{}s", ACCESS_TOKEN.as_secs()),
-        ),
+        ("LIFETIMES__ACCESS_TOKEN", &*access_token),
         // A client may repeat a request after the failover. That must not count as theft.
-        ("LIFETIMES__REFRESH_REUSE_GRACE", "5m".to_owned()),
-        ("LIFETIMES__AUTHORIZATION_CODE", "5m".to_owned()),
-        ("AUDIT__STANDARD_OUTPUT", "false".to_owned()),
+        ("LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
+        ("LIFETIMES__AUTHORIZATION_CODE", "5m"),
     ];
-    environment.extend(changes.map(setting));
     Ok(Setup {
         replica: true,
         gateway: vec![(
             r#""when_stale": "allow""#.to_owned(),
             r#""when_stale": "deny""#.to_owned(),
         )],
-        ..Setup::of_demo(Ports::free()?, repository.to_owned(), environment)
+        ..long_run::setup(state, store, &changes)?
     })
 }
 
@@ -203,7 +196,7 @@ fn fail_over(cluster: &mut Cluster, fault: Fault, world: &World, watch: &Watch) 
     })
 }
 
-/// Prints the table of docs/scaling.md and what went wrong. Returns true if nothing did.
+/// Prints the table of lab/failover.md and what went wrong. Returns true if nothing did.
 fn report(world: &World, measured: &BTreeMap<&str, Vec<Round>>) -> bool {
     let mut all_well = true;
     println!("\nTTL of the leader: {TTL} s. Seconds, p50 and longest:");
@@ -236,24 +229,5 @@ fn report(world: &World, measured: &BTreeMap<&str, Vec<Round>>) -> bool {
             all_well = false;
         }
     }
-    println!();
-    let ledger = &world.ledger;
-    for operation in Operation::ALL {
-        let count = ledger.count(operation);
-        println!(
-            "{:<24} {:>7} as expected, {:>4} failed and named a retry",
-            operation.name(),
-            count.as_expected,
-            count.excused
-        );
-        if count.as_expected == 0 {
-            println!("  NOT DONE at all");
-            all_well = false;
-        }
-    }
-    for (what, count) in ledger.surprises() {
-        println!("  {count} times: {what}");
-        all_well = false;
-    }
-    all_well
+    all_well & report_requests(&world.ledger, "and named a retry")
 }

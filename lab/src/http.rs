@@ -37,6 +37,12 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    /// The value of a string member of the JSON body.
+    pub(crate) fn text(&self, member: &str) -> String {
+        let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
+        body[member].as_str().unwrap().to_owned()
+    }
+
     /// The values of all headers with this name.
     pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
         self.head
@@ -141,10 +147,23 @@ pub(crate) trait Script: Send {
     fn request(&mut self) -> Option<Vec<u8>>;
 
     /// Processes the response. Returns true if the response counts, and false if it is an intermediate step.
-    fn answered(&mut self, reply: &Reply) -> bool;
+    fn answered(&mut self, reply: &Reply) -> bool {
+        assert_ok(reply)
+    }
 }
 
 pub(crate) type Scripts = Vec<Box<dyn Script>>;
+
+/// The scripts of this number of connections.
+pub(crate) fn scripts<S: Script + 'static>(
+    count: usize,
+    script: impl FnMut(usize) -> S,
+) -> Scripts {
+    let scripts = (0..count).map(script);
+    scripts
+        .map(|script| Box::new(script) as Box<dyn Script>)
+        .collect()
+}
 
 /// Sends requests in turn. Each must get 200.
 pub(crate) struct InTurn {
@@ -169,10 +188,6 @@ impl Script for InTurn {
         let request = self.requests.get(self.next % self.requests.len())?;
         self.next += 1;
         Some(request.clone())
-    }
-
-    fn answered(&mut self, reply: &Reply) -> bool {
-        assert_ok(reply)
     }
 }
 

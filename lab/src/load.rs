@@ -38,7 +38,7 @@ const INSTALLED: Client = Client {
     id: "installed-demo",
     secret: None,
 };
-const USER_BOUND: Client = Client {
+pub(crate) const USER_BOUND: Client = Client {
     id: "user-bound-demo",
     secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
 };

@@ -8,6 +8,7 @@ mod corpus;
 mod failover;
 mod http;
 mod load;
+mod long_run;
 mod measure;
 mod short;
 mod soak;

@@ -33,7 +33,17 @@ pub(crate) fn time(usual: Duration) -> Duration {
     }
 }
 
-/// The sizes that benchmarks compare unless `SIZES` names others.
-pub(crate) fn sizes() -> String {
-    format!("{},{}", count(1000), objects(100_000))
+/// The sizes that benchmarks compare, the least first: those that `SIZES` names.
+pub(crate) fn sizes() -> Vec<usize> {
+    let usual = format!("{},{}", count(1000), objects(100_000));
+    let sizes = crate::variable("SIZES", &usual);
+    let sizes = sizes.split(',').filter_map(|size| size.trim().parse().ok());
+    let mut sizes: Vec<usize> = sizes.collect();
+    sizes.sort_unstable();
+    sizes
+}
+
+/// True if `STORES` names this store, or nothing.
+pub(crate) fn is_wanted(store: &str) -> bool {
+    crate::variable("STORES", "redb,postgres").contains(store)
 }

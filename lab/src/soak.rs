@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use tests::load::{Ledger, Operation, Scope, Times, World};
+use tests::load::{Operation, Scope, Times, World};
 use tests::visitor::Visitor;
-use tests::{Artifacts, Pair, Ports, Postgres, Setup, pace, setting, state_in};
+use tests::{Artifacts, Pair, Postgres, Setup, pace};
 
-use crate::{load, measure, number, variable};
+use crate::long_run::{print_last, report_requests};
+use crate::{load, long_run, measure, number, variable};
 use sample::{Spent, Store, Stored, Taken};
 use verdict::{Bound, Verdict};
 
@@ -41,6 +42,9 @@ const NOTICE: Duration = Duration::from_secs(60);
 
 /// Shortest run whose windows are compared. In a shorter one, most keys and grants are younger than the run.
 const COMPARABLE: Duration = Duration::from_secs(60);
+
+/// Why a request may fail.
+const RESTARTED: &str = "for want of a service that restarted";
 
 /// Start of the lines in which the gateway says why a request failed.
 const FAILED_REQUEST: &str = "lobby: ";
@@ -129,10 +133,9 @@ fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
         Some(database) => database.url().to_owned(),
         None => format!("redb:{}", state.join("store.redb").display()),
     };
-    let pair = Pair::start(setup(&repository, state, &url, is_replicated)?)?;
+    let pair = Pair::start(setup(state, &url, is_replicated)?)?;
     let admin_token = state.join("admin-token");
-    let token = std::fs::read_to_string(&admin_token)?;
-    let world = Arc::new(World::of(&pair, &token));
+    let world = long_run::world(&pair, state)?;
     println!(
         "\n{}, {} s. Lobby {}, administration {}, admin token in {}",
         match is_replicated {
@@ -171,14 +174,10 @@ fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
 
 /// Prints the last lines about failures in the logs.
 fn print_failures(logs: &str) {
-    let lines: Vec<&str> = logs
-        .lines()
-        .filter(|line| {
-            line.contains("ERROR") || line.contains("WARN") || line.starts_with(FAILED_REQUEST)
-        })
-        .collect();
-    let last = lines.len().saturating_sub(20);
-    println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
+    let is_failure = |line: &&str| {
+        line.contains("ERROR") || line.contains("WARN") || line.starts_with(FAILED_REQUEST)
+    };
+    print_last(logs.lines().filter(is_failure));
 }
 
 /// A line of the listener of the authorization server in `envoy.yaml`.
@@ -199,31 +198,25 @@ const FAILURE_LOG: &str = r#"                access_log:
 "#;
 
 /// The demo's pair, with lifetimes so short that as many tokens, grants and sessions end as begin.
-fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<Setup> {
-    let mut environment = state_in(state);
+fn setup(state: &Path, store: &str, replica: bool) -> Result<Setup> {
+    let access_token = format!("{}s", ACCESS_TOKEN.as_secs());
     let changes = [
-        ("STORE__URL", store.to_owned()),
-        (
-            "LIFETIMES__ACCESS_TOKEN",
-            format!("{}s", ACCESS_TOKEN.as_secs()),
-        ),
-        ("LIFETIMES__LEGACY_ACCESS_TOKEN", "15s".to_owned()),
-        ("LIFETIMES__REFRESH_TOKEN", "20s".to_owned()),
-        ("LIFETIMES__SESSION", "20s".to_owned()),
-        ("LIFETIMES__SESSION_IDLE", "20s".to_owned()),
-        ("LIFETIMES__AUTHORIZATION_CODE", "10s".to_owned()),
-        ("LIFETIMES__CLOCK_SKEW", "5s".to_owned()),
-        ("SIGNING__ANNOUNCE_FOR", "2s".to_owned()),
-        ("AUDIT__STANDARD_OUTPUT", "false".to_owned()),
-        ("DRAIN_FOR", "2s".to_owned()),
+        ("LIFETIMES__ACCESS_TOKEN", &*access_token),
+        ("LIFETIMES__LEGACY_ACCESS_TOKEN", "15s"),
+        ("LIFETIMES__REFRESH_TOKEN", "20s"),
+        ("LIFETIMES__SESSION", "20s"),
+        ("LIFETIMES__SESSION_IDLE", "20s"),
+        ("LIFETIMES__AUTHORIZATION_CODE", "10s"),
+        ("LIFETIMES__CLOCK_SKEW", "5s"),
+        ("SIGNING__ANNOUNCE_FOR", "2s"),
+        ("DRAIN_FOR", "2s"),
     ];
-    environment.extend(changes.map(setting));
     Ok(Setup {
         replica,
         holds_sockets: !replica,
         workers: 2,
         gateway: vec![(LISTENER.to_owned(), format!("{FAILURE_LOG}{LISTENER}"))],
-        ..Setup::of_demo(Ports::free()?, repository.to_owned(), environment)
+        ..long_run::setup(state, store, &changes)?
     })
 }
 
@@ -359,7 +352,7 @@ impl Soak {
 
     /// Prints the results. Returns true if all are as expected.
     fn report(&self, windows: &[Window]) -> bool {
-        let mut all_well = report_requests(&self.world.ledger);
+        let mut all_well = report_requests(&self.world.ledger, RESTARTED);
         if self.time < COMPARABLE {
             println!("\nToo short to compare the windows: that takes {COMPARABLE:?}.");
             return all_well;
@@ -399,36 +392,6 @@ fn until_the_gateway(pair: &Pair, avoids: Avoids) -> Result<()> {
         pace();
     }
     Ok(())
-}
-
-/// Prints what became of the requests. Returns true if all were answered as expected.
-fn report_requests(ledger: &Ledger) -> bool {
-    println!();
-    let mut all_well = true;
-    for operation in Operation::ALL {
-        let count = ledger.count(operation);
-        println!(
-            "{:<24} {:>7} as expected, {:>4} failed for want of a service that restarted",
-            operation.name(),
-            count.as_expected,
-            count.excused
-        );
-        if count.as_expected == 0 {
-            println!("  NOT DONE at all");
-            all_well = false;
-        }
-    }
-    match ledger.standstills() {
-        0 => {}
-        count => println!(
-            "  The machine stood still, {count} times: refusals of these times are excused."
-        ),
-    }
-    for (what, count) in ledger.surprises() {
-        println!("  {count} times: {what}");
-        all_well = false;
-    }
-    all_well
 }
 
 /// A measurement that must not grow.

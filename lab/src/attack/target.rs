@@ -5,23 +5,21 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use h2::client::SendRequest;
 use http::Request;
 use http::request::Builder;
 use tests::flood::{self, Part};
-use tests::{Pair, Ports};
+use tests::{Pair, Ports, load};
 
 use super::tally::Tally;
+use crate::load::USER_BOUND;
 
 /// The address from which attackers connect; the client connects from 127.0.0.1. Envoy reports the machine's address for both.
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// `Authorization` of the demo's user-bound client.
 pub(crate) fn basic() -> String {
-    let credentials = "user-bound-demo:demo-secret-of-user-bound-demo-not-for-real-use";
-    format!("Basic {}", STANDARD.encode(credentials))
+    load::basic(USER_BOUND.id, USER_BOUND.secret.unwrap_or_default())
 }
 
 /// The token request of that client.

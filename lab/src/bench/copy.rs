@@ -1,6 +1,6 @@
 //! Copies of a store with a million grants, from redb to PostgreSQL and back: time, and memory of the command.
 //!
-//! Run: `lab bench copy`. `GRANTS=100000` copies fewer grants, and `SHORT=1` a few, to see that it works.
+//! Run: `lab bench copy`. `SHORT=1` copies a few grants, to see that it works.
 //! PostgreSQL runs on this machine, with durable commits.
 
 use std::process::{Command, Stdio};
@@ -15,23 +15,20 @@ use crate::short;
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) async fn measure() {
-    let grants = std::env::var("GRANTS").ok();
-    let grants = grants.and_then(|grants| grants.parse().ok());
-    let grants = grants.unwrap_or_else(|| short::objects(1_000_000));
+    let grants = short::objects(1_000_000);
     let registered = (grants / 10).max(1);
-    let folder = tempfile::tempdir().unwrap();
-    let seeded = Demo::kept(folder.path().to_owned());
+    let seeded = Demo::on_redb();
     seed(&seeded, Size { registered, grants }).await;
     let Some(postgres) = Postgres::start() else {
         println!("PostgreSQL is not installed, and nothing is measured");
         return;
     };
-    let file = |name: &str| format!("redb:{}", folder.path().join(name).display());
+    let back = format!("redb:{}", seeded.folder.path().join("back.redb").display());
     let database = postgres.database("copy");
     println!("{grants} grants of {registered} users at as many clients");
     for (what, from, to) in [
-        ("redb to PostgreSQL", &file("store.redb"), &database),
-        ("PostgreSQL to redb", &database, &file("back.redb")),
+        ("redb to PostgreSQL", &seeded.store, &database),
+        ("PostgreSQL to redb", &database, &back),
     ] {
         let (seconds, memory) = copy(from, to).await;
         row(what, &[seconds], "s", None);

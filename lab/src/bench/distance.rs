@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use claims::revocation::Page;
-use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::{mpsc, watch};
@@ -15,8 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use super::scripts::{Assertions, Refreshes, Web, client_credentials, demo_client};
 use super::seed::{Size, seed};
 use super::server::{Demo, Postgres, Server};
-use crate::http::{Connection, Load, Script, Scripts, block, form, get, post};
-use crate::measure::{Bound, percentile, row};
+use crate::http::{Connection, Load, block, form, get, post, scripts};
+use crate::measure::{Bound, Latencies, percentile, row};
 use crate::short;
 
 /// A round trip to the database.
@@ -35,7 +34,7 @@ const REFRESHES: f64 = 40.0;
 const REFRESHING: usize = 16;
 
 pub(crate) async fn measure(postgres: &Postgres) {
-    let demo = Demo::on_postgres(postgres.database("far"));
+    let demo = Demo::on(Some(postgres), "far");
     let revoked = short::count(ROUNDS * 7000);
     let size = Size {
         registered: short::count(1000),
@@ -50,18 +49,17 @@ pub(crate) async fn measure(postgres: &Postgres) {
     ));
     let server = demo.serve();
     let own = refresh_tokens.split_off(refresh_tokens.len() - REFRESHING);
-    let mut refreshes: Scripts = own
-        .into_iter()
-        .map(|token| Box::new(Refreshes::new(Web::DEMO, vec![token])) as Box<dyn Script>)
-        .collect();
+    let refresh = |number: usize| Refreshes::new(Web::DEMO, vec![own[number].clone()]);
+    let mut refreshes = scripts(REFRESHING, refresh);
     let requests = revocations(&server, refresh_tokens).await;
     let all = requests.len();
     let left = Arc::new(Mutex::new(requests));
-    let mut revocations: Scripts = (0..REVOKING)
-        .map(|_| Box::new(Assertions(Arc::clone(&left))) as Box<dyn Script>)
-        .collect();
+    let mut revocations = scripts(REVOKING, |_| Assertions(Arc::clone(&left)));
     let (told, mut entries) = watch::channel(0);
-    let gateway = tokio::spawn(follow(server.internal, told));
+    let gateway = tokio::spawn(follow(server.internal, move |page: Page| {
+        told.send_modify(|entries| *entries += page.revocations.len());
+        true
+    }));
     let refreshing = Load {
         time: TIME,
         rate: Some(REFRESHES),
@@ -79,7 +77,7 @@ pub(crate) async fn measure(postgres: &Postgres) {
         block(server.address, &mut refreshes, warm_up(refreshing)),
         block(server.address, &mut revocations, warm_up(revoking))
     );
-    let (mut rates, mut p50, mut p99) = (vec![], vec![], vec![]);
+    let mut all_revoked = Latencies::default();
     let (mut alone, mut beside, mut ratios) = (vec![], vec![], vec![]);
     for _ in 0..short::count(ROUNDS) {
         let quiet = block(server.address, &mut refreshes, refreshing).await;
@@ -87,9 +85,7 @@ pub(crate) async fn measure(postgres: &Postgres) {
             block(server.address, &mut refreshes, refreshing),
             block(server.address, &mut revocations, revoking)
         );
-        rates.push(revoked.per_second());
-        p50.push(percentile(&revoked.times, 500));
-        p99.push(percentile(&revoked.times, 990));
+        all_revoked.add(&revoked);
         alone.push(percentile(&quiet.times, 990));
         beside.push(percentile(&busy.times, 990));
         ratios.push(percentile(&busy.times, 990) / percentile(&quiet.times, 990));
@@ -103,9 +99,9 @@ pub(crate) async fn measure(postgres: &Postgres) {
     gateway.abort();
     let what = "PostgreSQL 70 ms away";
     let named = format!("{what}: revocations, {OFFERED} offered");
-    row(&named, &rates, "1/s", Some(Bound::AtLeast(WANTED)));
-    row(&format!("{what}: revocation, p50"), &p50, "ms", None);
-    row(&format!("{what}: revocation, p99"), &p99, "ms", None);
+    let bound = Some(Bound::AtLeast(WANTED));
+    row(&named, &all_revoked.rates, "1/s", bound);
+    all_revoked.print(&format!("{what}: revocation"));
     let what = format!("{what}: refresh, {REFRESHES} per second");
     row(&format!("{what}: p99 alone"), &alone, "ms", None);
     row(&format!("{what}: p99 beside them"), &beside, "ms", None);
@@ -115,36 +111,38 @@ pub(crate) async fn measure(postgres: &Postgres) {
 
 /// Requests that revoke the grants of `refresh_tokens` and as many access tokens, in turn.
 async fn revocations(server: &Server, refresh_tokens: Vec<String>) -> Vec<Vec<u8>> {
-    let request = |client_id, token: &str| {
-        post(
-            "/auth/revoke",
-            &demo_client(client_id),
-            &form(&[("token", token)]),
-        )
-    };
     let mut client = Connection::open(server.address).await;
-    let access = client_credentials();
     let mut requests = Vec::new();
     for token in refresh_tokens {
-        requests.push(request("web-demo", &token));
-        let reply = client.ask(&access).await;
-        let body: Value = serde_json::from_slice(&reply.body).unwrap();
-        let token = body["access_token"].as_str().unwrap();
-        requests.push(request("user-bound-demo", token));
+        requests.push(revocation("web-demo", &token));
+        requests.push(revocation_of_new_token(&mut client).await);
     }
     requests
 }
 
-/// Reads the feed as a gateway does, and tells the number of its entries.
-async fn follow(internal: SocketAddr, told: watch::Sender<usize>) {
+fn revocation(client_id: &str, token: &str) -> Vec<u8> {
+    let headers = demo_client(client_id);
+    post("/auth/revoke", &headers, &form(&[("token", token)]))
+}
+
+/// A request that revokes a new access token.
+pub(super) async fn revocation_of_new_token(client: &mut Connection) -> Vec<u8> {
+    let reply = client.ask(&client_credentials()).await;
+    revocation("user-bound-demo", &reply.text("access_token"))
+}
+
+/// Reads the feed as a gateway does, until `told` returns false.
+pub(super) async fn follow(internal: SocketAddr, told: impl Fn(Page) -> bool) {
     let mut connection = Connection::open(internal).await;
     let (mut feed, mut since) = (String::new(), 0);
     loop {
         let path = format!("/revocations?version=1&feed={feed}&since={since}&wait=20");
         let reply = connection.ask(&get(&path, "")).await;
         let page: Page = serde_json::from_slice(&reply.body).unwrap();
-        (feed, since) = (page.feed, page.position);
-        told.send_modify(|entries| *entries += page.revocations.len());
+        (feed, since) = (page.feed.clone(), page.position);
+        if !told(page) {
+            return;
+        }
     }
 }
 

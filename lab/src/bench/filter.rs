@@ -143,30 +143,7 @@ const SCENARIOS: [Scenario; 10] = [
 ];
 
 /// Cost of each variant in one round, in microseconds of CPU time per request; 0 for a missing baseline.
-#[derive(Clone, Copy, Default)]
-struct Round {
-    plain: f64,
-    native: f64,
-    cached: f64,
-    crossing: f64,
-    filter: f64,
-    module: f64,
-    baseline: f64,
-}
-
-impl Round {
-    const fn of(&mut self, enforcer: Enforcer) -> &mut f64 {
-        match enforcer {
-            Enforcer::None => &mut self.plain,
-            Enforcer::Native => &mut self.native,
-            Enforcer::NativeWithCache => &mut self.cached,
-            Enforcer::Crossing => &mut self.crossing,
-            Enforcer::Filter => &mut self.filter,
-            Enforcer::Module => &mut self.module,
-            Enforcer::Baseline => &mut self.baseline,
-        }
-    }
-}
+type Round = [f64; Enforcer::ALL.len()];
 
 pub(crate) async fn measure_all(wanted: &[String]) -> Result<()> {
     let artifacts = Artifacts::of(Form::Wasm)?;
@@ -232,15 +209,8 @@ async fn measure(
     feed: u16,
 ) -> Result<(f64, f64)> {
     let issuers = Issuers::new(scenario.algorithm, scenario.issuers)?;
-    let mut enforcers = vec![
-        Enforcer::None,
-        Enforcer::Native,
-        Enforcer::NativeWithCache,
-        Enforcer::Crossing,
-        Enforcer::Filter,
-        Enforcer::Module,
-    ];
-    enforcers.extend(modules.baseline.as_ref().map(|_| Enforcer::Baseline));
+    let mut enforcers = Enforcer::ALL.to_vec();
+    enforcers.retain(|enforcer| *enforcer != Enforcer::Baseline || modules.baseline.is_some());
     let variants: Vec<Variant> = enforcers
         .iter()
         .map(|enforcer| Variant {
@@ -276,107 +246,86 @@ async fn measure(
             let before = cpu(gateway.pid()?);
             client.send(block()).await;
             let enforcer = enforcers.get(place).context("a client per variant")?;
-            *costs.of(*enforcer) = microseconds(before, cpu(gateway.pid()?), block());
+            costs[*enforcer as usize] = microseconds(before, cpu(gateway.pid()?), block());
         }
         rounds.push(costs);
     }
-    print_row(scenario, &rounds, modules.baseline.is_some());
+    print_rows(scenario, &rounds, modules.baseline.is_some());
     Ok((
-        added(&rounds, |round| round.filter),
-        added(&rounds, |round| round.module),
+        added(&rounds, Enforcer::Filter),
+        added(&rounds, Enforcer::Module),
     ))
 }
 
 /// What a variant adds, the median of the rounds, in microseconds.
-fn added(rounds: &[Round], variant: fn(&Round) -> f64) -> f64 {
-    let adds = rounds.iter().map(|round| variant(round) - round.plain);
+fn added(rounds: &[Round], variant: Enforcer) -> f64 {
+    let plain = Enforcer::None as usize;
+    let adds = rounds
+        .iter()
+        .map(|round| round[variant as usize] - round[plain]);
     quartiles(adds.collect())[1]
 }
 
 /// Prints a line about the filter and one about the native module.
-fn print_row(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
-    let plain = quartiles(rounds.iter().map(|round| round.plain).collect())[1];
-    let adds = |variant| format!("{:.1}", added(rounds, variant));
-    let of_baseline = |text: String| if has_baseline { text } else { "-".to_owned() };
-    let columns = [
-        format!("{plain:.1}"),
-        adds(|round| round.native),
-        adds(|round| round.cached),
-        adds(|round| round.crossing),
-        adds(|round| round.filter),
-        of_baseline(adds(|round| round.baseline)),
+fn print_rows(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
+    let plain = rounds.iter().map(|round| round[Enforcer::None as usize]);
+    let mut others = vec![format!("{:.1}", quartiles(plain.collect())[1])];
+    let compared = [
+        Enforcer::Native,
+        Enforcer::NativeWithCache,
+        Enforcer::Crossing,
     ];
-    let filter = |round: &Round| round.filter - round.plain;
-    print_line(
-        scenario,
-        scenario.name,
-        &columns,
-        rounds,
-        filter,
-        scenario.bounds,
-        has_baseline,
-    );
-    let module = |round: &Round| round.module - round.plain;
-    let mut columns = <[String; 6]>::default();
-    columns[4] = adds(|round| round.module);
-    print_line(
-        scenario,
-        "  as a native module",
-        &columns,
-        rounds,
-        module,
-        scenario.of_module,
-        has_baseline,
-    );
-}
-
-fn print_line(
-    scenario: &Scenario,
-    name: &str,
-    [plain, native, cache, crossing, own, base]: &[String; 6],
-    rounds: &[Round],
-    measured: fn(&Round) -> f64,
-    bounds: Option<(f64, f64)>,
-    has_baseline: bool,
-) {
-    let ratio = |measure: fn(&Round) -> f64| {
-        let groups = rounds.chunks(rounds.len() / GROUPS).map(|group| {
-            let median = |pick: fn(&Round) -> f64| quartiles(group.iter().map(pick).collect())[1];
-            median(measured) / median(measure)
-        });
-        quartiles(groups.collect())
-    };
-    let of_native = ratio(|round| round.native - round.plain);
-    let with_cache = ratio(|round| round.cached - round.plain);
-    let of_crossing = ratio(|round| round.crossing - round.plain);
-    let of_baseline = ratio(|round| round.baseline - round.plain);
-    let decisive = if scenario.cached {
-        with_cache
-    } else {
-        of_native
-    };
-    let verdict = bounds.map_or_else(String::new, |(bound, aim)| {
-        let word = |limit| {
-            if decisive[1] <= limit {
-                "meets"
-            } else {
-                "misses"
-            }
+    others.extend(compared.map(|variant| format!("{:.1}", added(rounds, variant))));
+    let of_baseline = |text: String| if has_baseline { text } else { "-".to_owned() };
+    let base = of_baseline(format!("{:.1}", added(rounds, Enforcer::Baseline)));
+    let none = vec![String::new(); others.len()];
+    for (name, others, variant, base, bounds) in [
+        (
+            scenario.name,
+            others,
+            Enforcer::Filter,
+            &*base,
+            scenario.bounds,
+        ),
+        (
+            "  as a native module",
+            none,
+            Enforcer::Module,
+            "",
+            scenario.of_module,
+        ),
+    ] {
+        let ratio = |to: Enforcer| {
+            let groups = rounds.chunks(rounds.len() / GROUPS);
+            let groups = groups.map(|group| added(group, variant) / added(group, to));
+            quartiles(groups.collect())
         };
-        format!("{} {bound}, {} {aim}", word(bound), word(aim))
-    });
-    let spread = |[low, median, high]: [f64; 3]| format!("{median:.2} ({low:.2}-{high:.2})");
-    let of_baseline = if has_baseline {
-        spread(of_baseline)
-    } else {
-        "-".to_owned()
-    };
-    println!(
-        "{name:<26} {plain:>8} {native:>9} {cache:>9} {crossing:>11} {own:>9} {base:>7}  {:>18}  {:>18}  {:>18}  {of_baseline:>18}  {verdict}",
-        spread(of_native),
-        spread(with_cache),
-        spread(of_crossing),
-    );
+        let spread = |[low, median, high]: [f64; 3]| format!("{median:.2} ({low:.2}-{high:.2})");
+        let ratios = compared.map(ratio);
+        let [of_native, with_cache, _] = ratios;
+        let decisive = if scenario.cached {
+            with_cache
+        } else {
+            of_native
+        };
+        let word = |limit| match decisive[1] <= limit {
+            true => "meets",
+            false => "misses",
+        };
+        let verdict = bounds.map_or_else(String::new, |(bound, aim)| {
+            format!("{} {bound}, {} {aim}", word(bound), word(aim))
+        });
+        let [plain, native, cache, crossing] = &*others else {
+            continue;
+        };
+        let [of_native, with_cache, of_crossing] = ratios.map(spread);
+        let own = format!("{:.1}", added(rounds, variant));
+        let of_base = of_baseline(spread(ratio(Enforcer::Baseline)));
+        println!(
+            "{name:<26} {plain:>8} {native:>9} {cache:>9} {crossing:>11} {own:>9} {base:>7}  {of_native:>18}  \
+             {with_cache:>18}  {of_crossing:>18}  {of_base:>18}  {verdict}"
+        );
+    }
 }
 
 fn sizes(modules: &Modules) -> Result<()> {

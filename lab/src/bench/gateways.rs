@@ -14,7 +14,7 @@ use serde_json::json;
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
 use tests::{Issuer, Upstream};
 
-use crate::http::{Block, InTurn, Load, Script, Scripts, block};
+use crate::http::{Block, InTurn, Load, block, scripts};
 use crate::measure::{cpu, percentile};
 use crate::short;
 
@@ -173,10 +173,8 @@ impl Subject {
 
     /// Sends requests for this time on new connections.
     async fn run(&self, time: Duration) -> Block {
-        let script = |number| -> Box<dyn Script> {
-            Box::new(InTurn::new(Arc::clone(&self.requests), number))
-        };
-        let mut scripts: Scripts = (0..CONNECTIONS).map(script).collect();
+        let script = |number| InTurn::new(Arc::clone(&self.requests), number);
+        let mut scripts = scripts(CONNECTIONS, script);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         block(address, &mut scripts, Load { time, rate: None }).await
     }

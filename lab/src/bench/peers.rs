@@ -7,17 +7,16 @@
 
 use std::fs::File;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::free_port;
 
-use super::scripts::{Codes, Refreshes, Web, browsers, client_credentials, grant};
+use super::scripts::{Clients, Grant, Web};
 use super::seed::signed_in;
 use super::server::{Demo, REPOSITORY, Server};
-use crate::http::{Connection, InTurn, Load, Script, Scripts, block};
+use crate::http::{Load, block};
 use crate::measure::{cpu_of_all_time, microseconds, quartiles, ratios};
 use crate::short;
 
@@ -56,34 +55,15 @@ const GLEWLWYD: Web = Web {
     ],
 };
 
-#[derive(Debug, Clone, Copy)]
-enum Grant {
-    ClientCredentials,
-    Refresh,
-    Code,
-}
-
-impl Grant {
-    const ALL: [(Self, &str); 3] = [
-        (Self::ClientCredentials, "client_credentials"),
-        (Self::Refresh, "refresh_token"),
-        (
-            Self::Code,
-            "authorize in a session, and exchange the code with PKCE",
-        ),
-    ];
-}
+const GRANTS: [Grant; 3] = [Grant::ClientCredentials, Grant::Refresh, Grant::Code];
 
 /// A running server.
 struct Issuer {
     name: &'static str,
     server: Server,
-    web: Web,
-    client_credentials: Vec<u8>,
-    /// The cookies of browsers whose users are signed in and have consented.
-    browsers: Arc<[String]>,
+    clients: Clients,
     /// CPU time for each token, in microseconds, one of each block.
-    costs: [Vec<f64>; Grant::ALL.len()],
+    costs: [Vec<f64>; GRANTS.len()],
     _demo: Option<Demo>,
     _folder: Option<TempDir>,
 }
@@ -97,9 +77,7 @@ impl Issuer {
         let server = demo.serve();
         Self {
             name: "Gatepass",
-            web: Web::DEMO,
-            client_credentials: client_credentials(),
-            browsers: browsers(server.address, &sessions).await,
+            clients: Clients::of_demo(server.address, &sessions).await,
             server,
             costs: Default::default(),
             _demo: Some(demo),
@@ -126,40 +104,19 @@ impl Issuer {
         });
         let cookie = tokens["cookie"].as_str().unwrap();
         let fields = [&[("grant_type", "client_credentials")], web.fields].concat();
+        let browsers = [format!("cookie: {cookie}\r\n")].into();
         Self {
             name,
+            clients: Clients::new(server.address, web, web.token(&fields), browsers),
             server,
-            client_credentials: web.token(&fields),
-            web,
-            browsers: [format!("cookie: {cookie}\r\n")].into(),
             costs: Default::default(),
             _demo: None,
             _folder: Some(folder),
         }
     }
 
-    /// The scripts of all connections.
-    async fn scripts(&self, grant_type: Grant) -> Scripts {
-        let mut browser = Connection::open(self.server.address).await;
-        let mut scripts = Scripts::new();
-        for number in 0..CONNECTIONS {
-            let person = number * self.browsers.len() / CONNECTIONS;
-            let browsers = Arc::clone(&self.browsers);
-            let script: Box<dyn Script> = match grant_type {
-                Grant::ClientCredentials => Box::new(InTurn::only(self.client_credentials.clone())),
-                Grant::Refresh => {
-                    let token = grant(self.web, &mut browser, &browsers, person).await;
-                    Box::new(Refreshes::new(self.web, vec![token]))
-                }
-                Grant::Code => Box::new(Codes::new(self.web, browsers, person)),
-            };
-            scripts.push(script);
-        }
-        scripts
-    }
-
-    async fn measure(&mut self, place: usize, grant_type: Grant) {
-        let mut scripts = self.scripts(grant_type).await;
+    async fn measure(&mut self, place: usize) {
+        let mut scripts = self.clients.scripts(GRANTS[place], CONNECTIONS).await;
         let before = cpu_of_all_time(self.server.pid());
         let block = block(self.server.address, &mut scripts, BLOCK).await;
         let after = cpu_of_all_time(self.server.pid());
@@ -179,11 +136,11 @@ pub(crate) async fn measure() {
         ),
     ];
     for round in 0..short::count(ROUNDS) {
-        for (place, (grant_type, _)) in Grant::ALL.into_iter().enumerate() {
+        for place in 0..GRANTS.len() {
             // Each round begins with another issuer.
             for turn in 0..issuers.len() {
                 let issuer = (turn + round) % issuers.len();
-                issuers[issuer].measure(place, grant_type).await;
+                issuers[issuer].measure(place).await;
             }
         }
     }
@@ -193,7 +150,8 @@ pub(crate) async fn measure() {
     };
     println!("| grant | server | CPU for each token, us: median (quartiles) | ratio to Gatepass |");
     println!("|---|---|---|---|");
-    for (place, (_, grant_name)) in Grant::ALL.into_iter().enumerate() {
+    for (place, grant) in GRANTS.into_iter().enumerate() {
+        let grant_name = grant.name();
         for issuer in &issuers {
             let own = &issuer.costs[place];
             let ratio = ratios(own, &issuers[0].costs[place]);

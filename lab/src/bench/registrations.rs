@@ -11,11 +11,8 @@
 //! - `SIZES=1000,10000000`: other numbers of clients and users. The least one is the base of the ratios.
 //! - `FILE=300000`: another number of users in the file, or `FILE=0`: no file. PostgreSQL gets a tenth.
 //! - `STORES=redb` or `STORES=postgres`: only this store.
-//! - `SEEDED=folder`: keeps the redb files there, and uses those of an earlier run.
 //! - `SHORT=1`: for a moment each, to see that it works.
-//! - `TOKEN_SERVICE=path`: measures another build of the service.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -24,7 +21,7 @@ use tokio::time::interval;
 use super::scripts::{Assertor, Bound as BoundClients, Unknown, bound_client};
 use super::seed::{file, register};
 use super::server::{Demo, Postgres, Server};
-use crate::http::{Connection, Load, Script, Scripts, block, get, request};
+use crate::http::{Connection, Load, Script, Scripts, block, get, request, scripts};
 use crate::measure::{Bound, cpu, heads, microseconds, peak, percentile, ratios, resident, row};
 use crate::short;
 
@@ -49,26 +46,18 @@ const BETWEEN_CHANGES: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(5);
 
 pub(crate) async fn measure() {
-    let sizes = std::env::var("SIZES").unwrap_or_else(|_| short::sizes());
-    let mut sizes: Vec<usize> = sizes
-        .split(',')
-        .filter_map(|size| size.trim().parse().ok())
-        .collect();
-    sizes.sort_unstable();
-    let stores = std::env::var("STORES").unwrap_or_else(|_| "redb,postgres".to_owned());
+    let sizes = short::sizes();
     heads();
-    let users = std::env::var("FILE")
-        .ok()
-        .and_then(|users| users.parse().ok());
-    let users = users.unwrap_or_else(|| short::objects(USERS_IN_FILE));
-    if stores.contains("redb") {
+    let users = crate::number("FILE", short::objects(USERS_IN_FILE) as u64).unwrap();
+    let users = users as usize;
+    if short::is_wanted("redb") {
         apply_file("redb", Demo::on_redb(), users);
         compare("redb", &sizes, None).await;
     }
-    if stores.contains("postgres") {
+    if short::is_wanted("postgres") {
         match Postgres::start() {
             Some(postgres) => {
-                let demo = Demo::on_postgres(postgres.database("from_file"));
+                let demo = Demo::on(Some(&postgres), "from_file");
                 apply_file("PostgreSQL", demo, users / 10);
                 compare("PostgreSQL", &sizes, Some(&postgres)).await;
             }
@@ -98,7 +87,7 @@ fn apply_file(store: &str, mut demo: Demo, users: usize) {
                 (0, _) => &mut first,
                 _ => &mut differing,
             };
-            times.push(server.started_in.as_secs_f64() * 1000.0);
+            times.push(server.started_in);
             peaks.push(peak(server.pid()));
             if start == 0 {
                 left.push(server.settled());
@@ -161,22 +150,20 @@ impl Asked {
     }
 
     fn scripts(self, size: usize) -> Scripts {
-        let script = |number: usize| -> Box<dyn Script> {
-            match self {
-                Self::Known => Box::new(BoundClients::only(number % size)),
-                Self::Another => Box::new(BoundClients::all(number * size / CONNECTIONS, size)),
-                Self::Unknown => Box::new(Unknown::from(number)),
-            }
-        };
-        (0..CONNECTIONS).map(script).collect()
+        match self {
+            Self::Known => scripts(CONNECTIONS, |number| BoundClients::only(number % size)),
+            Self::Another => scripts(CONNECTIONS, |number| {
+                BoundClients::all(number * size / CONNECTIONS, size)
+            }),
+            Self::Unknown => scripts(CONNECTIONS, Unknown::from),
+        }
     }
 }
 
 /// Writes as one does under load.
 async fn write(server: &Server) {
     let assertions = Assertor::new().sign(short::count(WRITES));
-    let script = |_| Box::new(assertions.clone()) as Box<dyn Script>;
-    let mut scripts: Scripts = (0..CONNECTIONS).map(script).collect();
+    let mut scripts = scripts(CONNECTIONS, |_| assertions.clone());
     block(server.address, &mut scripts, BLOCK).await;
 }
 
@@ -196,39 +183,21 @@ struct Subject {
 impl Subject {
     async fn start(store: &str, size: usize, postgres: Option<&Postgres>) -> Self {
         let name = format!("{store}, {size} clients and users");
-        let demo = match postgres {
-            Some(postgres) => Demo::on_postgres(postgres.database(&format!("registered_{size}"))),
-            None => match std::env::var_os("SEEDED") {
-                Some(folder) => Demo::kept(PathBuf::from(folder).join(size.to_string())),
-                None => Demo::on_redb(),
-            },
-        };
+        let demo = Demo::on(postgres, &format!("registered_{size}"));
         register(&demo, size).await;
-        // The first start also writes the demo's registrations.
-        demo.serve().stop();
-        let milliseconds = |server: &Server| server.started_in.as_secs_f64() * 1000.0;
-        let mut starts = vec![];
-        for _ in 0..short::count(3) {
-            let server = demo.serve();
-            starts.push(milliseconds(&server));
-            server.stop();
-        }
+        let starts = demo.starts();
         let server = demo.serve();
         write(&server).await;
         drop(server);
         let server = demo.serve();
         let ready = Some(Bound::AtMost(2000.0));
         row(&format!("{name}: start"), &starts, "ms", ready);
-        let after_kill = [milliseconds(&server)];
+        let after_kill = [server.started_in];
         let what = format!("{name}: start after being killed");
         row(&what, &after_kill, "ms", ready);
         let idle = [resident(server.pid())];
-        row(
-            &format!("{name}: resident memory, idle"),
-            &idle,
-            "MiB",
-            None,
-        );
+        let what = format!("{name}: resident memory, idle");
+        row(&what, &idle, "MiB", None);
         Self {
             scripts: Asked::ALL.map(|asked| asked.scripts(size)),
             name,
@@ -365,14 +334,10 @@ async fn follow(subject: &Subject) {
     }
     let elapsed = start.elapsed().as_secs_f64();
     drop(stop);
-    let changes = f64::from(load.await.unwrap());
+    let changes = [f64::from(load.await.unwrap()) / elapsed];
     let name = &subject.name;
-    row(
-        &format!("{name}: other changes meanwhile"),
-        &[changes / elapsed],
-        "1/s",
-        None,
-    );
+    let what = format!("{name}: other changes meanwhile");
+    row(&what, &changes, "1/s", None);
     let milliseconds = [percentile(&times, 500), percentile(&times, 1000)];
     let what = format!("{name}: until the second service refuses a disabled client, p50");
     row(&what, &milliseconds[..1], "ms", None);

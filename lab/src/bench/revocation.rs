@@ -4,11 +4,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use tests::Pair;
 use tests::visitor::Visitor;
+use tests::{Pair, load};
 
+use crate::load::USER_BOUND;
 use crate::measure::percentile;
 use crate::short;
 
@@ -36,8 +35,7 @@ pub(crate) fn measure() -> Result<()> {
 
 /// Issues one token, uses it, revokes it and waits for its refusal.
 fn round(pair: &Pair, visitor: &Visitor) -> Result<Duration> {
-    let credentials = "user-bound-demo:demo-secret-of-user-bound-demo-not-for-real-use";
-    let basic = format!("Basic {}", STANDARD.encode(credentials));
+    let basic = load::basic(USER_BOUND.id, USER_BOUND.secret.unwrap_or_default());
     let post = |path: &str, form: &[(&str, &str)]| {
         let url = format!("{}{path}", pair.lobby_url());
         visitor.post(&url, &[("authorization", &basic)], form)

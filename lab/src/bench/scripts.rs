@@ -11,12 +11,15 @@ use protocol::token::SigningKey;
 use serde_json::{Value, json};
 use system::SystemClock;
 
-use crate::http::{Connection, Reply, Script, assert_ok, basic, form, get, post};
+use super::seed::REDIRECT_URI;
+use crate::http::{Connection, InTurn, Reply, Script, Scripts, assert_ok, basic, form, get, post};
+use crate::short;
+
+/// Assertions that are signed before a block. The block ends when they are used up.
+const ASSERTIONS: usize = 3000;
 
 /// The issuer of the demo.
 const ISSUER: &str = "http://127.0.0.1:8081";
-
-const REDIRECT: &str = "https://app.example.com/callback";
 
 /// A verifier of PKCE, and its challenge (RFC 7636 appendix B).
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
@@ -48,7 +51,7 @@ impl Web {
         let usual = [
             ("response_type", "code"),
             ("client_id", self.client_id),
-            ("redirect_uri", REDIRECT),
+            ("redirect_uri", REDIRECT_URI),
             ("code_challenge", CHALLENGE),
             ("code_challenge_method", "S256"),
         ];
@@ -137,10 +140,6 @@ impl Script for Bound {
             &bound_secret(number),
         ))
     }
-
-    fn answered(&mut self, reply: &Reply) -> bool {
-        assert_ok(reply)
-    }
 }
 
 fn token_request(user_id: usize, client_id: &str, secret: &str) -> Vec<u8> {
@@ -209,10 +208,6 @@ impl Script for Proven {
         let proof = format!("dpop: {input}.{signature}\r\n");
         Some(proven_by(&proof))
     }
-
-    fn answered(&mut self, reply: &Reply) -> bool {
-        assert_ok(reply)
-    }
 }
 
 /// Assertions that were signed in advance. Each is valid for one request.
@@ -222,10 +217,6 @@ pub(crate) struct Assertions(pub(crate) Arc<Mutex<Vec<Vec<u8>>>>);
 impl Script for Assertions {
     fn request(&mut self) -> Option<Vec<u8>> {
         self.0.lock().unwrap().pop()
-    }
-
-    fn answered(&mut self, reply: &Reply) -> bool {
-        assert_ok(reply)
     }
 }
 
@@ -297,15 +288,10 @@ impl Script for Refreshes {
 
     fn answered(&mut self, reply: &Reply) -> bool {
         assert_ok(reply);
-        self.tokens[self.next] = refresh_token(reply);
+        self.tokens[self.next] = reply.text("refresh_token");
         self.next = (self.next + 1) % self.tokens.len();
         true
     }
-}
-
-fn refresh_token(reply: &Reply) -> String {
-    let body: Value = serde_json::from_slice(&reply.body).unwrap();
-    body["refresh_token"].as_str().unwrap().to_owned()
 }
 
 /// Signed-in browsers get codes in turn, and their application exchanges the codes. Each pair of requests counts once.
@@ -336,7 +322,7 @@ impl Script for Codes {
         let fields = [
             ("grant_type", "authorization_code"),
             ("code", code),
-            ("redirect_uri", REDIRECT),
+            ("redirect_uri", REDIRECT_URI),
             ("code_verifier", VERIFIER),
         ];
         Some(self.web.token(&fields))
@@ -355,26 +341,96 @@ impl Script for Codes {
     }
 }
 
-/// Creates a grant of the user in `browser`, and returns its refresh token.
-pub(crate) async fn grant(
-    web: Web,
-    connection: &mut Connection,
-    browsers: &Arc<[String]>,
-    browser: usize,
-) -> String {
-    let mut codes = Codes::new(web, Arc::clone(browsers), browser);
-    loop {
-        let reply = connection.ask(&codes.request().unwrap()).await;
-        if codes.answered(&reply) {
-            return refresh_token(&reply);
+/// How a client gets tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grant {
+    ClientCredentials,
+    /// With a proof by ES256.
+    Bound,
+    JwtBearer,
+    Refresh,
+    Code,
+}
+
+impl Grant {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ClientCredentials => "client_credentials",
+            Self::Bound => "client_credentials with a DPoP proof",
+            Self::JwtBearer => "jwt-bearer",
+            Self::Refresh => "refresh_token",
+            Self::Code => "authorize in a session, and exchange the code",
         }
     }
 }
 
-/// The cookies of a browser for each of these sessions at the demo.
-pub(crate) async fn browsers(address: SocketAddr, sessions: &[String]) -> Arc<[String]> {
-    let ada = sign_in(&mut Connection::open(address).await).await;
-    sessions.iter().map(|id| with_session(&ada, id)).collect()
+/// Clients of a server, and browsers of its users.
+pub(crate) struct Clients {
+    pub(crate) address: SocketAddr,
+    pub(crate) web: Web,
+    /// A token request of a client that has no user.
+    pub(crate) client_credentials: Vec<u8>,
+    /// The cookies of browsers whose users are signed in. Each browser has another user, because the number of grants per
+    /// user is capped.
+    pub(crate) browsers: Arc<[String]>,
+    assertor: Assertor,
+}
+
+impl Clients {
+    pub(crate) fn new(
+        address: SocketAddr,
+        web: Web,
+        client_credentials: Vec<u8>,
+        browsers: Arc<[String]>,
+    ) -> Self {
+        let assertor = Assertor::new();
+        Self {
+            address,
+            web,
+            client_credentials,
+            browsers,
+            assertor,
+        }
+    }
+
+    /// The demo's, with a browser for each of these sessions.
+    pub(crate) async fn of_demo(address: SocketAddr, sessions: &[String]) -> Self {
+        let ada = sign_in(&mut Connection::open(address).await).await;
+        let browsers = sessions.iter().map(|id| with_session(&ada, id)).collect();
+        Self::new(address, Web::DEMO, client_credentials(), browsers)
+    }
+
+    /// The scripts of `connections` clients.
+    pub(crate) async fn scripts(&mut self, grant: Grant, connections: usize) -> Scripts {
+        let signed = match grant {
+            Grant::JwtBearer => short::count(ASSERTIONS),
+            _ => 0,
+        };
+        let assertions = self.assertor.sign(signed);
+        let mut browser = Connection::open(self.address).await;
+        let mut scripts = Scripts::new();
+        for number in 0..connections {
+            let person = number * self.browsers.len() / connections;
+            let mut codes = Codes::new(self.web, Arc::clone(&self.browsers), person);
+            scripts.push(match grant {
+                Grant::ClientCredentials => Box::new(InTurn::only(self.client_credentials.clone())),
+                Grant::Bound => Box::new(Proven::client_credentials()),
+                Grant::JwtBearer => Box::new(assertions.clone()),
+                Grant::Code => Box::new(codes),
+                Grant::Refresh => {
+                    let reply = loop {
+                        let reply = browser.ask(&codes.request().unwrap()).await;
+                        if codes.answered(&reply) {
+                            break reply;
+                        }
+                    };
+                    let tokens = vec![reply.text("refresh_token")];
+                    Box::new(Refreshes::new(self.web, tokens))
+                }
+            });
+        }
+        scripts
+    }
 }
 
 /// Signs Ada in, and returns the cookies of her browser.

@@ -81,13 +81,9 @@ pub(crate) async fn signed_in(demo: &Demo, count: usize) -> Vec<String> {
     ids
 }
 
-/// Registers `count` users, each with a user-bound client, unless an earlier run has done so.
+/// Registers `count` users, each with a user-bound client.
 pub(crate) async fn register(demo: &Demo, count: usize) {
-    if demo.is_seeded() {
-        return;
-    }
     put(&*open(&demo.config()).await, count, user_bound).await;
-    demo.set_seeded();
 }
 
 /// Registers `count` users and `count` clients.

@@ -24,8 +24,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Address of the internal listener, if there is one.
     pub(crate) internal: SocketAddr,
-    /// Time from the start of the process until it accepted connections.
-    pub(crate) started_in: Duration,
+    /// Milliseconds from the start of the process until it accepted connections.
+    pub(crate) started_in: f64,
 }
 
 impl Server {
@@ -43,10 +43,10 @@ impl Server {
             complaints,
             address,
             internal: address,
-            started_in: Duration::ZERO,
+            started_in: 0.0,
         };
         server.until(|| TcpStream::connect(address).ok());
-        server.started_in = start.elapsed();
+        server.started_in = start.elapsed().as_secs_f64() * 1000.0;
         server
     }
 
@@ -111,22 +111,16 @@ impl Drop for Server {
     }
 }
 
-/// The token service in `TOKEN_SERVICE`, or the one beside this program.
+/// The token service beside this program.
 pub(crate) fn measured_build() -> OsString {
-    let beside = || {
-        std::env::current_exe()
-            .unwrap()
-            .with_file_name("token-service")
-    };
-    std::env::var_os("TOKEN_SERVICE").unwrap_or_else(|| beside().into())
+    let program = std::env::current_exe().unwrap();
+    program.with_file_name("token-service").into()
 }
 
 /// The demo, with its own state and its own store.
 pub(crate) struct Demo {
-    folder: PathBuf,
-    store: String,
-    /// Deletes the folder at the end.
-    temporary: Option<TempDir>,
+    pub(crate) folder: TempDir,
+    pub(crate) store: String,
     /// A file in place of the demo's registrations.
     registrations: Option<PathBuf>,
     /// Algorithm of new signing keys.
@@ -138,33 +132,24 @@ impl Demo {
     /// Uses a new redb file.
     pub(crate) fn on_redb() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut demo = Self::kept(folder.path().to_owned());
-        demo.temporary = Some(folder);
-        demo
-    }
-
-    /// Uses the redb file in a folder that stays.
-    pub(crate) fn kept(folder: PathBuf) -> Self {
-        std::fs::create_dir_all(&folder).unwrap();
         Self {
-            store: format!("redb:{}", folder.join("store.redb").display()),
+            store: format!("redb:{}", folder.path().join("store.redb").display()),
             folder,
-            temporary: None,
             registrations: None,
             algorithm: "EdDSA",
             binary: measured_build(),
         }
     }
 
-    /// Uses an empty database.
-    pub(crate) fn on_postgres(url: String) -> Self {
-        Self {
-            store: url,
-            ..Self::on_redb()
+    /// Uses a new database with this name, or a new redb file.
+    pub(crate) fn on(postgres: Option<&Postgres>, database: &str) -> Self {
+        match postgres {
+            Some(postgres) => Self::on_redb().moved_to(postgres.database(database)),
+            None => Self::on_redb(),
         }
     }
 
-    /// Reaches the same database by another URL.
+    /// Reaches the store by this URL.
     pub(crate) fn moved_to(self, url: String) -> Self {
         Self { store: url, ..self }
     }
@@ -181,28 +166,14 @@ impl Demo {
 
     /// Serves `text` as the registrations file, from the next start on.
     pub(crate) fn write_registrations(&mut self, text: &str) {
-        let path = self.folder.join("registrations.toml");
+        let path = self.folder.path().join("registrations.toml");
         std::fs::write(&path, text).unwrap();
         self.registrations = Some(path);
     }
 
-    fn seeded(&self) -> PathBuf {
-        self.folder.join("seeded")
-    }
-
-    /// True if [`Demo::set_seeded`] was called, in this run or an earlier one.
-    pub(crate) fn is_seeded(&self) -> bool {
-        self.seeded().exists()
-    }
-
-    /// Notes that the store has its registrations.
-    pub(crate) fn set_seeded(&self) {
-        std::fs::write(self.seeded(), "").unwrap();
-    }
-
     /// The token of the administration. The first start creates it.
     pub(crate) fn admin_token(&self) -> String {
-        let token = std::fs::read_to_string(self.folder.join("admin-token")).unwrap();
+        let token = std::fs::read_to_string(self.folder.path().join("admin-token")).unwrap();
         token.trim().to_owned()
     }
 
@@ -211,7 +182,7 @@ impl Demo {
     }
 
     fn environment(&self, ports: [u16; 2]) -> Vec<(String, String)> {
-        let at = |name: &str| self.folder.join(name).display().to_string();
+        let at = |name: &str| self.folder.path().join(name).display().to_string();
         let own = [
             ("STORE__URL", self.store.clone()),
             ("ENCRYPTION_KEY_FILE", at("encryption-key")),
@@ -235,6 +206,19 @@ impl Demo {
         let environment =
             environment.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         Config::load(Some(Path::new(&Self::file())), environment).unwrap()
+    }
+
+    /// Milliseconds of some starts with the demo's registrations.
+    pub(crate) fn starts(&self) -> Vec<f64> {
+        let started = || {
+            let server = self.serve();
+            let time = server.started_in;
+            server.stop();
+            time
+        };
+        // The first start also writes the registrations, for which it hashes their passwords.
+        started();
+        (0..short::count(3)).map(|_| started()).collect()
     }
 
     pub(crate) fn serve(&self) -> Server {

@@ -1,8 +1,7 @@
 //! The redb store: CPU per durable rotation, group commit compared with one commit per request, and the cost of a
 //! million grants.
 //!
-//! Run: `make bench-service`; this one alone: `lab bench store`. `GRANTS=100000` measures fewer grants, and
-//! `SHORT=1` everything for a moment, to see that it works.
+//! Run: `make bench-service`; this one alone: `lab bench store`. `SHORT=1` measures for a moment, to see that it works.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -180,10 +179,7 @@ async fn rotations(
 /// Checks that the file reuses the space of replaced rows: measures the file after more and more rotations of the same
 /// grants.
 async fn reuse(path: &Path) {
-    let rotated: usize = std::env::var("ROTATIONS").map_or_else(
-        |_| short::objects(2_000_000),
-        |count| count.parse().unwrap(),
-    );
+    let rotated = short::objects(2_000_000);
     let store = open(path, Duration::ZERO);
     let count = short::count(10_000);
     let mut live = grants(&store, count).await;
@@ -209,10 +205,7 @@ async fn reuse(path: &Path) {
 }
 
 pub(crate) async fn measure() {
-    let million: usize = std::env::var("GRANTS").map_or_else(
-        |_| short::objects(1_000_000),
-        |count| count.parse().unwrap(),
-    );
+    let million = short::objects(1_000_000);
     let folder = tempfile::tempdir().unwrap();
     let pid = std::process::id();
     heads();
@@ -230,18 +223,10 @@ pub(crate) async fn measure() {
         together.push(many);
         ratios.push(many / one);
     }
-    row(
-        "durable rotations, one commit each, fsync + 4 ms",
-        &alone,
-        "1/s",
-        None,
-    );
-    row(
-        "durable rotations, 256 callers, fsync + 4 ms",
-        &together,
-        "1/s",
-        None,
-    );
+    let what = "durable rotations, one commit each, fsync + 4 ms";
+    row(what, &alone, "1/s", None);
+    let what = "durable rotations, 256 callers, fsync + 4 ms";
+    row(what, &together, "1/s", None);
     row("... ratio", &ratios, "", Some(Bound::AtLeast(20.0)));
     drop((slow, few));
 
@@ -261,42 +246,21 @@ pub(crate) async fn measure() {
             costs.push(microseconds(before, cpu(pid), done));
             rates.push(done as f64 / took.as_secs_f64());
         }
-        let bound = (count == million).then_some(Bound::AtMost(90.0));
-        row(
-            &format!("{count} live grants: CPU per durable rotation"),
-            &costs,
-            "us",
-            bound,
-        );
-        row(
-            &format!("{count} live grants: rotations by 256 callers"),
-            &rates,
-            "1/s",
-            None,
-        );
-        row(
-            &format!("{count} live grants: made in"),
-            &[filled],
-            "s",
-            None,
-        );
         let size = std::fs::metadata(&path).unwrap().len() as f64 / count as f64;
-        row(
-            &format!("{count} live grants: file, per grant"),
-            &[size],
-            "bytes",
-            None,
-        );
         drop(store);
         let opening = Instant::now();
-        let reopened = open(&path, Duration::ZERO);
-        row(
-            &format!("{count} live grants: opened again in"),
-            &[opening.elapsed().as_secs_f64() * 1000.0],
-            "ms",
-            None,
-        );
-        drop(reopened);
+        drop(open(&path, Duration::ZERO));
+        let opened = opening.elapsed().as_secs_f64() * 1000.0;
+        let bound = (count == million).then_some(Bound::AtMost(90.0));
+        for (what, values, unit, bound) in [
+            ("CPU per durable rotation", &costs[..], "us", bound),
+            ("rotations by 256 callers", &rates, "1/s", None),
+            ("made in", &[filled], "s", None),
+            ("file, per grant", &[size], "bytes", None),
+            ("opened again in", &[opened], "ms", None),
+        ] {
+            row(&format!("{count} live grants: {what}"), values, unit, bound);
+        }
     }
     row(
         "resident memory of the benchmark, which holds the grants too",

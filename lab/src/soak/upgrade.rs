@@ -13,8 +13,9 @@ use tests::browsing::agent;
 use tests::load::{ExactlyOnce, Scope, World};
 use tests::{Artifacts, Pair, Postgres, Series, pace};
 
-use super::{ACCESS_TOKEN, Avoids, print_failures, report_requests, setup, until_the_gateway};
-use crate::load;
+use super::{ACCESS_TOKEN, Avoids, RESTARTED, print_failures, setup, until_the_gateway};
+use crate::long_run::report_requests;
+use crate::{load, long_run};
 
 const REGISTRATIONS: &str = "TOKEN_SERVICE__REGISTRATIONS";
 
@@ -57,7 +58,7 @@ pub(crate) fn run(earlier: &Path) -> Result<bool> {
     let earlier = version("earlier", earlier.join("token-service.program"), earlier);
     let this = version("this", artifacts.token_service, &artifacts.repository);
     let database = Postgres::start(&artifacts.repository)?;
-    let mut settings = setup(&artifacts.repository, state, database.url(), true)?;
+    let mut settings = setup(state, database.url(), true)?;
     settings.token_service = Some(earlier.token_service.clone());
     settings.config = Some(earlier.config.clone());
     // What is in use lasts longer than the run. The people of the load are one user with a bounded number of sessions, of
@@ -87,8 +88,7 @@ pub(crate) fn run(earlier: &Path) -> Result<bool> {
     let own = registrations(&earlier);
     settings.environment.push((REGISTRATIONS.to_owned(), own));
     let pair = Pair::start(settings)?;
-    let admin_token = std::fs::read_to_string(state.join("admin-token"))?;
-    let world = Arc::new(World::of(&pair, &admin_token));
+    let world = long_run::world(&pair, state)?;
     let mut upgrade = Upgrade {
         pair,
         world,
@@ -101,7 +101,7 @@ pub(crate) fn run(earlier: &Path) -> Result<bool> {
     let outcome = upgrade.steps(&earlier, &this, finish);
     load.stop()?;
     outcome?;
-    let mut all_well = report_requests(&upgrade.world.ledger);
+    let mut all_well = report_requests(&upgrade.world.ledger, RESTARTED);
     if let Err(said) = upgrade.judge_alerts(state) {
         println!("The alerts are not as they should be: {said:#}");
         all_well = false;

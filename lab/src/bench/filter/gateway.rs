@@ -26,6 +26,19 @@ pub(crate) enum Enforcer {
     Baseline,
 }
 
+impl Enforcer {
+    /// In the order of their numbers.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::None,
+        Self::Native,
+        Self::NativeWithCache,
+        Self::Crossing,
+        Self::Filter,
+        Self::Module,
+        Self::Baseline,
+    ];
+}
+
 /// [`Enforcer::Crossing`].
 const CROSSING: &str = include_str!("crossing.wat");
 
