@@ -8,7 +8,7 @@ use domain::clock::{Clock as _, Timestamp};
 use domain::digest::Digest;
 use domain::random;
 use domain::{
-    Client, ClientId, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
+    Client, ClientId, CodeRecord, FirstStep, Grant, GrantId, PresentedCode, Redemption,
     RegistryChange, Scope, SelfContainedCode, Session, SessionStage, TokenId, User, Username,
     testing,
 };
@@ -230,10 +230,10 @@ pub(crate) async fn grant(
         credentials_version: credentials.unwrap().version,
         client_version: client.version,
     };
-    let first = RefreshStep {
+    let first = FirstStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),
         access_id: TokenId::generate(&OsRandom).unwrap(),
-        scope: record.scope.clone(),
+        scope: None,
         issued_at: now,
         refresh_expires_at: now + HOUR * 24,
     };

@@ -6,7 +6,7 @@ use claims::{Confirmation, Thumbprint};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use crate::grant::{Grant, RefreshStep};
+use crate::grant::{FirstStep, Grant, RefreshStep};
 use crate::grant_id::GrantId;
 
 use crate::clock::Timestamp;
@@ -94,16 +94,16 @@ impl CodeMismatch {
 
 impl CodeRecord {
     /// The grant that redeeming the code creates, and its first step for the answer. `client` and `user` are those of the code,
-    /// as of now. The code is already expired at `expires_at`. If `first` has no scope, the client asks for the scope of the
-    /// code. The answer lacks what was taken from the client since; the grant keeps it, because it may return to the client
-    /// (D-42). [`Client::binds`] says to what of `proven` the grant is bound.
+    /// as of now. The code is already expired at `expires_at`. The answer lacks what was taken from the client since; the
+    /// grant keeps it, because it may return to the client (D-42). [`Client::binds`] says to what of `proven` the grant is
+    /// bound.
     ///
     /// # Errors
     /// The [`Redemption`] without a grant.
     pub fn redeem(
         self,
         grant_id: GrantId,
-        first: RefreshStep,
+        first: FirstStep,
         proven: Confirmation,
         client: Option<&Client>,
         user: Option<&User>,
@@ -114,36 +114,26 @@ impl CodeRecord {
         }
         let (client, user) = self.rests_on(client, user).map_err(Redemption::Mismatch)?;
         let left = self.scope.intersection(&client.scopes);
-        if !first.scope.is_subset_of(&left) {
-            let excess = first.scope.without(&left);
+        if let Some(requested) = &first.scope
+            && !requested.is_subset_of(&left)
+        {
+            let excess = requested.without(&left);
             return Err(Redemption::Mismatch(CodeMismatch::ScopeExceeded(excess)));
         }
         if let Some(wait) = wait_for_tokens(client, user, now) {
             return Err(Redemption::TooEarly(wait));
         }
         let grant = Grant {
-            bound: client.binds(proven),
-            ..self.into_grant(grant_id, first)
-        };
-        let step = grant.current.clone().with_scope_of(&left);
-        Ok((grant, step))
-    }
-
-    /// The grant of a valid code.
-    pub fn into_grant(self, grant_id: GrantId, first: RefreshStep) -> Grant {
-        Grant {
             grant_id,
             client_id: self.client_id,
             username: self.username,
             account: self.account,
             current: RefreshStep {
-                // Without a requested scope, the first access token gets the whole authorized scope.
-                scope: if first.scope.is_empty() {
-                    self.scope.clone()
-                } else {
-                    first.scope
-                },
-                ..first
+                refresh_id: first.refresh_id,
+                access_id: first.access_id,
+                scope: first.scope.unwrap_or_else(|| self.scope.clone()),
+                issued_at: first.issued_at,
+                refresh_expires_at: first.refresh_expires_at,
             },
             scope: self.scope,
             amr: self.amr,
@@ -152,8 +142,10 @@ impl CodeRecord {
             revoked_at: None,
             credentials_version: self.credentials_version,
             code_expires_at: self.expires_at,
-            bound: Confirmation::default(),
-        }
+            bound: client.binds(proven),
+        };
+        let step = grant.current.clone().with_scope_of(&left);
+        Ok((grant, step))
     }
 
     /// Like [`Self::redeem`], for a code that the store knows, after a check of the request; with what the store remembers
@@ -165,7 +157,7 @@ impl CodeRecord {
         &self,
         presented: &PresentedCode,
         grant_id: GrantId,
-        first: RefreshStep,
+        first: FirstStep,
         client: Option<&Client>,
         user: Option<&User>,
         now: Timestamp,

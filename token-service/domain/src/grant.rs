@@ -42,6 +42,17 @@ impl RefreshStep {
     }
 }
 
+/// The first step of a grant, as the client of a code requests it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstStep {
+    pub refresh_id: TokenId,
+    pub access_id: TokenId,
+    /// `None` requests all that the user authorized.
+    pub scope: Option<Scope>,
+    pub issued_at: Timestamp,
+    pub refresh_expires_at: Timestamp,
+}
+
 /// A used refresh token whose response may still be repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpentStep {

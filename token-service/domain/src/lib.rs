@@ -54,7 +54,7 @@ pub use client_key::{ClientKey, KeyAuthentication};
 pub use client_secret::{SecretTimes, SecretUse};
 pub use credentials::{Credentials, SecondFactor};
 pub use excerpt::Excerpt;
-pub use grant::{Grant, GrantFilter, RefreshStep};
+pub use grant::{FirstStep, Grant, GrantFilter, RefreshStep};
 pub use grant_id::GrantId;
 pub use layout::Layout;
 pub use legacy_instance::LegacyInstance;

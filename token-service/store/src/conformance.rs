@@ -42,9 +42,9 @@ use domain::testing::{installed, legacy, user_bound, web_server};
 use domain::{
     Admission, AppliedFile, AuditAction, AuditEvent, AuditKind, AuditRange, Client, ClientId,
     ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId,
-    FileChange, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance, ObjectName, Owner,
-    Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, RegistryChanges, RegistryOutcome, Revocation, Revoked, Rotation,
+    FileChange, FirstStep, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance,
+    ObjectName, Owner, Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption, RefreshRotation,
+    RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Revocation, Revoked, Rotation,
     RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
     SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject,
     UnfinishedSignIns, User, Username,
@@ -366,11 +366,11 @@ pub(crate) fn fitting() -> PresentedCode {
     }
 }
 
-pub(crate) fn first_step(now: Timestamp) -> RefreshStep {
-    RefreshStep {
+pub(crate) fn first_step(now: Timestamp) -> FirstStep {
+    FirstStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),
         access_id: TokenId::generate(&OsRandom).unwrap(),
-        scope: Scope::default(),
+        scope: None,
         issued_at: now,
         refresh_expires_at: now + WEEK,
     }

@@ -16,11 +16,11 @@ use domain::registry_index::{NamedKind, email_value};
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
-    FeedId, FeedState, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName, Owner,
-    PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
-    RegistryChanges, RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation,
-    SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode,
-    Session, TokenReference, User, Username,
+    FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName,
+    Owner, PacedKey, PresentedCode, Redemption, RefreshRotation, RegistryChange, RegistryChanges,
+    RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
+    Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -217,7 +217,7 @@ pub trait CodeStore: Send + Sync {
         &self,
         code: SelfContainedCode,
         presented: PresentedCode,
-        first: RefreshStep,
+        first: FirstStep,
         now: Timestamp,
     ) -> Result<Redemption, StoreError>;
 
@@ -239,7 +239,7 @@ pub trait CodeStore: Send + Sync {
         code: Digest,
         presented: PresentedCode,
         grant_id: GrantId,
-        first: RefreshStep,
+        first: FirstStep,
         now: Timestamp,
     ) -> Result<Redemption, StoreError>;
 }

@@ -16,11 +16,11 @@ use domain::registry_index::NamedKind;
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
-    FeedId, FeedState, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName, Owner,
-    PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
-    RegistryChanges, RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation,
-    SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode,
-    Session, TokenReference, User, Username,
+    FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName,
+    Owner, PacedKey, PresentedCode, Redemption, RefreshRotation, RegistryChange, RegistryChanges,
+    RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
+    Username,
 };
 use system::SystemClock;
 
@@ -161,9 +161,9 @@ watched! {
         reseal(value: SealedValue, before: Option<Vec<u8>>, after: Vec<u8>) -> Result<bool, StoreError>;
     }
     CodeStore {
-        redeem_code(code: SelfContainedCode, presented: PresentedCode, first: RefreshStep, now: Timestamp) -> Result<Redemption, StoreError>;
+        redeem_code(code: SelfContainedCode, presented: PresentedCode, first: FirstStep, now: Timestamp) -> Result<Redemption, StoreError>;
         issue_legacy_code(code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
-        redeem_legacy_code(code: Digest, presented: PresentedCode, grant_id: GrantId, first: RefreshStep, now: Timestamp) -> Result<Redemption, StoreError>;
+        redeem_legacy_code(code: Digest, presented: PresentedCode, grant_id: GrantId, first: FirstStep, now: Timestamp) -> Result<Redemption, StoreError>;
     }
     GrantStore {
         rotate_refresh(rotation: RefreshRotation) -> Result<Rotation, StoreError>;

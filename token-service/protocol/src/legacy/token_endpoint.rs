@@ -16,12 +16,12 @@ use crate::oauth::endpoint_request::EndpointRequest;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::grants::{GrantType, IssuedStep, redeemed, rotate};
 use crate::oauth::parameter::Parameter;
-use crate::oauth::parameters::{Merged, Parameters};
+use crate::oauth::parameters::{Contradiction, Parameters};
 use crate::oauth::token_response::Authorization;
 use crate::token::Binding;
 use domain::{
-    Client, ClientId, GrantId, LegacyInstance, PresentedCode, Redemption, RefreshRotation,
-    RefreshStep, Scope, TokenId,
+    Client, ClientId, FirstStep, GrantId, LegacyInstance, PresentedCode, Redemption,
+    RefreshRotation, TokenId,
 };
 
 /// Time for which a used refresh token gets the same tokens again (D-15).
@@ -60,7 +60,7 @@ pub async fn answer<'a>(
     let query = Parameters::parse(request.query.as_bytes())?;
     let fields = body
         .merged_with(query)
-        .map_err(|Merged::Contradiction| LegacyTokenError::Contradiction)?;
+        .map_err(|Contradiction| LegacyTokenError::Contradiction)?;
     let mut refusal = LegacyTokenError::Disabled { is_its: false };
     for instance in instances {
         match answer_at(context, instance, request, &fields).await {
@@ -146,12 +146,12 @@ impl Endpoint<'_> {
         Ok(asked.await.map_err(TokenError::from)? != Redemption::Unknown)
     }
 
-    fn first_step(&self, token: LegacyRefreshToken) -> Result<RefreshStep, TokenError> {
+    fn first_step(&self, token: LegacyRefreshToken) -> Result<FirstStep, TokenError> {
         let context = self.context;
-        Ok(RefreshStep {
+        Ok(FirstStep {
             refresh_id: token.id(&self.instance.hostname, context.encryption_key),
             access_id: TokenId::generate(context.random)?,
-            scope: Scope::default(),
+            scope: None,
             issued_at: context.now,
             refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
         })
@@ -220,7 +220,7 @@ impl Endpoint<'_> {
                 .store
                 .redeem_legacy_code(code, presented, grant_id, first, context.now);
         let redemption = redemption.await.map_err(TokenError::from)?;
-        let issued = redeemed(redemption, Scope::default())?;
+        let issued = redeemed(redemption)?;
         self.respond(&issued, token)
     }
 

@@ -34,12 +34,9 @@ pub enum ParameterError {
     Repeated(String),
 }
 
-/// Reason why two sets of parameters cannot be merged.
+/// Two sets of parameters have a name with different values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Merged {
-    /// A name has a different value in each set.
-    Contradiction,
-}
+pub struct Contradiction;
 
 impl<'a> Parameters<'a> {
     /// Reads a query string (without `?`) or a form body.
@@ -93,15 +90,15 @@ impl<'a> Parameters<'a> {
     /// Adds `others` to these parameters (D-16).
     ///
     /// # Errors
-    /// [`Merged::Contradiction`] if a name is in both sets with different values.
-    pub fn merged_with(mut self, others: Self) -> Result<Self, Merged> {
+    /// [`Contradiction`] if a name is in both sets with different values.
+    pub fn merged_with(mut self, others: Self) -> Result<Self, Contradiction> {
         for (name, value) in others.0 {
             match self.0.entry(name) {
                 Entry::Vacant(entry) => {
                     entry.insert(value);
                 }
                 Entry::Occupied(entry) if *entry.get() == value => {}
-                Entry::Occupied(_) => return Err(Merged::Contradiction),
+                Entry::Occupied(_) => return Err(Contradiction),
             }
         }
         Ok(self)

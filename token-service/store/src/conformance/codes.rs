@@ -136,9 +136,9 @@ pub(crate) async fn a_second_use_revokes_until_the_code_is_forgotten(subject: &m
 }
 
 /// A first step with more scopes than [`code`].
-fn exceeding_step() -> RefreshStep {
-    RefreshStep {
-        scope: Scope::parse("projects admin").unwrap(),
+fn exceeding_step() -> FirstStep {
+    FirstStep {
+        scope: Scope::parse("projects admin"),
         ..first_step(at(1))
     }
 }

@@ -16,7 +16,7 @@ use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep, SelfContainedCode};
+use domain::{CodeRecord, FirstStep, GrantId, PresentedCode, Redemption, SelfContainedCode};
 
 #[async_trait]
 impl CodeStore for PostgresStore {
@@ -24,7 +24,7 @@ impl CodeStore for PostgresStore {
         &self,
         code: SelfContainedCode,
         presented: PresentedCode,
-        first: RefreshStep,
+        first: FirstStep,
         now: Timestamp,
     ) -> Result<Redemption, StoreError> {
         if let Some(mismatch) = refusal(self, &code, &presented, now).await? {
@@ -95,7 +95,7 @@ impl CodeStore for PostgresStore {
         code: Digest,
         presented: PresentedCode,
         grant_id: GrantId,
-        first: RefreshStep,
+        first: FirstStep,
         now: Timestamp,
     ) -> Result<Redemption, StoreError> {
         let access_token_lifetime = self.longest_token();

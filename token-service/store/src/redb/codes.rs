@@ -16,7 +16,7 @@ use domain::authorization_code::USED_CODE_RETENTION;
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep, SelfContainedCode};
+use domain::{CodeRecord, FirstStep, GrantId, PresentedCode, Redemption, SelfContainedCode};
 
 #[async_trait]
 impl CodeStore for RedbStore {
@@ -24,7 +24,7 @@ impl CodeStore for RedbStore {
         &self,
         code: SelfContainedCode,
         presented: PresentedCode,
-        first: RefreshStep,
+        first: FirstStep,
         now: Timestamp,
     ) -> Result<Redemption, StoreError> {
         if let Some(mismatch) = refusal(self, &code, &presented, now).await? {
@@ -77,7 +77,7 @@ impl CodeStore for RedbStore {
         code: Digest,
         presented: PresentedCode,
         grant_id: GrantId,
-        first: RefreshStep,
+        first: FirstStep,
         now: Timestamp,
     ) -> Result<Redemption, StoreError> {
         self.write(move |tables, access_token_lifetime| {

@@ -14,8 +14,8 @@ use super::open::builder;
 use super::*;
 use crate::conformance::{
     ACCESS, Subject, WEAK, apply, assert_a_longer_lifetime_holds,
-    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of, issue_legacy,
-    present_secrets, put, register_at_random, register_weak, registrations, rehash,
+    assert_unreadable_rows_stop_no_change, at, code, conformance, first_step, grant_of,
+    issue_legacy, present_secrets, put, register_at_random, register_weak, registrations, rehash,
     replacements_and_removals, revoke, session, start, use_of, user,
 };
 use crate::operations::*;
@@ -310,7 +310,7 @@ async fn an_unreadable_row_fails_its_own_operation() {
         client_authenticated: false,
         proven: Confirmation::default(),
     };
-    let first = grant.current.clone();
+    let first = first_step(at(1));
     let redeemed = store
         .redeem_legacy_code(
             Digest::of(b"c"),

@@ -12,7 +12,7 @@ use crate::oauth::pkce;
 use crate::oauth::possession::Possession;
 use crate::oauth::sealed_code;
 use crate::oauth::token_response::TokenResponse;
-use domain::{IntegrationType, PresentedCode, RefreshStep, TokenId};
+use domain::{FirstStep, IntegrationType, PresentedCode, TokenId};
 
 /// Exchanges a code for tokens.
 ///
@@ -48,19 +48,16 @@ pub async fn exchange(
     // Before the proof is used up, and again with the code.
     code.concerns(&code_presented, context.now)
         .map_err(TokenError::Code)?;
-    let requested = requested_scope(form)?;
-    let first = RefreshStep {
+    let first = FirstStep {
         refresh_id: TokenId::generate(context.random)?,
         access_id: TokenId::generate(context.random)?,
-        scope: requested.clone().unwrap_or_default(),
+        scope: requested_scope(form)?,
         issued_at: context.now,
         refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
     };
-    // Without a requested scope, the client requests what the user authorized.
-    let asked = requested.unwrap_or_else(|| code.record.scope.clone());
     let binding = possession.use_up(context).await?;
     let store = context.store;
     let redemption = store.redeem_code(code, code_presented, first, context.now);
-    let issued = redeemed(redemption.await?, asked)?;
+    let issued = redeemed(redemption.await?)?;
     answer_step(context, &issued, binding)
 }

@@ -80,14 +80,14 @@ impl IssuedStep {
     }
 }
 
-/// The first step of the grant that redeeming a code created. `asked`: the scope that the client requested.
-pub(crate) fn redeemed(redemption: Redemption, asked: Scope) -> Result<IssuedStep, TokenError> {
+/// The first step of the grant that redeeming a code created.
+pub(crate) fn redeemed(redemption: Redemption) -> Result<IssuedStep, TokenError> {
     match redemption {
         Redemption::Redeemed { grant, step } => Ok(IssuedStep {
+            asked: grant.current.scope.clone(),
             grant: *grant,
             step,
             issuance: Issuance::First,
-            asked,
         }),
         Redemption::Replayed(grant_id) => Err(TokenError::CodeReplayed(grant_id)),
         Redemption::Mismatch(mismatch) => Err(TokenError::Code(mismatch)),
