@@ -337,58 +337,50 @@ mod tests {
         assert!(read(&text_around).is_ok());
         assert!(read(&format!("\u{feff}{CERTIFICATE}")).is_ok());
         let damaged = CERTIFICATE.replacen("MII", "MIJ", 1);
+        use CertificateError as E;
         for (pem, error) in [
-            (String::new(), CertificateError::NotPem),
-            ("not a certificate".into(), CertificateError::NotPem),
-            (
-                format!("{CERTIFICATE}{CERTIFICATE}"),
-                CertificateError::Several,
-            ),
-            (KEY.into(), CertificateError::PrivateKey),
-            (format!("{CERTIFICATE}{KEY}"), CertificateError::PrivateKey),
-            (damaged, CertificateError::NotX509),
-            (CERTIFICATE.replace("END", "EMD"), CertificateError::NotPem),
+            (String::new(), E::NotPem),
+            ("not a certificate".into(), E::NotPem),
+            (format!("{CERTIFICATE}{CERTIFICATE}"), E::Several),
+            (KEY.into(), E::PrivateKey),
+            (format!("{CERTIFICATE}{KEY}"), E::PrivateKey),
+            (damaged, E::NotX509),
+            (CERTIFICATE.replace("END", "EMD"), E::NotPem),
         ] {
             assert_eq!(read(&pem), Err(error));
         }
-        assert_eq!(
-            Certificate::read("", CERTIFICATE.as_bytes()),
-            Err(CertificateError::Alias)
-        );
-        assert_eq!(
-            Certificate::read("a\nb", CERTIFICATE.as_bytes()),
-            Err(CertificateError::Alias)
-        );
+        for alias in ["", "a\nb"] {
+            let read = Certificate::read(alias, CERTIFICATE.as_bytes());
+            assert_eq!(read, Err(E::Alias));
+        }
     }
 
     /// The script in the same folder made the files.
     #[test]
     fn only_rsa_keys_of_2048_to_4096_bits() {
+        use CertificateError as E;
         for (pem, error) in [
-            (
-                include_str!("testdata/rsa-1024.pem"),
-                CertificateError::KeySize(1024),
-            ),
-            (
-                include_str!("testdata/rsa-2047.pem"),
-                CertificateError::KeySize(2047),
-            ),
-            (
-                include_str!("testdata/rsa-4104.pem"),
-                CertificateError::KeySize(4104),
-            ),
-            (
-                include_str!("testdata/ed25519.pem"),
-                CertificateError::NotRsa,
-            ),
-            (
-                include_str!("testdata/rsa-pss.pem"),
-                CertificateError::NotRsa,
-            ),
+            (include_str!("testdata/rsa-1024.pem"), E::KeySize(1024)),
+            (include_str!("testdata/rsa-2047.pem"), E::KeySize(2047)),
+            (include_str!("testdata/rsa-4104.pem"), E::KeySize(4104)),
+            (include_str!("testdata/ed25519.pem"), E::NotRsa),
+            (include_str!("testdata/rsa-pss.pem"), E::NotRsa),
         ] {
             assert_eq!(read(pem), Err(error));
         }
         assert!(read(include_str!("testdata/rsa-4096.pem")).is_ok());
+    }
+
+    /// With an exponent of 1 anybody could sign.
+    #[test]
+    fn an_exponent_is_odd_and_not_1() {
+        let modulus = [0xff; 256];
+        for good in [&[3][..], &[1, 0, 1], &[0, 3]] {
+            assert_eq!(check_rsa(&modulus, good), Ok(()));
+        }
+        for bad in [&[][..], &[0], &[1], &[0, 1], &[2], &[1; 9]] {
+            assert_eq!(check_rsa(&modulus, bad), Err(RsaKeyError::Exponent));
+        }
     }
 
     #[test]

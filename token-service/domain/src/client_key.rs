@@ -410,39 +410,29 @@ mod tests {
         let padded = OKP.replace("HURo", "HURo=");
         let certificate = include_str!("../../../demo/non-interactive-demo.cert.pem");
         let key = include_str!("../../../demo/key-demo.key.pem");
+        let with = |member: &str| OKP.replacen('{', &format!("{{{member},"), 1);
+        let p384 = r#"{"kty":"EC","crv":"P-384","x":"AA","y":"AA"}"#;
+        let ed448 = r#"{"kty":"OKP","crv":"Ed448","x":"AA"}"#;
+        let rsa = r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#;
+        use KeyError as E;
         for (text, error) in [
-            (private.as_str(), KeyError::PrivateKey),
-            (r#"{"kty":"oct","k":"AAAA"}"#, KeyError::PrivateKey),
-            (key, KeyError::PrivateKey),
-            (certificate, KeyError::Certificate),
-            (&format!(r#"{{"keys":[{OKP}]}}"#), KeyError::Set),
-            (&format!("{ED25519_PEM}{ED25519_PEM}"), KeyError::Several),
-            (&off_curve, KeyError::Unusable),
-            (&short, KeyError::Malformed("x")),
-            (&padded, KeyError::Malformed("x")),
-            (
-                r#"{"kty":"EC","crv":"P-384","x":"AA","y":"AA"}"#,
-                KeyError::Unsupported,
-            ),
-            (
-                r#"{"kty":"OKP","crv":"Ed448","x":"AA"}"#,
-                KeyError::Unsupported,
-            ),
-            (
-                r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#,
-                KeyError::KeySize(17),
-            ),
-            (
-                &OKP.replacen('{', r#"{"use":"enc","#, 1),
-                KeyError::NotForSignatures,
-            ),
-            (
-                &OKP.replacen('{', r#"{"alg":"ES256","#, 1),
-                KeyError::OtherAlgorithm("EdDSA"),
-            ),
-            ("{}", KeyError::NotAKey),
-            ("ssh-ed25519 AAAA", KeyError::NotAKey),
-            ("", KeyError::NotAKey),
+            (private.as_str(), E::PrivateKey),
+            (r#"{"kty":"oct","k":"AAAA"}"#, E::PrivateKey),
+            (key, E::PrivateKey),
+            (certificate, E::Certificate),
+            (&format!(r#"{{"keys":[{OKP}]}}"#), E::Set),
+            (&format!("{ED25519_PEM}{ED25519_PEM}"), E::Several),
+            (&off_curve, E::Unusable),
+            (&short, E::Malformed("x")),
+            (&padded, E::Malformed("x")),
+            (p384, E::Unsupported),
+            (ed448, E::Unsupported),
+            (rsa, E::KeySize(17)),
+            (&with(r#""use":"enc""#), E::NotForSignatures),
+            (&with(r#""alg":"ES256""#), E::OtherAlgorithm("EdDSA")),
+            ("{}", E::NotAKey),
+            ("ssh-ed25519 AAAA", E::NotAKey),
+            ("", E::NotAKey),
         ] {
             assert_eq!(VerifyingKey::read(text), Err(error), "{text}");
         }

@@ -194,49 +194,32 @@ mod tests {
         let unlinked = ada(|user| drop(user.accounts.remove(0)));
         let disabled = ada(|user| user.enabled = false);
         let other = ada(|user| user.organization = Some("majestic".into()));
-        for (before, after, ended) in [
-            (
-                ada(|_| ()),
-                Some(&other),
-                (false, false, false, EndedGrants::None, 0),
-            ),
-            (
-                ada(|_| ()),
-                Some(&password),
-                (true, true, false, EndedGrants::Outdated, 0),
-            ),
-            (
-                ada(|_| ()),
-                Some(&app),
-                (true, true, true, EndedGrants::Outdated, 0),
-            ),
-            (
-                ada(|_| ()),
-                Some(&unlinked),
-                (false, false, false, EndedGrants::Outdated, 1),
-            ),
-            (
-                unlinked.clone(),
-                Some(&other),
-                (false, false, false, EndedGrants::None, 0),
-            ),
-            (ada(|_| ()), Some(&disabled), (true, true, false, all, 0)),
-            (
-                disabled.clone(),
-                Some(&disabled),
-                (false, false, false, EndedGrants::None, 0),
-            ),
+        let none = (false, false, false, EndedGrants::None, 0);
+        let outdated = |credentials, second_factor, unlinked| {
+            let grants = EndedGrants::Outdated;
+            (credentials, credentials, second_factor, grants, unlinked)
+        };
+        for (before, after, (version, sessions, second_factor, grants, unlinks)) in [
+            (&before, &other, none),
+            (&before, &password, outdated(true, false, 0)),
+            (&before, &app, outdated(true, true, 0)),
+            (&before, &unlinked, outdated(false, false, 1)),
+            (&before, &disabled, (true, true, false, all, 0)),
         ] {
-            let found = user(name, &Before::Read(before), after);
-            let unlinked = found.accounts.len();
-            let found = (
-                found.version,
-                found.sessions,
-                found.second_factor,
-                found.grants,
-                unlinked,
-            );
-            assert_eq!(found, ended, "{after:?}");
+            let found = user(name, &Before::Read(before.clone()), Some(after));
+            assert_eq!(found.accounts.len(), unlinks, "{after:?}");
+            let expected = Ended {
+                version,
+                sessions,
+                second_factor,
+                grants,
+                accounts: found.accounts.clone(),
+            };
+            assert_eq!(found, expected, "{after:?}");
+        }
+        for (before, after) in [(&unlinked, &other), (&disabled, &disabled)] {
+            let found = user(name, &Before::Read(before.clone()), Some(after));
+            assert_eq!(found, Ended::default(), "{after:?}");
         }
         let removed = user(name, &Before::Read(disabled), None);
         assert!(removed.sessions && removed.second_factor && removed.grants != EndedGrants::None);

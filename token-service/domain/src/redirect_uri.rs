@@ -284,48 +284,55 @@ mod tests {
 
     #[test]
     fn registration_refuses_everything_else() {
+        use RedirectUriError as E;
         for (text, error) in [
-            ("https://app.example.com/cb#x", RedirectUriError::Fragment),
-            ("https://*.example.com/cb", RedirectUriError::Wildcard),
-            ("https://app.example.com:*/cb", RedirectUriError::Wildcard),
-            ("http://localhost:*/cb", RedirectUriError::Wildcard),
-            ("http://127.0.0.1:*/a/*", RedirectUriError::Wildcard),
-            ("http://localhost:8000/cb", RedirectUriError::Localhost),
-            ("http://app.example.com/cb", RedirectUriError::PlainHttp),
-            (
-                "http://127.0.0.1.example.com/cb",
-                RedirectUriError::PlainHttp,
-            ),
-            (
-                "https://user@app.example.com/cb",
-                RedirectUriError::Credentials,
-            ),
-            (
-                "com.example.app://host/cb",
-                RedirectUriError::PrivateUseForm,
-            ),
-            ("com.example.app:cb", RedirectUriError::PrivateUseForm),
-            ("packagebuilder:callback", RedirectUriError::PrivateUseForm),
+            ("https://app.example.com/cb#x", E::Fragment),
+            ("https://*.example.com/cb", E::Wildcard),
+            ("https://app.example.com:*/cb", E::Wildcard),
+            ("http://localhost:*/cb", E::Wildcard),
+            ("http://127.0.0.1:*/a/*", E::Wildcard),
+            ("http://localhost:8000/cb", E::Localhost),
+            ("http://app.example.com/cb", E::PlainHttp),
+            ("http://127.0.0.1.example.com/cb", E::PlainHttp),
+            ("https://user@app.example.com/cb", E::Credentials),
+            ("com.example.app://host/cb", E::PrivateUseForm),
+            ("com.example.app:cb", E::PrivateUseForm),
+            ("packagebuilder:callback", E::PrivateUseForm),
             (
                 "javascript:/alert(1)",
-                RedirectUriError::ForbiddenScheme("javascript".into()),
+                E::ForbiddenScheme("javascript".into()),
             ),
-            ("data:/x", RedirectUriError::ForbiddenScheme("data".into())),
-            ("/callback", RedirectUriError::NotAbsolute),
-            ("https:app.example.com/cb", RedirectUriError::NotAbsolute),
-            (
-                "https://app.example.com\\@evil.example/",
-                RedirectUriError::NotAbsolute,
-            ),
-            ("https://app.example.com/a b", RedirectUriError::NotAbsolute),
-            ("", RedirectUriError::NotAbsolute),
+            ("data:/x", E::ForbiddenScheme("data".into())),
+            ("/callback", E::NotAbsolute),
+            ("https:app.example.com/cb", E::NotAbsolute),
+            ("https://app.example.com\\@evil.example/", E::NotAbsolute),
+            ("https://app.example.com/a b", E::NotAbsolute),
+            ("", E::NotAbsolute),
         ] {
             assert_eq!(registered(text), Err(error), "{text}");
         }
-        assert_eq!(
-            RedirectUriPattern::parse("com.example.app:/cb", RedirectUriUse::WebServer),
-            Err(RedirectUriError::PrivateUseScheme)
-        );
+        for (text, error) in [
+            ("com.example.app:/cb", E::PrivateUseScheme),
+            ("http://127.0.0.1:*/cb", E::WildcardOfWebServer),
+        ] {
+            let registered = RedirectUriPattern::parse(text, RedirectUriUse::WebServer);
+            assert_eq!(registered, Err(error), "{text}");
+        }
+    }
+
+    /// Any app may receive requests to a native URI, and claim a scheme without a dot (RFC 8252 §7.1, §8.6).
+    #[test]
+    fn rfc8252_s8_6_only_https_leads_to_one_place() {
+        for (text, is_native, is_undotted) in [
+            ("https://app.example.com/cb", false, false),
+            ("http://127.0.0.1:8000/cb", true, false),
+            ("com.example.app:/cb", true, false),
+            ("app:/cb", true, true),
+        ] {
+            let pattern = registered(text).unwrap();
+            assert_eq!(pattern.has_undotted_scheme(), is_undotted, "{text}");
+            assert_eq!(pattern.matches(text).unwrap().is_native(), is_native);
+        }
     }
 
     /// Exact text; only the loopback port may differ.
@@ -396,21 +403,15 @@ mod tests {
                 .unwrap()
                 .with_parameters([("code", "a b"), ("state", "ü&=")])
         };
-        assert_eq!(
-            add("https://a.example/cb"),
-            "https://a.example/cb?code=a%20b&state=%C3%BC%26%3D"
-        );
-        assert_eq!(
-            add("https://a.example/cb?x=%7E"),
-            "https://a.example/cb?x=%7E&code=a%20b&state=%C3%BC%26%3D"
-        );
-        assert_eq!(
-            add("https://a.example/cb?"),
-            "https://a.example/cb?code=a%20b&state=%C3%BC%26%3D"
-        );
-        assert_eq!(
-            add("com.example.app:/cb"),
-            "com.example.app:/cb?code=a%20b&state=%C3%BC%26%3D"
-        );
+        let added = "code=a%20b&state=%C3%BC%26%3D";
+        for (uri, separator) in [
+            ("https://a.example/cb", "?"),
+            ("https://a.example/cb?x=%7E", "&"),
+            ("https://a.example/cb?", ""),
+            ("https://a.example/cb?x&", ""),
+            ("com.example.app:/cb", "?"),
+        ] {
+            assert_eq!(add(uri), format!("{uri}{separator}{added}"));
+        }
     }
 }

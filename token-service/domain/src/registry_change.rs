@@ -200,6 +200,7 @@ mod tests {
             put(vec![], vec![user("ada")]),
         );
         let other = put(vec![public("other")], vec![user("grace")]);
+        let bound_to = |name| put(vec![bound("batch", name)], vec![]);
         for (made, planned, expected) in [
             (&web, &web, true),
             (&other, &web, false),
@@ -209,28 +210,12 @@ mod tests {
             (&put(vec![], vec![user("web")]), &web, true),
             (&put(vec![public("ada")], vec![]), &ada, true),
             // The user that a client is bound to must exist.
-            (
-                &without("ada"),
-                &put(vec![bound("batch", "ada")], vec![]),
-                true,
-            ),
-            (
-                &put(vec![bound("batch", "ada")], vec![]),
-                &without("ada"),
-                true,
-            ),
-            (
-                &without("grace"),
-                &put(vec![bound("batch", "ada")], vec![]),
-                false,
-            ),
+            (&without("ada"), &bound_to("ada"), true),
+            (&bound_to("ada"), &without("ada"), true),
+            (&without("grace"), &bound_to("ada"), false),
             // Names of people are compared without case.
             (&put(vec![], vec![user("ADA")]), &ada, true),
-            (
-                &without("Ada"),
-                &put(vec![bound("batch", "ADA")], vec![]),
-                true,
-            ),
+            (&without("Ada"), &bound_to("ADA"), true),
             (&put(vec![public("WEB")], vec![]), &web, false),
         ] {
             assert_eq!(overtakes(made, planned), expected, "{made:?} {planned:?}");

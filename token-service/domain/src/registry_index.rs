@@ -293,54 +293,23 @@ mod tests {
     /// Every pattern, alone and together with every other, against every origin.
     #[test]
     fn an_origin_is_found_exactly_if_a_pattern_allows_it() {
-        let patterns = [
-            "com.example.app:/callback",
-            "http://127.0.0.1/callback",
-            "http://127.0.0.1:80/callback",
-            "http://127.0.0.1:8000/callback",
-            "http://127.0.0.1:*/callback",
-            "http://[::1]/callback",
-            "http://[::1]:8000/callback",
-            "http://[::1]:*/callback",
-            "https://app.example.com/callback?tenant=1",
-            "https://app.example.com:443/callback",
-            "https://app.example.com:8443/callback",
-            "https://b%C3%BCcher.example/",
-        ];
-        let bases = [
-            "",
-            "null",
-            "http:",
-            "http://127.0.0.1",
-            "http://127.0.0.2",
-            "http://[::1]",
-            "http://[:",
-            "http://[::1",
-            "https://127.0.0.1",
-            "https://app.example.com",
-            "https://app.example.com.evil.example",
-            "com.example.app",
-        ];
-        let ends = [
-            "",
-            ":",
-            ":0",
-            ":1",
-            ":1]",
-            ":80",
-            ":080",
-            ":443",
-            ":8000",
-            ":8443",
-            ":65535",
-            ":65536",
-            ":*",
-            ":8000:8000",
-            ":+80",
-            "/",
-            "/callback",
-            "\0",
-        ];
+        let patterns: Vec<&str> = "com.example.app:/callback
+            http://127.0.0.1/callback http://127.0.0.1:80/callback http://127.0.0.1:8000/callback
+            http://127.0.0.1:*/callback
+            http://[::1]/callback http://[::1]:8000/callback http://[::1]:*/callback
+            https://app.example.com/callback?tenant=1 https://app.example.com:443/callback
+            https://app.example.com:8443/callback https://b%C3%BCcher.example/"
+            .split_whitespace()
+            .collect();
+        let bases = "null http: http://127.0.0.1 http://127.0.0.2 http://[::1] http://[: http://[::1
+            https://127.0.0.1 https://app.example.com https://app.example.com.evil.example com.example.app";
+        let ends =
+            ": :0 :1 :1] :80 :080 :443 :8000 :8443 :65535 :65536 :* :8000:8000 :+80 / /callback \0";
+        let [bases, ends] = [bases, ends].map(|texts| {
+            [""].into_iter()
+                .chain(texts.split_whitespace())
+                .collect::<Vec<_>>()
+        });
         let (mut allowed, mut refused) = (0, 0);
         for (one, other) in patterns
             .iter()

@@ -65,52 +65,73 @@ fn use_of(token: u8, next: u8, now: Timestamp) -> RefreshRotation {
     }
 }
 
-#[test]
-fn a_lost_answer_is_repeated_within_the_grace_which_never_restarts() {
-    let mut grant = grant();
-    assert_eq!(rotate(&mut grant, &use_of(1, 2, at(5))), rotated(&grant));
-    let answered = grant.current.clone();
-    assert_eq!(
-        rotate(&mut grant, &use_of(1, 3, at(10))),
-        repeats(&answered)
-    );
-    assert_eq!(
-        rotate(&mut grant, &use_of(1, 3, at(15))),
-        repeats(&answered)
-    );
-    assert_eq!(grant.current, answered);
-    assert_eq!(rotate(&mut grant, &use_of(1, 3, at(16))), reused());
-    assert_eq!(
-        rotate(&mut grant, &use_of(2, 3, at(16))),
-        RotationDecision::Refuse(RotationRefusal::Revoked)
-    );
+/// What a use of a token leads to.
+#[derive(Clone, Copy)]
+enum Leads {
+    Rotates,
+    /// To the step with this refresh token again.
+    Repeats(u8),
+    Ends,
+    Refused,
 }
 
 #[test]
-fn a_retry_that_arrives_after_its_successor_was_used_is_still_only_a_retry() {
-    let mut grant = grant();
-    rotate(&mut grant, &use_of(1, 2, at(0)));
-    let first_answer = grant.current.clone();
-    rotate(&mut grant, &use_of(2, 3, at(1)));
-    assert_eq!(
-        rotate(&mut grant, &use_of(1, 4, at(2))),
-        repeats(&first_answer)
-    );
-    assert_eq!(grant.current.refresh_id, id(3));
-}
-
-#[test]
-fn a_token_that_is_long_gone_ends_the_grant() {
-    let mut grant = grant();
-    rotate(&mut grant, &use_of(1, 2, at(0)));
-    rotate(&mut grant, &use_of(2, 3, at(100)));
-    assert_eq!(
-        grant.spent.len(),
-        1,
-        "spent steps beyond their grace are dropped"
-    );
-    assert_eq!(rotate(&mut grant, &use_of(1, 4, at(101))), reused());
-    assert_eq!(grant.revoked_at, Some(at(101)));
+fn a_spent_token_is_repeated_within_its_grace_and_ends_the_grant_after_it() {
+    use Leads::*;
+    let uses_in_a_row = |count: u8| (1..=count).map(|token| (token, token + 1, 0, Rotates));
+    let after = |uses: u8, last| uses_in_a_row(uses).chain([last]).collect::<Vec<_>>();
+    for (why, uses) in [
+        (
+            "an answer was lost, and the grace never restarts",
+            vec![
+                (1, 2, 5, Rotates),
+                (1, 3, 10, Repeats(2)),
+                (1, 3, 15, Repeats(2)),
+                (1, 3, 16, Ends),
+                (2, 3, 16, Refused),
+            ],
+        ),
+        (
+            "a retry arrives after its successor was used",
+            after(2, (1, 4, 2, Repeats(2))),
+        ),
+        (
+            "a token is long gone",
+            vec![(1, 2, 0, Rotates), (2, 3, 100, Rotates), (1, 4, 101, Ends)],
+        ),
+        (
+            "the steps within the grace are bounded",
+            after(8, (1, 10, 1, Repeats(2))),
+        ),
+        ("one more", after(9, (1, 11, 1, Ends))),
+    ] {
+        let (mut grant, mut steps) = (grant(), Vec::new());
+        for (token, next, second, leads) in uses {
+            let before = grant.clone();
+            let decision = rotate(&mut grant, &use_of(token, next, at(second)));
+            let expected = match leads {
+                Rotates => {
+                    steps.push(grant.current.clone());
+                    assert!(grant.spent.len() <= MAX_SPENT_STEPS);
+                    rotated(&grant)
+                }
+                Repeats(number) => {
+                    let mut steps = steps.iter();
+                    repeats(steps.find(|step| step.refresh_id == id(number)).unwrap())
+                }
+                Ends => reused(),
+                Refused => RotationDecision::Refuse(RotationRefusal::Revoked),
+            };
+            assert_eq!(decision, expected, "{why}: {token} at {second}");
+            match leads {
+                Rotates => assert_eq!(grant.current.refresh_id, id(next)),
+                Repeats(_) | Refused => assert_eq!(grant, before, "{why}"),
+                Ends => assert_eq!(grant.revoked_at, Some(at(second))),
+            }
+            let is_spent = |step: &SpentStep| at(second).since(step.first_used_at) <= GRACE;
+            assert!(!matches!(leads, Rotates) || grant.spent.iter().all(is_spent));
+        }
+    }
 }
 
 #[test]
