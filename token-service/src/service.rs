@@ -238,12 +238,16 @@ impl Service {
         self.readiness.of(check).await
     }
 
-    /// The current registrations, keys and time.
     pub fn moment(&self) -> Moment {
+        self.moment_at(self.clock.now())
+    }
+
+    /// The current registrations and keys, for a request that came at `now`.
+    pub fn moment_at(&self, now: Timestamp) -> Moment {
         Moment {
             summary: self.directory.summary(),
             keys: self.keys(),
-            now: self.clock.now(),
+            now,
         }
     }
 
@@ -251,9 +255,9 @@ impl Service {
     ///
     /// # Errors
     /// [`StoreError`] if registrations in memory may be too old.
-    pub fn issuing_moment(&self) -> Result<Moment, StoreError> {
+    pub fn issuing_moment(&self, now: Timestamp) -> Result<Moment, StoreError> {
         if self.directory.are_recent(Instant::now()) {
-            return Ok(self.moment());
+            return Ok(self.moment_at(now));
         }
         let reason = "the registrations cannot be compared with those in the store";
         Err(StoreError::Failed(reason.to_owned()))

@@ -1,5 +1,6 @@
 //! A client's request to an endpoint with client authentication.
 
+use std::cell::OnceCell;
 use std::ops::AsyncFnOnce;
 
 use actix_web::dev;
@@ -12,12 +13,14 @@ use futures_util::future::LocalBoxFuture;
 use super::{body, mutual_tls, origin};
 use crate::audit_log::Origin;
 use crate::service::{Moment, Service};
+use domain::clock::Timestamp;
 use protocol::Context;
+use protocol::oauth::client_authentication::claimed;
 use protocol::oauth::endpoint_request::EndpointRequest;
 use protocol::oauth::error::{ErrorCode, TokenError};
-use protocol::oauth::proof;
 use protocol::oauth::refusal::{EndpointError, Refusal};
 use protocol::oauth::secret_guesses;
+use zeroize::Zeroizing;
 
 /// The request with its complete body. If the body cannot be read, the client gets an error in the format of
 /// protocol.md §2.4.
@@ -25,6 +28,9 @@ pub(super) struct ClientCall {
     pub(super) service: Data<Service>,
     http: HttpRequest,
     body: Bytes,
+    /// Read once, when the body is complete.
+    now: Timestamp,
+    claimed: OnceCell<Vec<Zeroizing<String>>>,
 }
 
 impl FromRequest for ClientCall {
@@ -36,9 +42,13 @@ impl FromRequest for ClientCall {
         let payload = Payload::from_request(http, payload);
         let http = http.clone();
         Box::pin(async move {
+            let service = service.await?;
+            let body = body::read(payload.await?).await?;
             Ok(Self {
-                service: service.await?,
-                body: body::read(payload.await?).await?,
+                now: service.clock.now(),
+                claimed: OnceCell::new(),
+                service,
+                body,
                 http,
             })
         })
@@ -67,6 +77,14 @@ impl ClientCall {
         }
     }
 
+    /// The Client IDs that a refused request may claim: see [`claimed::ids`]. Read once.
+    pub(super) fn claimed_ids(&self) -> &[Zeroizing<String>] {
+        self.claimed.get_or_init(|| {
+            let request = self.request();
+            claimed::ids(&request.authorization, request.body, request.query)
+        })
+    }
+
     /// Adds the nonce for the client's next DPoP proof (RFC 9449 §8), if the request has a proof or the refusal is about
     /// proofs.
     pub(super) fn offer_nonce(&self, response: &mut HttpResponse, refusal: Option<&Refusal>) {
@@ -80,9 +98,8 @@ impl ClientCall {
         if !has_proof && !refusal.is_some_and(is_about_proofs) {
             return;
         }
-        let moment = self.service.moment();
-        if let Ok(nonce) = HeaderValue::try_from(proof::next_nonce(&self.service.context(&moment)))
-        {
+        let key = self.service.encryption_key.nonce_key();
+        if let Ok(nonce) = HeaderValue::try_from(key.nonce(self.now.seconds())) {
             let name = HeaderName::from_static(dpop::NONCE_HEADER);
             response.headers_mut().insert(name, nonce);
         }
@@ -97,7 +114,8 @@ impl ClientCall {
         &self,
         answer: impl AsyncFnOnce(&Context<'_>, &EndpointRequest<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.answer_at(&self.service.moment(), answer).await
+        self.answer_at(&self.service.moment_at(self.now), answer)
+            .await
     }
 
     /// Runs an endpoint that issues tokens, which needs up-to-date registrations.
@@ -105,7 +123,7 @@ impl ClientCall {
         &self,
         answer: impl AsyncFnOnce(&Context<'_>, &EndpointRequest<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        match self.service.issuing_moment() {
+        match self.service.issuing_moment(self.now) {
             Ok(moment) => self.answer_at(&moment, answer).await,
             Err(error) => Err(TokenError::from(error).into()),
         }
@@ -123,7 +141,8 @@ impl ClientCall {
             Err(error) => match error.token_error().filter(|error| error.is_guess()) {
                 Some(guess) => {
                     let (guess, address) = (guess.clone(), origin::address(&self.http));
-                    let counted = secret_guesses::count_wrong(&context, &request, address, guess);
+                    let claimed = self.claimed_ids().first().map_or("", |id| id.as_str());
+                    let counted = secret_guesses::count_wrong(&context, claimed, address, guess);
                     Err(counted.await.into())
                 }
                 None => Err(error),

@@ -185,7 +185,7 @@ async fn claimed_client(call: &ClientCall, refusal: &Refusal) -> Option<ClaimedC
         return None;
     }
     let directory = call.service.directory();
-    call.request().claimed_client(directory).await
+    ClaimedClient::find(directory, call.claimed_ids()).await
 }
 
 /// Adds the claimed client to a refusal, so that operators find guesses of one client's secret by its id. The client is

@@ -1,15 +1,11 @@
 //! First step of all endpoints with client authentication: read the form, find the client.
 
-use zeroize::Zeroizing;
-
-use super::client_authentication::claimed::{self, ClaimedClient};
 use super::client_authentication::{self, PresentedClient, Served};
 use super::connection::{Connection, Shown};
 use super::error::TokenError;
 use super::parameter::Parameter;
 use super::parameters::Parameters;
 use crate::Context;
-use crate::Directory;
 
 /// The parts of an HTTP request that these endpoints read.
 #[derive(Clone)]
@@ -27,16 +23,6 @@ pub struct EndpointRequest<'a> {
 }
 
 impl<'a> EndpointRequest<'a> {
-    /// The Client IDs that the request may claim: see [`claimed::ids`].
-    pub(super) fn claimed_ids(&self) -> Vec<Zeroizing<String>> {
-        claimed::ids(&self.authorization, self.body, self.query)
-    }
-
-    /// The client that the request claims to be, authenticated or not, for the log.
-    pub async fn claimed_client(&self, directory: &Directory) -> Option<ClaimedClient> {
-        ClaimedClient::find(directory, &self.claimed_ids()).await
-    }
-
     /// Reads the form and authenticates the client.
     ///
     /// # Errors
@@ -94,11 +80,7 @@ fn check_content_type(content_type: Option<&[u8]>) -> Result<(), TokenError> {
         }
         _ => true,
     });
-    if form && utf8 {
-        Ok(())
-    } else {
-        Err(TokenError::ContentType)
-    }
+    (form && utf8).then_some(()).ok_or(TokenError::ContentType)
 }
 
 /// Refuses known parameters in the URL, which servers and proxies log (RFC 6749 §2.3.1).

@@ -95,12 +95,6 @@ impl PresentedProof {
     }
 }
 
-/// The nonce for the next proof (RFC 9449 §8.2).
-pub fn next_nonce(context: &Context<'_>) -> String {
-    let key = context.encryption_key.nonce_key();
-    key.nonce(context.now.seconds())
-}
-
 /// True if `signature` is the signature of `message` by the private key of `key`.
 pub fn verifies(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
     VerifyingKey::of(key).is_ok_and(|key| key.verifies(message, signature))

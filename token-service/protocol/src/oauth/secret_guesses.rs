@@ -8,32 +8,28 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::endpoint_request::EndpointRequest;
 use super::error::TokenError;
 use crate::Context;
 use crate::sign_in::network;
 use domain::digest::Digest;
 use domain::{Admission, Pace, PacedKey};
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 /// Wrong secrets of one client from one address. A client with a wrong configuration fails at once and continues to
 /// fail.
 const PACE: Pace = Pace {
     free: 20,
-    longest: MINUTE.saturating_mul(5),
-    forget_one_after: MINUTE,
+    longest: Duration::from_mins(5),
+    forget_one_after: Duration::from_mins(1),
 };
 
-/// Counts a guess in `request` from `address` that was refused with `error`. Returns the error of the response: `error`, or
-/// [`TokenError::TooManyGuesses`]. If the store fails, the guess is refused but not counted.
+/// Counts a guess for `client_id` from `address` that was refused with `error`. Returns the error of the response: `error`,
+/// or [`TokenError::TooManyGuesses`]. If the store fails, the guess is refused but not counted.
 pub async fn count_wrong(
     context: &Context<'_>,
-    request: &EndpointRequest<'_>,
+    client_id: &str,
     address: Option<IpAddr>,
     error: TokenError,
 ) -> TokenError {
-    let client_id = request.claimed_ids().into_iter().next().unwrap_or_default();
     let key = context.encryption_key;
     let network = network(address, key);
     let parts = [b"client secret", client_id.as_bytes(), network.as_bytes()];

@@ -135,7 +135,7 @@ async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
     let service = service.unwrap();
     let assertion = of_the_demo(issued_at, lifetime);
     let exchange = async || {
-        let moment = service.issuing_moment().unwrap();
+        let moment = service.issuing_moment(service.clock.now()).unwrap();
         let secret = "demo-secret-of-non-interactive-demo-not-for-real-use";
         let authorization = basic("non-interactive-demo", secret);
         let grant_type = GrantType::JwtBearer.name();
