@@ -2,13 +2,13 @@
 //! allows none (RFC 9700 §2.6).
 
 use actix_cors::Cors;
-use actix_web::Error;
 use actix_web::body::MessageBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::dev::{HttpServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::http::{Method, StatusCode, header};
-use actix_web::middleware::Next;
-use actix_web::web::Data;
+use actix_web::middleware::{Next, from_fn};
+use actix_web::web::{self, Data};
+use actix_web::{Error, FromRequest, Handler, Responder};
 use claims::dpop;
 
 use super::error;
@@ -34,6 +34,23 @@ pub(super) fn registered_apps() -> Cors {
         .allowed_headers([header::CONTENT_TYPE, header::ACCEPT, DPOP])
         .expose_headers([DPOP_NONCE, header::WWW_AUTHENTICATE])
         .max_age(MAX_AGE_SECONDS)
+}
+
+/// A `POST` endpoint that clients call, among them single-page apps.
+pub(super) fn post<F, Arguments>(
+    path: &'static str,
+    handler: F,
+) -> impl HttpServiceFactory + 'static
+where
+    F: Handler<Arguments>,
+    Arguments: FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    web::resource(path)
+        .wrap(registered_apps())
+        .wrap(from_fn(look_up_origin))
+        .route(web::post().to(handler))
+        .default_service(error::other_methods("POST, OPTIONS"))
 }
 
 /// Looks up the origin of the request. [`Cors`] decides synchronously, and the look-up may read the store. A refused

@@ -3,7 +3,8 @@
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::web;
-use actix_web::{HttpRequest, HttpResponse, ResponseError, Route};
+use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource};
+use actix_web::{Responder, ResponseError, Route};
 use serde::Serialize;
 
 use super::body::BodyError;
@@ -101,6 +102,19 @@ pub(super) fn other_methods(allow: &'static str) -> Route {
         }
         method_not_allowed(&request, allow)
     })
+}
+
+/// A resource that answers only `GET` and `HEAD`.
+pub(super) fn get<F, Arguments>(path: &str, handler: F) -> Resource
+where
+    F: Handler<Arguments>,
+    Arguments: FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    let route = web::get().to(handler);
+    web::resource(path)
+        .route(route)
+        .default_service(other_methods("GET, HEAD"))
 }
 
 pub(super) fn method_not_allowed(request: &HttpRequest, allow: &str) -> HttpResponse {

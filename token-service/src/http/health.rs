@@ -10,16 +10,8 @@ use crate::service::Service;
 
 pub(crate) fn routes(routes: &mut web::ServiceConfig) {
     routes
-        .service(
-            web::resource(paths::HEALTHZ)
-                .route(web::get().to(healthz))
-                .default_service(error::other_methods("GET, HEAD")),
-        )
-        .service(
-            web::resource(paths::READYZ)
-                .route(web::get().to(readyz))
-                .default_service(error::other_methods("GET, HEAD")),
-        );
+        .service(error::get(paths::HEALTHZ, healthz))
+        .service(error::get(paths::READYZ, readyz));
 }
 
 async fn healthz() -> HttpResponse {

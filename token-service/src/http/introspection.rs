@@ -2,22 +2,13 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
-use actix_web::web;
 
 use super::client_call::ClientCall;
-use super::{error, paths, report};
+use super::{error, report};
 use protocol::issued_token::introspection;
 use protocol::oauth::refusal::EndpointError as _;
 
-pub(super) fn routes(routes: &mut web::ServiceConfig) {
-    routes.service(
-        web::resource(paths::INTROSPECT)
-            .route(web::post().to(introspect))
-            .default_service(error::other_methods("POST")),
-    );
-}
-
-async fn introspect(call: ClientCall) -> HttpResponse {
+pub(super) async fn introspect(call: ClientCall) -> HttpResponse {
     match call.answer(introspection::introspect).await {
         Ok(introspection) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))

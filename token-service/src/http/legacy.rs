@@ -14,11 +14,7 @@ use protocol::oauth::refusal::EndpointError as _;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
-        .service(
-            web::resource(legacy::STATUS)
-                .route(web::get().to(show_status))
-                .default_service(error::other_methods("GET, HEAD")),
-        )
+        .service(error::get(legacy::STATUS, show_status))
         .service(
             web::resource(legacy::TOKEN)
                 .route(web::post().to(token))

@@ -20,11 +20,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
-    routes.service(
-        web::resource(paths::METRICS)
-            .route(web::get().to(metrics))
-            .default_service(error::other_methods("GET, HEAD")),
-    );
+    routes.service(error::get(paths::METRICS, metrics));
 }
 
 async fn metrics(request: HttpRequest, service: Data<Service>) -> HttpResponse {

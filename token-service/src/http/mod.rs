@@ -325,10 +325,14 @@ fn mutual_tls_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
 /// The endpoints with client authentication.
 fn client_routes(routes: &mut web::ServiceConfig) {
     routes
-        .configure(token::routes)
-        .configure(pushed::routes)
-        .configure(revocation::routes)
-        .configure(introspection::routes);
+        .service(cors::post(paths::TOKEN, token::token))
+        .service(cors::post(paths::PUSHED, pushed::push))
+        .service(cors::post(paths::REVOKE, revocation::revoke))
+        .service(
+            web::resource(paths::INTROSPECT)
+                .route(web::post().to(introspection::introspect))
+                .default_service(error::other_methods("POST")),
+        );
 }
 
 pub fn internal_routes(routes: &mut web::ServiceConfig) {

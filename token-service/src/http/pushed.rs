@@ -2,25 +2,13 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
-use actix_web::middleware::from_fn;
-use actix_web::web;
 
 use super::client_call::ClientCall;
-use super::{cors, error, paths, report};
+use super::{error, report};
 use protocol::oauth::pushed;
 use protocol::oauth::refusal::EndpointError as _;
 
-pub(super) fn routes(routes: &mut web::ServiceConfig) {
-    routes.service(
-        web::resource(paths::PUSHED)
-            .wrap(cors::registered_apps())
-            .wrap(from_fn(cors::look_up_origin))
-            .route(web::post().to(push))
-            .default_service(error::other_methods("POST, OPTIONS")),
-    );
-}
-
-async fn push(call: ClientCall) -> HttpResponse {
+pub(super) async fn push(call: ClientCall) -> HttpResponse {
     let answer = call.answer(pushed::push).await;
     let answer = answer.map_err(|error| error.refusal());
     let mut response = match &answer {

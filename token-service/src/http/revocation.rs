@@ -4,29 +4,17 @@ use std::time::Instant;
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
-use actix_web::middleware::from_fn;
-use actix_web::web;
 use serde_json::json;
 
 use super::client_call::ClientCall;
-use super::{cors, error, paths, report};
+use super::{error, report};
 use crate::audit_log::Entry;
 use domain::{AuditAction, ClientId};
-use protocol::issued_token::revocation::{self, Ended};
+use protocol::issued_token::revocation::{self, RevokedToken};
 use protocol::oauth::error::TokenError;
 use protocol::oauth::refusal::EndpointError as _;
 
-pub(super) fn routes(routes: &mut web::ServiceConfig) {
-    routes.service(
-        web::resource(paths::REVOKE)
-            .wrap(cors::registered_apps())
-            .wrap(from_fn(cors::look_up_origin))
-            .route(web::post().to(revoke))
-            .default_service(error::other_methods("POST, OPTIONS")),
-    );
-}
-
-async fn revoke(call: ClientCall) -> HttpResponse {
+pub(super) async fn revoke(call: ClientCall) -> HttpResponse {
     let limit = &call.service.revocation_limit;
     let answer = call
         .answer(async |context, request| {
@@ -56,7 +44,7 @@ async fn revoke(call: ClientCall) -> HttpResponse {
     }
 }
 
-fn revoked(token: Ended) -> Entry {
+fn revoked(token: RevokedToken) -> Entry {
     let entry = Entry::new(AuditAction::TokenRevoked)
         .by_client(Some(token.client_id.as_str()))
         .grant(token.grant_id);

@@ -15,11 +15,7 @@ use protocol::oauth::error::ErrorCode;
 use protocol::oauth::parameters::Parameters;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
-    routes.service(
-        web::resource(paths::REVOCATIONS)
-            .route(web::get().to(revocations))
-            .default_service(error::other_methods("GET, HEAD")),
-    );
+    routes.service(error::get(paths::REVOCATIONS, revocations));
 }
 
 async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpResponse {

@@ -1,27 +1,15 @@
 //! `POST /auth/token`.
 
 use actix_web::HttpResponse;
-use actix_web::middleware::from_fn;
-use actix_web::web;
 
 use super::client_call::ClientCall;
 use super::report::{self, TokenRequest};
-use super::{cors, error, paths, tokens};
+use super::tokens;
 use protocol::oauth::grants::GrantType;
 use protocol::oauth::refusal::EndpointError as _;
 use protocol::oauth::token_endpoint::{self, Trace};
 
-pub(super) fn routes(routes: &mut web::ServiceConfig) {
-    routes.service(
-        web::resource(paths::TOKEN)
-            .wrap(cors::registered_apps())
-            .wrap(from_fn(cors::look_up_origin))
-            .route(web::post().to(token))
-            .default_service(error::other_methods("POST, OPTIONS")),
-    );
-}
-
-async fn token(call: ClientCall) -> HttpResponse {
+pub(super) async fn token(call: ClientCall) -> HttpResponse {
     let mut trace = Trace::default();
     let answer = call
         .issue(async |context, request| token_endpoint::answer(context, request, &mut trace).await)

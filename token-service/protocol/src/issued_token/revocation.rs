@@ -16,7 +16,7 @@ use domain::{ClientId, Extent, GrantId, TokenSubject, Username};
 
 /// What a request revoked, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct RevokedToken {
     pub client_id: ClientId,
     /// `None` for an access token that does not name the user.
     pub username: Option<Username>,
@@ -43,7 +43,7 @@ pub async fn revoke(
     context: &Context<'_>,
     request: &EndpointRequest<'_>,
     admit: impl FnOnce(&ClientId) -> Result<(), Duration>,
-) -> Result<Option<Ended>, TokenError> {
+) -> Result<Option<RevokedToken>, TokenError> {
     let (form, presented) = request.open(context, Served::AnyFlow).await?;
     presented.note_use(context);
     let client_id = &presented.fully_authenticated()?.client_id;
@@ -62,7 +62,7 @@ pub async fn revoke(
             .store
             .revoke_grant(grant.grant_id, Arc::default(), context.now)
             .await?;
-        return Ok(ended.then_some(Ended {
+        return Ok(ended.then_some(RevokedToken {
             client_id: grant.client_id,
             username: Some(grant.username),
             grant_id: grant.grant_id,
@@ -112,7 +112,7 @@ pub async fn revoke(
             .identity_tokens
             .forget(&reference.client_id, username);
     }
-    Ok(ended.then_some(Ended {
+    Ok(ended.then_some(RevokedToken {
         client_id: reference.client_id,
         username,
         grant_id: reference.grant_id,

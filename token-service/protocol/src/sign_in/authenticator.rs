@@ -190,7 +190,7 @@ async fn check(
     session: &Session,
     offered: &mut Offered,
     password: Zeroizing<String>,
-    place: Place<'_>,
+    place: &Place,
 ) -> Result<Result<(), SetUpRefusal>, SignInError> {
     let now = context.now;
     if offered.is_password_proven(now) {
@@ -233,7 +233,7 @@ pub async fn accept(
     context: &Context<'_>,
     id: &SessionId,
     acceptance: Acceptance<'_>,
-    place: Place<'_>,
+    place: &Place,
 ) -> Result<SetUpOutcome, SignInError> {
     let now = context.now;
     let Some(session) = signed_in(context, id).await? else {

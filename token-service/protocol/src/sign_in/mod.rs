@@ -72,14 +72,14 @@ pub enum PasswordOutcome {
     Wait(Option<Username>, Duration),
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+#[derive(Debug)]
+pub struct Place {
     pub address: Option<IpAddr>,
     /// The devices from the browser's cookie.
-    pub devices: &'a Devices,
+    pub devices: Devices,
 }
 
-impl Place<'_> {
+impl Place {
     /// The device, if it is known for these credentials.
     fn known_device(
         &self,
@@ -115,7 +115,7 @@ pub async fn with_password(
     username: &str,
     password: Zeroizing<String>,
     replaces: Option<&SessionId>,
-    place: Place<'_>,
+    place: &Place,
 ) -> Result<PasswordOutcome, SignInError> {
     let now = context.now;
     let known = credentials_of(context, username).await?;

@@ -84,7 +84,7 @@ pub async fn with_second_factor(
     context: &Context<'_>,
     id: &SessionId,
     code: &str,
-    place: Place<'_>,
+    place: &Place,
 ) -> Result<SecondFactorOutcome, SignInError> {
     let now = context.now;
     let Some(session) = session::live(context, id)

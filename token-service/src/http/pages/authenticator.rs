@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix_web::HttpResponse;
-use actix_web::http::{StatusCode, header};
+use actix_web::http::StatusCode;
 use fast_qr::convert::svg::SvgBuilder;
 use fast_qr::qr::QRBuilder;
 
@@ -12,12 +12,12 @@ use super::browser_token::page_with_token;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
+use super::problem::Problem;
 use super::response;
-use super::templates::{AuthenticatorPage, Problem, RecoveryCodesPage};
+use super::templates::{AuthenticatorPage, RecoveryCodesPage};
 use crate::audit_log::Entry;
 use crate::http::paths;
 use domain::{AuditAction, AuditEvent};
-use protocol::sign_in::Place;
 use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome, SetUpRefusal};
 
 /// `GET /auth/authenticator`.
@@ -48,12 +48,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
         audit: Arc::clone(&events),
     };
     let context = browser.context();
-    let devices = browser.cookies.devices(&browser.http);
-    let place = Place {
-        address: browser.address(),
-        devices: &devices,
-    };
-    match authenticator::accept(&context, &id, acceptance, place).await? {
+    match authenticator::accept(&context, &id, acceptance, &browser.place()).await? {
         SetUpOutcome::Done {
             id,
             username,
@@ -110,8 +105,7 @@ fn show(
     let picture = QRBuilder::new(offer.url.as_str())
         .build()
         .map_err(|error| PageFailure::Internal(format!("no QR code: {error:?}")))?;
-    let status = problem.map_or(StatusCode::OK, Problem::status);
-    let mut response = page_with_token(browser, status, |token| AuthenticatorPage {
+    page_with_token(browser, problem, |token| AuthenticatorPage {
         texts: browser.texts(),
         service: browser.service_name(),
         picture: SvgBuilder::default().to_str(&picture),
@@ -121,12 +115,7 @@ fn show(
         is_password_proven: offer.is_password_proven,
         csrf: token.text(),
         problem,
-    })?;
-    if let Some(wait) = problem.and_then(Problem::wait) {
-        let seconds = header::HeaderValue::from(wait.as_secs());
-        response.headers_mut().insert(header::RETRY_AFTER, seconds);
-    }
-    Ok(response)
+    })
 }
 
 /// Redirects to the home page, which asks for username and password.

@@ -7,9 +7,9 @@ use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use super::confirm;
 use super::failure::PageFailure;
 use super::journey::Journey;
+use super::purpose::show;
 use super::response;
 use super::select_account;
-use super::show::show;
 use super::templates::{ConfirmPage, NoAccountPage, SecondFactorPage, SignInPage};
 use crate::http::method::IsHead;
 use protocol::oauth::authorize::{RedirectError, Step};
@@ -19,24 +19,24 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
     let (id, session) = journey.browser.live_session().await?.unzip();
     let confirmation = confirm::confirmation(&journey, id.as_ref());
     match journey.next_step(session, confirmation) {
-        Step::SignIn => show(&journey, StatusCode::OK, |flow| SignInPage {
+        Step::SignIn => show(&journey, None, |flow| SignInPage {
             flow,
             username: journey.login_hint().unwrap_or_default(),
             problem: None,
         }),
-        Step::SecondFactor => show(&journey, StatusCode::OK, |flow| SecondFactorPage {
+        Step::SecondFactor => show(&journey, None, |flow| SecondFactorPage {
             flow,
             recovery_code: false,
             problem: None,
         }),
         Step::SelectAccount(signed_in) => select_account::show_choice(&journey, &signed_in, ""),
-        Step::Confirm(signed_in, account) => show(&journey, StatusCode::OK, |flow| ConfirmPage {
+        Step::Confirm(signed_in, account) => show(&journey, None, |flow| ConfirmPage {
             flow,
             username: signed_in.user().username.as_str(),
             account: &account,
             site: journey.browser.site_label(&account.site),
         }),
-        Step::NoAccount(signed_in) => show(&journey, StatusCode::OK, |flow| NoAccountPage {
+        Step::NoAccount(signed_in) => show(&journey, None, |flow| NoAccountPage {
             flow,
             username: signed_in.user().username.as_str(),
             return_to: journey.error_address(&RedirectError::NoLinkedAccount),

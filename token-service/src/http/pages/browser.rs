@@ -1,7 +1,6 @@
 //! A request of a person's browser, for pages and forms.
 
 use std::future::{Ready, ready};
-use std::net::IpAddr;
 
 use actix_web::dev::Payload;
 use actix_web::web::Data;
@@ -17,7 +16,7 @@ use crate::service::{Moment, Service};
 use domain::{AuditEvent, Session};
 use protocol::Context;
 use protocol::oauth::authorize::LiveSession;
-use protocol::sign_in::{SessionId, session};
+use protocol::sign_in::{Place, SessionId, session};
 
 /// One request of a browser, with the keys and time of its start.
 pub(super) struct Browser {
@@ -70,8 +69,12 @@ impl Browser {
         &self.service.config.protocol.issuer
     }
 
-    pub(super) fn address(&self) -> Option<IpAddr> {
-        origin::address(&self.http)
+    /// Where an attempt to sign in comes from.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            address: origin::address(&self.http),
+            devices: self.cookies.devices(&self.http),
+        }
     }
 
     /// The id of the browser's session, live or not.

@@ -2,6 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
 use askama::Template;
 use domain::random::RandomError;
 
@@ -9,6 +10,7 @@ use super::browser::Browser;
 use super::cookies::{Cookies, with_cookie};
 use super::csrf::CsrfToken;
 use super::failure::PageFailure;
+use super::problem::Problem;
 use super::response;
 
 /// The token of one browser. The first page creates the token, and the token stays, so that forms in other tabs
@@ -54,13 +56,18 @@ impl BrowserToken {
     }
 }
 
-/// A page with the browser's CSRF token.
+/// A page with the browser's CSRF token. `problem`: what the page says about the form before.
 pub(super) fn page_with_token<Page: Template>(
     browser: &Browser,
-    status: StatusCode,
+    problem: Option<Problem>,
     page: impl FnOnce(&BrowserToken) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
     let token = BrowserToken::of(browser)?;
-    let response = response::page(status, &page(&token));
+    let status = problem.map_or(StatusCode::OK, Problem::status);
+    let mut response = response::page(status, &page(&token));
+    if let Some(wait) = problem.and_then(Problem::wait) {
+        let seconds = HeaderValue::from(wait.as_secs());
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
     Ok(token.keep(response))
 }

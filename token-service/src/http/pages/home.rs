@@ -28,13 +28,13 @@ pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> 
     let is_other_user = browser.http.query_string() == OTHER_USER;
     let purpose = Purpose::Home(browser);
     if is_factor_owed && !is_other_user {
-        purpose.show(StatusCode::OK, |flow| SecondFactorPage {
+        purpose.show(None, |flow| SecondFactorPage {
             flow,
             recovery_code: false,
             problem: None,
         })
     } else {
-        purpose.show(StatusCode::OK, |flow| SignInPage {
+        purpose.show(None, |flow| SignInPage {
             flow,
             username: "",
             problem: None,
@@ -45,7 +45,7 @@ pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> 
 async fn show(browser: &Browser, signed_in: &SignedIn) -> Result<HttpResponse, PageFailure> {
     let user = signed_in.user();
     let left = sign_in::recovery_codes_left(&browser.context(), &user.username).await?;
-    page_with_token(browser, StatusCode::OK, |token| HomePage {
+    page_with_token(browser, None, |token| HomePage {
         texts: browser.texts(),
         service: browser.service_name(),
         csrf: token.text(),

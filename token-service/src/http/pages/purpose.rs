@@ -9,8 +9,8 @@ use super::browser_token::page_with_token;
 use super::failure::PageFailure;
 use super::form::Carried;
 use super::journey::Journey;
+use super::problem::Problem;
 use super::response;
-use super::show::show;
 use super::templates::StepView;
 use crate::http::paths;
 use protocol::oauth::authorize::ExpectedUser;
@@ -62,14 +62,25 @@ impl Purpose {
 
     pub(super) fn show<'a, Page: Template>(
         &'a self,
-        status: StatusCode,
+        problem: Option<Problem>,
         page: impl FnOnce(StepView<'a>) -> Page,
     ) -> Result<HttpResponse, PageFailure> {
         match self {
-            Self::Code(journey) => show(journey, status, page),
-            Self::Home(browser) => page_with_token(browser, status, |token| {
+            Self::Code(journey) => show(journey, problem, page),
+            Self::Home(browser) => page_with_token(browser, problem, |token| {
                 page(StepView::of_home(browser, token))
             }),
         }
     }
+}
+
+/// A page of `journey`, with the browser's CSRF token. `problem`: what the page says about the form before.
+pub(super) fn show<'a, Page: Template>(
+    journey: &'a Journey,
+    problem: Option<Problem>,
+    page: impl FnOnce(StepView<'a>) -> Page,
+) -> Result<HttpResponse, PageFailure> {
+    page_with_token(&journey.browser, problem, |token| {
+        page(StepView::of_journey(journey, token))
+    })
 }

@@ -4,14 +4,13 @@
 //! names neither the user nor the account.
 
 use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 
 use super::browser::Browser;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::journey::Journey;
-use super::show::show;
+use super::purpose::show;
 use super::tags;
 use super::templates::{OfferedAccount, SelectAccountPage};
 use domain::digest::Digest;
@@ -59,7 +58,7 @@ pub(super) fn show_choice(
         label: browser.site_label(&account.site),
     });
     let accounts = accounts.filter(|offered| fits(offered, &words)).collect();
-    show(journey, StatusCode::OK, |flow| SelectAccountPage {
+    show(journey, None, |flow| SelectAccountPage {
         flow,
         username: user.username.as_str(),
         accounts,

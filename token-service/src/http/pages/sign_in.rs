@@ -1,24 +1,19 @@
 //! The forms of the sign-in: password and one-time code.
 
 use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
-use actix_web::http::header::{self, HeaderValue};
-use askama::Template;
 
 use super::browser::Browser;
 use super::confirm;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
-use super::purpose::Purpose;
-use super::show::show;
-use super::templates::{
-    PasswordAlonePage, Problem, RecoveryCodeUsedPage, SecondFactorPage, SignInPage, StepView,
-};
+use super::problem::Problem;
+use super::purpose::{Purpose, show};
+use super::templates::{PasswordAlonePage, RecoveryCodeUsedPage, SecondFactorPage, SignInPage};
 use crate::audit_log::Entry;
 use domain::{AuditAction, SessionStage, UnfinishedSignIns};
 use protocol::sign_in::device::DeviceCookie;
-use protocol::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
+use protocol::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};
 
 /// `POST /auth/sign-in`.
 pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
@@ -30,14 +25,9 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
     };
     let password = form.field("password").to_owned().into();
     let replaces = browser.session_id();
-    let devices = browser.cookies.devices(&browser.http);
-    let place = Place {
-        address: browser.address(),
-        devices: &devices,
-    };
     let context = browser.context();
-    let outcome =
-        sign_in::with_password(&context, username, password, replaces.as_ref(), place).await?;
+    let (replaces, place) = (replaces.as_ref(), browser.place());
+    let outcome = sign_in::with_password(&context, username, password, replaces, &place).await?;
     record(browser, &outcome);
     let problem = match outcome {
         PasswordOutcome::Begun {
@@ -52,21 +42,16 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
         PasswordOutcome::Refused(_) => Problem::PasswordRefused,
         PasswordOutcome::Wait(_, wait) => Problem::Wait(wait),
     };
-    again(purpose, problem, |flow, problem| SignInPage {
+    purpose.show(Some(problem), |flow| SignInPage {
         flow,
         username,
-        problem,
+        problem: Some(problem),
     })
 }
 
 /// `POST /auth/second-factor`.
 pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
     let (purpose, browser) = (&form.of, form.of.browser());
-    let devices = browser.cookies.devices(&browser.http);
-    let place = Place {
-        address: browser.address(),
-        devices: &devices,
-    };
     let recovery_code = !form.field("recovery_code").is_empty();
     let code = form.field(if recovery_code {
         "recovery_code"
@@ -75,7 +60,7 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
     });
     let context = browser.context();
     let outcome = match browser.session_id() {
-        Some(id) => sign_in::with_second_factor(&context, &id, code, place).await?,
+        Some(id) => sign_in::with_second_factor(&context, &id, code, &browser.place()).await?,
         None => SecondFactorOutcome::NotOwed,
     };
     let problem = match outcome {
@@ -118,10 +103,10 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
             Problem::Wait(wait)
         }
     };
-    again(purpose, problem, |flow, problem| SecondFactorPage {
+    purpose.show(Some(problem), |flow| SecondFactorPage {
         flow,
         recovery_code,
-        problem,
+        problem: Some(problem),
     })
 }
 
@@ -132,33 +117,19 @@ fn next(
     recovery_codes_left: Option<usize>,
 ) -> Result<HttpResponse, PageFailure> {
     if !unfinished.is_empty() {
-        return purpose.show(StatusCode::OK, |flow| PasswordAlonePage {
+        return purpose.show(None, |flow| PasswordAlonePage {
             flow,
             unfinished,
             recovery_codes_left,
         });
     }
     match (recovery_codes_left, purpose.journey()) {
-        (Some(left), Some(journey)) => show(journey, StatusCode::OK, |flow| RecoveryCodeUsedPage {
-            flow,
-            left,
-        }),
+        (Some(left), Some(journey)) => {
+            show(journey, None, |flow| RecoveryCodeUsedPage { flow, left })
+        }
         // The home page always says how many codes are left.
         _ => Ok(purpose.go_on()),
     }
-}
-
-fn again<'a, Page: Template>(
-    purpose: &'a Purpose,
-    problem: Problem,
-    page: impl FnOnce(StepView<'a>, Option<Problem>) -> Page,
-) -> Result<HttpResponse, PageFailure> {
-    let mut response = purpose.show(problem.status(), |flow| page(flow, Some(problem)))?;
-    if let Some(wait) = problem.wait() {
-        let seconds = HeaderValue::from(wait.as_secs());
-        response.headers_mut().insert(header::RETRY_AFTER, seconds);
-    }
-    Ok(response)
 }
 
 fn record(browser: &Browser, outcome: &PasswordOutcome) {

@@ -1,9 +1,7 @@
 //! The pages' data. The texts are in `templates/`.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use actix_web::http::StatusCode;
 use askama::Template;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use url::Url;
@@ -13,6 +11,7 @@ use super::assets::{ICON, STYLESHEET};
 use super::browser::Browser;
 use super::browser_token::BrowserToken;
 use super::journey::Journey;
+use super::problem::Problem;
 use super::texts::{self, Texts};
 use domain::{Client, IntegrationType, LinkedAccount, RedirectUri, UnfinishedSignIns};
 
@@ -102,59 +101,6 @@ fn in_words(redirect_uri: &RedirectUri, client: &Client, texts: &Texts) -> Strin
             None => host.to_owned(),
         },
         (scheme, _) => texts::plain(texts.app_that_opens, &[("scheme", scheme)]),
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Problem {
-    PasswordRefused,
-    /// The password is wrong; the user is already known.
-    PasswordWrong,
-    PasswordMissing,
-    CodeWrong,
-    /// The one-time code was right, but used before.
-    CodeUsed,
-    /// The recovery code is wrong, or was used before.
-    RecoveryCodeWrong,
-    /// There were too many wrong attempts. The person must wait this long.
-    Wait(Duration),
-}
-
-impl Problem {
-    pub(super) const fn status(self) -> StatusCode {
-        match self.wait() {
-            Some(_) => StatusCode::TOO_MANY_REQUESTS,
-            None => StatusCode::FORBIDDEN,
-        }
-    }
-
-    pub(super) const fn wait(self) -> Option<Duration> {
-        match self {
-            Self::Wait(wait) => Some(wait),
-            _ => None,
-        }
-    }
-
-    /// True if the problem stands beside the password in a form with password and code.
-    pub(super) const fn concerns_password(self) -> bool {
-        match self {
-            Self::PasswordRefused | Self::PasswordWrong | Self::PasswordMissing | Self::Wait(_) => {
-                true
-            }
-            Self::CodeWrong | Self::CodeUsed | Self::RecoveryCodeWrong => false,
-        }
-    }
-
-    pub(super) fn say(self, texts: &Texts) -> String {
-        match self {
-            Self::PasswordRefused => texts.password_refused.to_owned(),
-            Self::PasswordWrong => texts.password_wrong.to_owned(),
-            Self::PasswordMissing => texts.password_missing.to_owned(),
-            Self::CodeWrong => texts.code_wrong.to_owned(),
-            Self::CodeUsed => texts.code_used.to_owned(),
-            Self::RecoveryCodeWrong => texts.recovery_code_wrong.to_owned(),
-            Self::Wait(wait) => texts::plain(texts.wait, &[("time", &texts.duration(wait))]),
-        }
     }
 }
 

@@ -1,0 +1,60 @@
+//! What a page says about the form before.
+
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+
+use super::texts::{self, Texts};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Problem {
+    PasswordRefused,
+    /// The password is wrong; the user is already known.
+    PasswordWrong,
+    PasswordMissing,
+    CodeWrong,
+    /// The one-time code was right, but used before.
+    CodeUsed,
+    /// The recovery code is wrong, or was used before.
+    RecoveryCodeWrong,
+    /// There were too many wrong attempts. The person must wait this long.
+    Wait(Duration),
+}
+
+impl Problem {
+    pub(super) const fn status(self) -> StatusCode {
+        match self.wait() {
+            Some(_) => StatusCode::TOO_MANY_REQUESTS,
+            None => StatusCode::FORBIDDEN,
+        }
+    }
+
+    pub(super) const fn wait(self) -> Option<Duration> {
+        match self {
+            Self::Wait(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// True if the problem stands beside the password in a form with password and code.
+    pub(super) const fn concerns_password(self) -> bool {
+        match self {
+            Self::PasswordRefused | Self::PasswordWrong | Self::PasswordMissing | Self::Wait(_) => {
+                true
+            }
+            Self::CodeWrong | Self::CodeUsed | Self::RecoveryCodeWrong => false,
+        }
+    }
+
+    pub(super) fn say(self, texts: &Texts) -> String {
+        match self {
+            Self::PasswordRefused => texts.password_refused.to_owned(),
+            Self::PasswordWrong => texts.password_wrong.to_owned(),
+            Self::PasswordMissing => texts.password_missing.to_owned(),
+            Self::CodeWrong => texts.code_wrong.to_owned(),
+            Self::CodeUsed => texts.code_used.to_owned(),
+            Self::RecoveryCodeWrong => texts.recovery_code_wrong.to_owned(),
+            Self::Wait(wait) => texts::plain(texts.wait, &[("time", &texts.duration(wait))]),
+        }
+    }
+}
