@@ -10,16 +10,17 @@ use url::form_urlencoded;
 
 use crate::Context;
 use crate::Directory;
+use crate::flow::BeginError;
 use crate::lifetimes::Lifetimes;
 use crate::oauth::authorize::{
-    CodeRequest, ExpectedUser, IssueError, MAX_CARRIED_BYTES, Prompt, RedirectError,
+    CodeRequest, ExpectedUser, IssueError, MAX_CARRIED_BYTES, Prompt, RedirectError, UnsafeRequest,
 };
-use crate::oauth::parameters::{ParameterError, Parameters};
+use crate::oauth::parameters::Parameters;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random;
 use domain::{Client, CodeRecord, LegacyInstance, RedirectUri, Session};
-use store::{Begin, StoreError};
+use store::Begin;
 
 /// Lifetime of a code (protocol.md §2.5).
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
@@ -35,104 +36,51 @@ pub struct LogonRequest {
     query: String,
 }
 
-/// Reason why a logon ends on an error page (protocol.md §7.2): the request has no valid redirect URI.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogonRefusal {
-    /// The query is malformed, or a parameter is repeated.
-    Unreadable(ParameterError),
-    /// The query is too long for the sign-in pages to pass on.
-    TooLarge,
-    /// `Action` is not `StartOAuth`.
-    Action,
-    /// `client_id` is missing, unknown, disabled, or belongs to another instance.
-    Client,
-    /// `redirect_uri` is missing or matches no template of the client.
-    RedirectUri,
-    Store(StoreError),
+/// The refusal of a logon that ends on an error page (protocol.md §7.2), because the request has no valid redirect URI.
+macro_rules! no_redirect {
+    ($reason:literal) => {
+        BeginError::Unsafe(UnsafeRequest::OfAnotherFlow(concat!(
+            "Problem accessing the authorization path. Reason: ",
+            $reason
+        )))
+    };
 }
 
-impl From<StoreError> for LogonRefusal {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
+/// `client_id` is missing, unknown, disabled, or belongs to another instance.
+const CLIENT: BeginError = no_redirect!("Unknown or invalid client_id");
 
-impl LogonRefusal {
-    pub const fn message(&self) -> &'static str {
-        match self {
-            Self::RedirectUri => {
-                "Problem accessing the authorization path. Reason: Invalid redirect_uri"
-            }
-            Self::Client => {
-                "Problem accessing the authorization path. Reason: Unknown or invalid client_id"
-            }
-            Self::Action => {
-                "Problem accessing the authorization path. Reason: Invalid Action; it must be StartOAuth"
-            }
-            Self::TooLarge => {
-                "Problem accessing the authorization path. Reason: the request is larger than 12288 bytes"
-            }
-            Self::Unreadable(_) | Self::Store(_) => {
-                "Problem accessing the authorization path. Reason: Invalid request"
-            }
-        }
-    }
-}
-
-/// Reason for an error at the client's redirect URI (protocol.md §7.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogonError {
-    /// OAuth2 authentication is disabled on the host.
-    Disabled,
-    /// No single-sign-on user, or more than one, has the e-mail address.
-    NoUniqueUser,
-    /// The user has no linked account or cancelled.
-    Denied,
-}
-
-impl LogonError {
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Disabled => "SO_IS_DISABLED",
-            Self::NoUniqueUser => "NO_UNIQUE_USER_FOUND",
-            Self::Denied => "access_denied",
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Logon {
-    Proceed(LogonRequest),
-    /// Redirect the browser to this URL, which tells the client the error.
-    Redirect(String),
-}
+/// The errors at the client's redirect URI (protocol.md §7.2): OAuth2 authentication is disabled on the host; no
+/// single-sign-on user, or more than one, has the e-mail address; the user has no linked account or cancelled.
+const DISABLED: &str = "SO_IS_DISABLED";
+const NO_UNIQUE_USER: &str = "NO_UNIQUE_USER_FOUND";
+const DENIED: &str = "access_denied";
 
 impl LogonRequest {
     /// Reads and checks the query of a logon (without `?`).
     ///
     /// # Errors
-    /// A [`LogonRefusal`] if the client or its redirect URI is not valid, or the store cannot be read.
+    /// A [`BeginError`]: a page if the client or its redirect URI is not valid, an error at the redirect URI otherwise.
     pub async fn validate(
         query: &[u8],
         instance: &LegacyInstance,
         directory: &Directory,
-    ) -> Result<Logon, LogonRefusal> {
-        let parameters = Parameters::parse(query).map_err(LogonRefusal::Unreadable)?;
-        let client_id = parameters.get("client_id").ok_or(LogonRefusal::Client)?;
+    ) -> Result<Self, BeginError> {
+        let parameters = Parameters::parse(query).map_err(|_| no_redirect!("Invalid request"))?;
+        let client_id = parameters.get("client_id").ok_or(CLIENT)?;
         let client = directory
             .legacy_client(client_id, &instance.hostname)
             .await?
-            .ok_or(LogonRefusal::Client)?;
+            .ok_or(CLIENT)?;
         let redirect_uri = parameters
             .get("redirect_uri")
             .and_then(|sent| client.registered_redirect_uri(sent))
-            .ok_or(LogonRefusal::RedirectUri)?;
+            .ok_or(no_redirect!("Invalid redirect_uri"))?;
         if parameters.get("Action") != Some("StartOAuth") {
-            return Err(LogonRefusal::Action);
+            return Err(no_redirect!("Invalid Action; it must be StartOAuth"));
         }
-        let redirect = |error: LogonError| Ok(Logon::Redirect(with_error(&redirect_uri, error)));
+        let redirect = |error| Err(BeginError::Redirect(with_error(&redirect_uri, error)));
         if !instance.enabled {
-            return redirect(LogonError::Disabled);
+            return redirect(DISABLED);
         }
         let expected_user = match parameters.get("email") {
             None => None,
@@ -141,7 +89,7 @@ impl LogonRequest {
                     username: only.clone(),
                     email: email.to_owned(),
                 }),
-                _ => return redirect(LogonError::NoUniqueUser),
+                _ => return redirect(NO_UNIQUE_USER),
             },
         };
         let carried = ["Action", "client_id", "redirect_uri", "email", "ui_locales"];
@@ -153,9 +101,9 @@ impl LogonRequest {
             )
             .finish();
         if query.len() > MAX_CARRIED_BYTES {
-            return Err(LogonRefusal::TooLarge);
+            return Err(no_redirect!("the request is larger than 12288 bytes"));
         }
-        Ok(Logon::Proceed(Self {
+        Ok(Self {
             client,
             hostname: instance.hostname.clone(),
             redirect_uri,
@@ -165,7 +113,7 @@ impl LogonRequest {
                 _ => Prompt::WhenNeeded,
             },
             query,
-        }))
+        })
     }
 }
 
@@ -217,7 +165,7 @@ impl CodeRequest for LogonRequest {
 
     /// The legacy flow has a single error for all failures after validation (protocol.md §7.2).
     fn with_error(&self, _error: &RedirectError, _issuer: &str) -> String {
-        with_error(&self.redirect_uri, LogonError::Denied)
+        with_error(&self.redirect_uri, DENIED)
     }
 }
 
@@ -226,6 +174,6 @@ pub fn code_digest(code: &str, hostname: &str) -> Digest {
     Digest::of(format!("legacy\0{hostname}\0{code}").as_bytes())
 }
 
-fn with_error(redirect_uri: &RedirectUri, error: LogonError) -> String {
-    redirect_uri.with_parameters([("error", error.code())])
+fn with_error(redirect_uri: &RedirectUri, error: &str) -> String {
+    redirect_uri.with_parameters([("error", error)])
 }

@@ -13,11 +13,11 @@ use serde_json::Value;
 
 use crate::Context;
 use crate::flow::{BeginError, Flow, OpaqueRefreshToken, TokenName};
-use crate::oauth::authorize::{CodeRequest, UnsafeRequest};
+use crate::oauth::authorize::CodeRequest;
 use crate::settings::Settings;
 use crate::token::IssuedToken;
 use domain::{Client, LegacyInstance, RegistrySummary, legacy_instance};
-use logon::{Logon, LogonRefusal, LogonRequest};
+use logon::LogonRequest;
 use refresh_token::LegacyRefreshToken;
 
 /// `GET`, on a legacy host: tells whether OAuth2 is enabled, and the authorization server (protocol.md §4.4).
@@ -50,15 +50,8 @@ impl Flow for Legacy {
         let instance = summary
             .legacy_instance(host)
             .ok_or_else(|| BeginError::WrongHost(wrong_host(LOGON, host, summary)))?;
-        match LogonRequest::validate(query, instance, context.directory).await {
-            Ok(Logon::Proceed(request)) => Ok(Box::new(request)),
-            Ok(Logon::Redirect(location)) => Err(BeginError::Redirect(location)),
-            Err(LogonRefusal::Store(error)) => Err(BeginError::Store(error)),
-            Err(refusal) => {
-                let reason = UnsafeRequest::OfAnotherFlow(refusal.message());
-                Err(BeginError::Unsafe(reason))
-            }
-        }
+        let request = LogonRequest::validate(query, instance, context.directory).await?;
+        Ok(Box::new(request))
     }
 
     fn endpoints(&self) -> &'static [(&'static str, &'static str)] {
