@@ -19,20 +19,26 @@ impl NamedAccount<'_> {
     }
 }
 
-/// Reason why no linked account can be chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Reason why no linked account can be chosen, with what the integrator has to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
     /// The user has no linked account (D-7).
+    #[error("The user has no linked account")]
     NoneLinked,
-    /// The user has several linked accounts, and the request names none.
+    #[error("The user has several linked accounts: name one with user_id and user_site")]
     Ambiguous,
     /// The user has several linked accounts, and the request has only one of `user_id` and `user_site`.
+    #[error("The user has several linked accounts: user_id and user_site must be given together")]
     HalfNamed,
-    /// The named account is not linked to the user.
+    #[error("The account of user_id and user_site is not linked to the user")]
     NotLinked,
-    /// `user_site` and the site of the linked account differ only by slashes at the end.
+    #[error(
+        "user_site differs from the site of the linked account by a slash at its end; both must be equal character by \
+         character"
+    )]
     TrailingSlash,
     /// The assertion and the body both name an account (protocol.md §4.2 rule 2).
+    #[error("user_id and user_site must not be given both in the assertion and in the body")]
     NamedTwice,
 }
 
@@ -42,27 +48,6 @@ impl AccountError {
         match self {
             Self::NoneLinked | Self::NotLinked | Self::TrailingSlash => ErrorCode::InvalidGrant,
             Self::Ambiguous | Self::HalfNamed | Self::NamedTwice => ErrorCode::InvalidRequest,
-        }
-    }
-
-    /// Tells the integrator what to change.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::NoneLinked => "The user has no linked account",
-            Self::Ambiguous => {
-                "The user has several linked accounts: name one with user_id and user_site"
-            }
-            Self::HalfNamed => {
-                "The user has several linked accounts: user_id and user_site must be given together"
-            }
-            Self::NotLinked => "The account of user_id and user_site is not linked to the user",
-            Self::TrailingSlash => {
-                "user_site differs from the site of the linked account by a slash at its end; both must be equal \
-                 character by character"
-            }
-            Self::NamedTwice => {
-                "user_id and user_site must not be given both in the assertion and in the body"
-            }
         }
     }
 }
@@ -138,73 +123,38 @@ mod tests {
         NamedAccount { user_id, user_site }
     }
 
+    /// Of the only account, each part may be omitted. One of several accounts must be named whole.
     #[test]
-    fn an_unnamed_account_must_be_the_only_one() {
-        let none = NamedAccount::default();
-        assert_eq!(select(&[], none), Err(AccountError::NoneLinked));
-        assert_eq!(select(&accounts(1), none), Ok(&accounts(1)[0]));
-        assert_eq!(select(&accounts(2), none), Err(AccountError::Ambiguous));
-    }
-
-    #[test]
-    fn of_the_only_account_each_part_may_be_omitted() {
-        let one = accounts(1);
-        let site = Some("https://us1.example.com");
-        for right in [
-            named(Some("1"), None),
-            named(None, site),
-            named(Some("1"), site),
+    fn the_account_is_linked_and_the_only_one_that_can_be_meant() {
+        use AccountError as E;
+        let [one, two, slash] = ["us1.example.com", "us2.example.com", "us2.example.com/"]
+            .map(|site| Some(format!("https://{site}")));
+        for (linked, user_id, user_site, chosen) in [
+            (0, None, &None, Err(E::NoneLinked)),
+            (0, Some("1"), &None, Err(E::NoneLinked)),
+            (0, Some("2"), &two, Err(E::NoneLinked)),
+            (1, None, &None, Ok(0)),
+            (1, Some("1"), &None, Ok(0)),
+            (1, Some(" 1 "), &None, Ok(0)),
+            (1, None, &one, Ok(0)),
+            (1, Some("1"), &one, Ok(0)),
+            (1, Some("2"), &None, Err(E::NotLinked)),
+            (1, Some("2"), &two, Err(E::NotLinked)),
+            (1, None, &two, Err(E::NotLinked)),
+            (2, None, &None, Err(E::Ambiguous)),
+            (3, Some("2"), &two, Ok(1)),
+            (3, Some("2"), &None, Err(E::HalfNamed)),
+            (3, None, &two, Err(E::HalfNamed)),
+            (3, Some("1"), &two, Err(E::NotLinked)),
+            (3, Some("2"), &slash, Err(E::TrailingSlash)),
         ] {
-            assert_eq!(select(&one, right), Ok(&one[0]));
+            let accounts = accounts(linked);
+            let selected = select(&accounts, named(user_id, user_site.as_deref()));
+            let expected = chosen.map(|index: usize| &accounts[index]);
+            assert_eq!(selected, expected, "{linked} {user_id:?} {user_site:?}");
         }
-        for (wrong, error) in [
-            (named(Some("2"), None), AccountError::NotLinked),
-            (
-                named(None, Some("https://us2.example.com")),
-                AccountError::NotLinked,
-            ),
-            (
-                named(None, Some("https://us1.example.com/")),
-                AccountError::TrailingSlash,
-            ),
-        ] {
-            assert_eq!(select(&one, wrong), Err(error));
-        }
-        assert_eq!(
-            select(&[], named(Some("1"), None)),
-            Err(AccountError::NoneLinked)
-        );
-    }
-
-    #[test]
-    fn one_of_several_accounts_must_be_named_whole_and_be_linked() {
-        let three = accounts(3);
-        let site = Some("https://us2.example.com");
-        assert_eq!(select(&three, named(Some("2"), site)), Ok(&three[1]));
-        assert_eq!(
-            select(&three, named(Some("2"), None)),
-            Err(AccountError::HalfNamed)
-        );
-        assert_eq!(
-            select(&three, named(None, site)),
-            Err(AccountError::HalfNamed)
-        );
-        assert_eq!(
-            select(&three, named(Some("1"), site)),
-            Err(AccountError::NotLinked)
-        );
-        assert_eq!(
-            select(&accounts(1), named(Some("2"), site)),
-            Err(AccountError::NotLinked)
-        );
-        assert_eq!(
-            select(&three, named(Some("2"), Some("https://us2.example.com/"))),
-            Err(AccountError::TrailingSlash)
-        );
-        assert_eq!(
-            select(&[], named(Some("2"), site)),
-            Err(AccountError::NoneLinked)
-        );
+        let slash = named(None, Some("https://us1.example.com/"));
+        assert_eq!(select(&accounts(1), slash), Err(E::TrailingSlash));
     }
 
     #[test]

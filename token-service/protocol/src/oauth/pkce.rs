@@ -5,37 +5,26 @@ use super::parameters::Parameters;
 use domain::digest::Digest;
 use domain::{Client, IntegrationType};
 
-/// Why the challenge of an authorization request is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why the challenge of an authorization request is refused, with what the integrator has to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChallengeError {
     /// An Installed Application sent no `code_challenge` (protocol.md §4.1).
+    #[error("An Installed Application must send code_challenge and code_challenge_method")]
     Required,
     /// `code_challenge` is not 43 characters of base64url (RFC 7636 §4.2).
+    #[error(
+        "code_challenge must be the SHA-256 of the code verifier in base64url without padding: 43 characters"
+    )]
     Malformed,
     /// `code_challenge` without `code_challenge_method`, which would mean `plain` (RFC 7636 §4.3).
+    #[error("code_challenge_method is missing; it must be S256")]
     MethodMissing,
     /// `code_challenge_method` is not `S256` (RFC 7636 §4.4.1).
+    #[error("code_challenge_method must be S256")]
     MethodUnsupported,
     /// `code_challenge_method` without `code_challenge`.
+    #[error("code_challenge_method was sent without code_challenge")]
     MissingForMethod,
-}
-
-impl ChallengeError {
-    /// Tells the integrator what to change.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::Required => {
-                "An Installed Application must send code_challenge and code_challenge_method"
-            }
-            Self::Malformed => {
-                "code_challenge must be the SHA-256 of the code verifier in base64url without padding: \
-                 43 characters"
-            }
-            Self::MethodMissing => "code_challenge_method is missing; it must be S256",
-            Self::MethodUnsupported => "code_challenge_method must be S256",
-            Self::MissingForMethod => "code_challenge_method was sent without code_challenge",
-        }
-    }
 }
 
 /// The challenge: required for Installed Applications (protocol.md §4.1). Only S256 is allowed, and the method has no

@@ -56,7 +56,7 @@ impl EndpointError for TokenError {
     fn refusal(&self) -> Refusal {
         Refusal {
             code: self.code(),
-            description: self.description(),
+            description: self.to_string().into(),
             retry_after: self.retry_after(),
             reason: self.reason(),
             cause: self.cause(),

@@ -98,7 +98,7 @@ impl PageFailure {
     /// Details for the application's developers, in English like the rest of the protocol.
     pub(super) fn details(&self) -> Option<Cow<'static, str>> {
         Some(match self {
-            Self::Request(reason) => reason.remedy().into(),
+            Self::Request(reason) => reason.to_string().into(),
             Self::ContentType => "Forms are application/x-www-form-urlencoded, in UTF-8.".into(),
             Self::NothingHere(meant) => format!("Perhaps you mean {}.", meant.as_ref()?).into(),
             Self::TooLarge => "Forms have up to 64 KiB.".into(),

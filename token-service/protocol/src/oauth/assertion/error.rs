@@ -10,48 +10,67 @@ use crate::oauth::message::printable;
 use domain::clock::Timestamp;
 
 /// Reason why an assertion is refused. The code is `invalid_grant` for a user assertion and `invalid_client` for a client
-/// assertion; the description is exact.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// assertion; the description is exact, and tells the integrator what to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssertionError {
     /// The assertion is not three parts of base64url joined by dots, a part is not a strict JSON object, or the header
     /// is malformed.
+    #[error("{}", malformed(.0))]
     Malformed(JwsError),
     /// `typ` is absent; some integrators send `type` instead (D-22).
+    #[error("The assertion header lacks typ; it must be JWT")]
     TypMissing,
-    /// `typ` is not `JWT`.
+    #[error("typ in the assertion header must be JWT")]
     TypWrong,
-    /// `alg` is not `RS256`.
+    #[error("alg in the assertion header must be RS256")]
     Algorithm,
-    /// Neither `x5t` nor `kid`.
+    #[error("The assertion header needs x5t or kid")]
     NoKeyNamed,
-    /// The client has no certificate with the thumbprint in `x5t`.
+    #[error("x5t names no certificate of this client")]
     UnknownThumbprint,
     /// `x5t` is in hexadecimal digits. Contains the correct value.
+    #[error("x5t in the assertion header is in hexadecimal digits; it must be base64url, here {0}")]
     ThumbprintInHex(String),
-    /// The client has no certificate with the alias in `kid`.
+    #[error("kid is not the alias of a certificate of this client")]
     UnknownAlias,
     /// `kid` is the thumbprint of a certificate in hexadecimal digits, and not its alias. Contains `kid`.
+    #[error(
+        "kid in the assertion header is the thumbprint of the certificate; it must be its alias: register the certificate \
+         under the alias {}",
+        printable(.0)
+    )]
     ThumbprintAsAlias(String),
-    /// `x5t` and `kid` name different certificates.
+    #[error("x5t and kid in the assertion header name different certificates")]
     KeysDiffer,
+    #[error("The certificate of the assertion has expired or is not valid yet")]
     CertificateNotValid,
+    #[error("{} is missing in the assertion", .0.name())]
     Missing(Claim),
+    #[error("{} in the assertion must be {}", .0.name(), .0.form())]
     WrongType(Claim),
-    /// `iss` is not the Client ID.
+    #[error("Issuer validation failed: iss must be the Client ID, but is {}", printable(.0))]
     Issuer(String),
     /// `aud` is not the audience of the identity service.
+    #[error(
+        "Audience validation failed: aud is {}; expected {}",
+        .received.as_deref().map_or_else(|| "not one string".to_owned(), printable),
+        printable(.expected)
+    )]
     Audience {
         /// `aud` as sent; `None` if `aud` is neither a string nor a list of one string.
         received: Option<String>,
         /// The audience of the identity service.
         expected: String,
     },
-    /// `exp` has passed.
-    Expired {
-        at: Timestamp,
-        now: Timestamp,
-    },
-    /// `exp` is too far ahead.
+    #[error(
+        "The assertion has expired {} s ago: exp is {}, the time of the server {}",
+        .now.since(*.at).as_secs(), .at.rfc3339(), .now.rfc3339()
+    )]
+    Expired { at: Timestamp, now: Timestamp },
+    #[error(
+        "exp of the assertion is {} s ahead of the time of the server, {}; at most {} s are allowed",
+        .at.since(*.now).as_secs(), .now.rfc3339(), .most.as_secs()
+    )]
     TooLong {
         at: Timestamp,
         now: Timestamp,
@@ -59,131 +78,32 @@ pub enum AssertionError {
         most: Duration,
     },
     /// The claim (`iat` or `nbf`) is later than the server's clock plus the tolerated clock skew.
+    #[error(
+        "{} of the assertion is {} s ahead of the time of the server, {}",
+        .0.name(), .1.since(*.2).as_secs(), .2.rfc3339()
+    )]
     InFuture(Claim, Timestamp, Timestamp),
-    /// The certificate does not verify the signature.
+    #[error("Signature validation failed")]
     Signature,
     /// No enabled user has the username in `sub`, or the client may not name that user (D-19).
+    #[error("The user in sub is unknown or not available to this client")]
     Subject,
-    /// The `jti` was used before.
+    #[error("jti of the assertion was used before")]
     Replayed,
-    /// No client with keys has the Client ID in `sub` of a client assertion.
+    #[error("iss of the assertion must be the Client ID of a client that is registered with keys")]
     UnknownClient,
-    /// `sub` of a client assertion is not `iss`.
+    #[error("sub of the assertion must be the Client ID, as iss is, but is {}", printable(.0))]
     SubjectDiffers(String),
-    /// The parameter `client_id` is not `sub` of the client assertion.
+    #[error("client_id differs from sub of the assertion")]
     ClientIdDiffers,
-    /// `typ` of a client assertion is neither `JWT` nor `client-authentication+jwt`.
+    #[error("typ in the assertion header must be client-authentication+jwt or JWT, or be absent")]
     ClientTypWrong,
-    /// The client has no key with the `kid` of the client assertion.
+    #[error("kid is not the kid of a key of this client")]
     UnknownKid,
-    /// A client assertion without `kid`, of a client with several keys.
+    #[error("The assertion header needs kid, because this client has several keys")]
     NoKid,
-    /// `alg` of a client assertion is not the algorithm of the key.
+    #[error("alg in the assertion header must be {}, the algorithm of the registered key", .0.name())]
     KeyAlgorithm(Algorithm),
-}
-
-impl AssertionError {
-    /// Tells the integrator what to change.
-    pub fn description(&self) -> Cow<'static, str> {
-        Cow::Borrowed(match self {
-            Self::Malformed(error) => return malformed(error),
-            Self::ThumbprintInHex(expected) => {
-                return format!(
-                    "x5t in the assertion header is in hexadecimal digits; it must be base64url, here {expected}"
-                )
-                .into();
-            }
-            Self::ThumbprintAsAlias(kid) => {
-                let kid = printable(kid);
-                return format!(
-                    "kid in the assertion header is the thumbprint of the certificate; it must be its alias: register the \
-                     certificate under the alias {kid}"
-                )
-                .into();
-            }
-            Self::Issuer(received) => {
-                let received = printable(received);
-                return format!(
-                    "Issuer validation failed: iss must be the Client ID, but is {received}"
-                )
-                .into();
-            }
-            Self::Audience { received, expected } => {
-                let received = received
-                    .as_deref()
-                    .map_or_else(|| "not one string".to_owned(), printable);
-                let expected = printable(expected);
-                return format!(
-                    "Audience validation failed: aud is {received}; expected {expected}"
-                )
-                .into();
-            }
-            Self::Expired { at, now } => {
-                let (ago, at, now) = (now.since(*at).as_secs(), at.rfc3339(), now.rfc3339());
-                return format!(
-                    "The assertion has expired {ago} s ago: exp is {at}, the time of the server {now}"
-                )
-                .into();
-            }
-            Self::TooLong { at, now, most } => {
-                let (ahead, now, most) = (at.since(*now).as_secs(), now.rfc3339(), most.as_secs());
-                return format!(
-                    "exp of the assertion is {ahead} s ahead of the time of the server, {now}; at most {most} s are \
-                     allowed"
-                )
-                .into();
-            }
-            Self::InFuture(claim, at, now) => {
-                let (ahead, now) = (at.since(*now).as_secs(), now.rfc3339());
-                return format!(
-                    "{} of the assertion is {ahead} s ahead of the time of the server, {now}",
-                    claim.name()
-                )
-                .into();
-            }
-            Self::TypMissing => "The assertion header lacks typ; it must be JWT",
-            Self::TypWrong => "typ in the assertion header must be JWT",
-            Self::Algorithm => "alg in the assertion header must be RS256",
-            Self::NoKeyNamed => "The assertion header needs x5t or kid",
-            Self::UnknownThumbprint => "x5t names no certificate of this client",
-            Self::UnknownAlias => "kid is not the alias of a certificate of this client",
-            Self::KeysDiffer => "x5t and kid in the assertion header name different certificates",
-            Self::CertificateNotValid => {
-                "The certificate of the assertion has expired or is not valid yet"
-            }
-            Self::Missing(claim) => {
-                return format!("{} is missing in the assertion", claim.name()).into();
-            }
-            Self::WrongType(claim) => {
-                let (claim, form) = (claim.name(), claim.form());
-                return format!("{claim} in the assertion must be {form}").into();
-            }
-            Self::Signature => "Signature validation failed",
-            Self::Subject => "The user in sub is unknown or not available to this client",
-            Self::Replayed => "jti of the assertion was used before",
-            Self::SubjectDiffers(received) => {
-                let received = printable(received);
-                return format!(
-                    "sub of the assertion must be the Client ID, as iss is, but is {received}"
-                )
-                .into();
-            }
-            Self::KeyAlgorithm(expected) => {
-                let expected = expected.name();
-                return format!("alg in the assertion header must be {expected}, the algorithm of the registered key")
-                    .into();
-            }
-            Self::UnknownClient => {
-                "iss of the assertion must be the Client ID of a client that is registered with keys"
-            }
-            Self::ClientIdDiffers => "client_id differs from sub of the assertion",
-            Self::ClientTypWrong => {
-                "typ in the assertion header must be client-authentication+jwt or JWT, or be absent"
-            }
-            Self::UnknownKid => "kid is not the kid of a key of this client",
-            Self::NoKid => "The assertion header needs kid, because this client has several keys",
-        })
-    }
 }
 
 fn malformed(error: &JwsError) -> Cow<'static, str> {

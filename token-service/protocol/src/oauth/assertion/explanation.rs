@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::AssertionError;
 use super::checks::{
     check_algorithm, check_audience, check_certificate, check_expiry, check_id, check_issue_time,
-    check_issuer, check_not_before, check_signature, check_type, find_certificate, required_text,
+    check_issuer, check_not_ahead, check_signature, check_type, find_certificate, required_text,
     text,
 };
 use super::claim::Claim;
@@ -78,7 +78,8 @@ pub(super) fn common(
     now: Timestamp,
 ) -> [Check; 5] {
     let until = |at: Timestamp| format!("{}, {} s from now", at.rfc3339(), at.since(now).as_secs());
-    let not_before = check_not_before(claims, settings, now).map(|()| "has come, or is absent");
+    let not_before = check_not_ahead(claims, Claim::NotBefore, settings, now);
+    let not_before = not_before.map(|()| "has come, or is absent");
     [
         Check::of("iss", check_issuer(claims, client_id).map(|()| client_id)),
         Check::of("aud", check_audience(claims, audience).map(|()| audience)),

@@ -14,7 +14,7 @@ use domain::{Certificate, ClientId};
 
 use checks::{
     check_algorithm, check_audience, check_certificate, check_expiry, check_id, check_issue_time,
-    check_issuer, check_not_before, check_signature, check_type, find_certificate, parse,
+    check_issuer, check_not_ahead, check_signature, check_type, find_certificate, parse,
     required_text, text,
 };
 pub use claim::Claim;
@@ -72,7 +72,7 @@ pub fn verify(
     check_audience(&claims, &settings.identity_audience)?;
     let expires_at = check_expiry(&claims, settings.lifetimes.assertion_max, now)?;
     check_issue_time(&claims, settings, now)?;
-    check_not_before(&claims, settings, now)?;
+    check_not_ahead(&claims, Claim::NotBefore, settings, now)?;
     let jti = check_id(&claims)?;
     let named = (
         text(&claims, Claim::UserId)?,

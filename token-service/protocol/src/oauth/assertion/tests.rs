@@ -135,50 +135,38 @@ fn rfc8725_s3_1_headers() {
         assert!(outcome(&good, &body()).is_ok(), "{good}");
     }
     use AssertionError as E;
+    let untyped = with(header(), "typ", Value::Null);
+    let hex = |digits: &str| json!(digits.repeat(20));
+    let in_hex = || E::ThumbprintInHex(URL_SAFE_NO_PAD.encode([0xab; 20]));
+    let as_alias = || E::ThumbprintAsAlias("00".repeat(20));
+    let header_with = |name, value| with(header(), name, value);
+    let critical = E::Malformed(JwsError::Critical);
     for (bad, reason) in [
         (no_kid.clone(), E::NoKeyNamed),
         (with(no_kid.clone(), "x5t", x5t(9)), E::UnknownThumbprint),
         (with(no_kid, "x5t", json!("!")), E::UnknownThumbprint),
-        (with(header(), "kid", json!("cert-9")), E::UnknownAlias),
-        (with(header(), "x5t", x5t(1)), E::KeysDiffer),
-        (with(header(), "kid", json!("cert-2")), E::Signature),
-        (with(header(), "typ", Value::Null), E::TypMissing),
-        (
-            with(with(header(), "typ", Value::Null), "type", json!("JWT")),
-            E::TypMissing,
-        ),
-        (with(header(), "typ", json!("at+jwt")), E::TypWrong),
-        (with(header(), "alg", Value::Null), E::Algorithm),
-        (with(header(), "alg", json!("none")), E::Algorithm),
-        (with(header(), "alg", json!("HS256")), E::Algorithm),
-        (with(header(), "alg", json!("PS256")), E::Algorithm),
-        (with(header(), "alg", json!("ES256")), E::Algorithm),
-        (
-            with(header(), "crit", json!(["exp"])),
-            E::Malformed(JwsError::Critical),
-        ),
+        (header_with("kid", json!("cert-9")), E::UnknownAlias),
+        (header_with("x5t", x5t(1)), E::KeysDiffer),
+        (header_with("kid", json!("cert-2")), E::Signature),
+        (untyped.clone(), E::TypMissing),
+        (with(untyped, "type", json!("JWT")), E::TypMissing),
+        (header_with("typ", json!("at+jwt")), E::TypWrong),
+        (header_with("alg", Value::Null), E::Algorithm),
+        (header_with("alg", json!("none")), E::Algorithm),
+        (header_with("alg", json!("HS256")), E::Algorithm),
+        (header_with("alg", json!("PS256")), E::Algorithm),
+        (header_with("alg", json!("ES256")), E::Algorithm),
+        (header_with("crit", json!(["exp"])), critical),
         // Thumbprints as openssl prints them.
-        (
-            with(header(), "x5t", json!("ab".repeat(20))),
-            E::ThumbprintInHex(URL_SAFE_NO_PAD.encode([0xab; 20])),
-        ),
-        (
-            with(header(), "x5t", json!(["AB"; 20].join(":"))),
-            E::ThumbprintInHex(URL_SAFE_NO_PAD.encode([0xab; 20])),
-        ),
+        (header_with("x5t", hex("ab")), in_hex()),
+        (header_with("x5t", json!(["AB"; 20].join(":"))), in_hex()),
         // As .NET names the key, beside the right x5t and without it.
         (
-            with(with(header(), "x5t", x5t(0)), "kid", json!("00".repeat(20))),
-            E::ThumbprintAsAlias("00".repeat(20)),
+            with(header_with("x5t", x5t(0)), "kid", hex("00")),
+            as_alias(),
         ),
-        (
-            with(header(), "kid", json!("00".repeat(20))),
-            E::ThumbprintAsAlias("00".repeat(20)),
-        ),
-        (
-            with(header(), "kid", json!("AB".repeat(20))),
-            E::UnknownAlias,
-        ),
+        (header_with("kid", hex("00")), as_alias()),
+        (header_with("kid", hex("AB")), E::UnknownAlias),
     ] {
         assert_eq!(outcome(&bad, &body()), Err(reason), "{bad}");
     }
@@ -197,8 +185,12 @@ fn rfc7523_s3_claims() {
         Claim::IssuedAt,
         Claim::Id,
     ] {
-        let bad = with(body(), claim.name(), Value::Null);
-        assert_eq!(outcome(&header(), &bad), Err(E::Missing(claim)));
+        let mut null = body();
+        // Some libraries write unset claims as null.
+        null[claim.name()] = Value::Null;
+        for bad in [with(body(), claim.name(), Value::Null), null] {
+            assert_eq!(outcome(&header(), &bad), Err(E::Missing(claim)));
+        }
     }
     for claim in [Claim::Expiry, Claim::IssuedAt, Claim::NotBefore] {
         for wrong in [
@@ -226,28 +218,19 @@ fn rfc7523_s3_claims() {
         received: received.map(str::to_owned),
         expected: "https://identity.example.com/".to_owned(),
     };
+    let ours = "https://identity.example.com/";
+    let slashless = ours.trim_end_matches('/');
     for (name, value, reason) in [
         ("iss", json!("other"), E::Issuer("other".to_owned())),
-        (
-            "aud",
-            json!("https://identity.example.com"),
-            audience(Some("https://identity.example.com")),
-        ),
+        ("aud", json!(slashless), audience(Some(slashless))),
         ("aud", json!([]), audience(None)),
-        (
-            "aud",
-            json!(["https://identity.example.com/", "https://other"]),
-            audience(None),
-        ),
+        ("aud", json!([ours, "https://other"]), audience(None)),
         ("aud", json!(7), audience(None)),
         ("jti", json!(""), E::WrongType(Claim::Id)),
         ("jti", json!("j".repeat(256)), E::WrongType(Claim::Id)),
     ] {
-        assert_eq!(
-            outcome(&header(), &with(body(), name, value)),
-            Err(reason),
-            "{name}"
-        );
+        let found = outcome(&header(), &with(body(), name, value));
+        assert_eq!(found, Err(reason), "{name}");
     }
     assert!(outcome(&header(), &with(body(), "jti", json!("ü".repeat(255)))).is_ok());
 }
@@ -324,7 +307,7 @@ fn rfc7515_strict_forms() {
         .to_string()
         .replacen('{', "{\"sub\":\"eve@example.com\",", 1);
     let repeated = sign_text(&header().to_string(), &repeated);
-    let refused = |assertion: &str| verify_at(assertion, NOW).unwrap_err().description();
+    let refused = |assertion: &str| verify_at(assertion, NOW).unwrap_err().to_string();
     assert_eq!(
         refused(&repeated),
         "sub occurs twice in the body of the assertion"
@@ -340,7 +323,7 @@ fn rfc7515_strict_forms() {
 fn descriptions_name_what_was_received_and_expected() {
     let described = |header: &Value, body: &Value| {
         let error = outcome(header, body).unwrap_err();
-        error.description().into_owned()
+        error.to_string()
     };
     let changed = |name: &str, value: Value| described(&header(), &with(body(), name, value));
     let now = NOW.seconds();
@@ -372,7 +355,7 @@ fn descriptions_name_what_was_received_and_expected() {
     let deep = format!("{{\"deep\":{}0{}}}", "[".repeat(100), "]".repeat(100));
     let deep = verify_at(&sign_text(&header().to_string(), &deep), NOW).unwrap_err();
     assert_eq!(
-        deep.description(),
+        deep.to_string(),
         "The body of the assertion is nested deeper than 64 levels"
     );
     assert_eq!(
@@ -390,19 +373,4 @@ fn explicit_nulls_of_optional_claims_count_as_absent() {
     }
     let assertion = outcome(&header(), &nulls).unwrap();
     assert_eq!(assertion.named_account(), NamedAccount::default());
-    for claim in [
-        Claim::Issuer,
-        Claim::Subject,
-        Claim::Audience,
-        Claim::Expiry,
-        Claim::IssuedAt,
-        Claim::Id,
-    ] {
-        let mut null = body();
-        null[claim.name()] = Value::Null;
-        assert_eq!(
-            outcome(&header(), &null),
-            Err(AssertionError::Missing(claim))
-        );
-    }
 }

@@ -53,19 +53,14 @@ pub(super) fn redirect_uri(
 
 /// RFC 9126 §6: the client may be registered for pushed requests only.
 pub(super) fn pushed(is_pushed: bool, client: &Client) -> Result<(), RedirectError> {
-    if client.require_pushed_authorization_requests && !is_pushed {
-        Err(RedirectError::NotPushed)
-    } else {
-        Ok(())
-    }
+    let may_come = is_pushed || !client.require_pushed_authorization_requests;
+    may_come.then_some(()).ok_or(RedirectError::NotPushed)
 }
 
 /// RFC 6749 §3.1: "Request and response parameters MUST NOT be included more than once."
 pub(super) fn repeated(repeated: &Repeated<'_>) -> Result<(), RedirectError> {
-    match repeated.first() {
-        None => Ok(()),
-        Some(name) => Err(RedirectError::ParameterRepeated(name.to_string())),
-    }
+    let name = repeated.first().map(ToString::to_string);
+    name.map_or(Ok(()), |name| Err(RedirectError::ParameterRepeated(name)))
 }
 
 /// `response_type` is `code` (protocol.md §4.1); the implicit grant does not exist (RFC 9700 §2.1.2).
@@ -91,10 +86,9 @@ pub(super) fn scope(parameters: &Parameters<'_>, client: &Client) -> Result<Scop
     };
     let scope = Scope::parse(sent).ok_or(RedirectError::ScopeMalformed)?;
     let excess = scope.without(&client.scopes);
-    if excess.is_empty() {
-        Ok(scope)
-    } else {
-        Err(RedirectError::ScopeNotPermitted(excess))
+    match excess.is_empty() {
+        true => Ok(scope),
+        false => Err(RedirectError::ScopeNotPermitted(excess)),
     }
 }
 

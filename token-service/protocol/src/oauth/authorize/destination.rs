@@ -33,7 +33,7 @@ impl Destination {
         self.with(
             &[
                 ("error", error.code()),
-                ("error_description", &error.description()),
+                ("error_description", &error.to_string()),
             ],
             issuer,
         )

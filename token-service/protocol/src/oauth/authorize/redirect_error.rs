@@ -1,45 +1,65 @@
 //! Errors that the service sends to the client's redirect URI (RFC 6749 §4.1.2.1).
 
-use std::borrow::Cow;
-
 use crate::oauth::message::{repeated, unregistered_scope};
 use crate::oauth::pkce::ChallengeError;
 use domain::Scope;
 
-/// Reason for an error at the client's redirect URI.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason for an error at the client's redirect URI, with what the integrator has to change: ASCII without quotes and
+/// backslashes (RFC 6749 §4.1.2.1). Repeats only names of parameters and scopes from the request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectError {
     /// A parameter other than `client_id` and `redirect_uri` is repeated (D-17).
+    #[error("{}", repeated(.0))]
     ParameterRepeated(String),
+    #[error("response_type is missing; it must be code")]
     ResponseTypeMissing,
-    /// `response_type` is not `code`.
+    #[error("response_type must be code")]
     ResponseTypeUnsupported,
     /// The challenge is missing or wrong.
+    #[error("{0}")]
     Challenge(ChallengeError),
     /// `dpop_jkt` is not a thumbprint (RFC 9449 §10).
+    #[error(
+        "dpop_jkt must be the SHA-256 thumbprint of a key in base64url without padding: 43 characters"
+    )]
     DpopKeyMalformed,
     /// `scope` is not a list of scope tokens (RFC 6749 §3.3).
+    #[error("scope is not a list of scope tokens separated by single spaces")]
     ScopeMalformed,
     /// `scope` exceeds the registration by this scope (D-9).
+    #[error("{}", unregistered_scope(.0))]
     ScopeNotPermitted(Scope),
     /// `prompt` has an unknown value, or `none` together with other values.
+    #[error("prompt must be none, or a list of login, consent and select_account")]
     PromptUnsupported,
-    /// `max_age` is not a number of seconds.
+    #[error("max_age must be a whole number of seconds")]
     MaxAgeMalformed,
     /// `prompt=none` was requested, but the user must sign in (OpenID Connect Core §3.1.2.6).
+    #[error("prompt=none was requested, but the user must sign in")]
     LoginRequired,
     /// `prompt=none` was requested, but the user must choose a linked account (OpenID Connect Core §3.1.2.6).
+    #[error("prompt=none was requested, but the user must choose a linked account")]
     AccountSelectionRequired,
     /// `prompt=none` was requested, but the user must confirm the client (D-34, OpenID Connect Core §3.1.2.6).
+    #[error(
+        "prompt=none was requested, but the user must confirm: any app on a device can claim this redirect_uri"
+    )]
     InteractionRequired,
     /// The client is registered for pushed requests only (RFC 9126 §6).
+    #[error(
+        "This client must push its authorization requests: send the parameters to /auth/par, and the request_uri here"
+    )]
     NotPushed,
     /// The first visit of a pushed request came too late, or the person took too long (RFC 9126 §4).
+    #[error("request_uri has expired: push the request again")]
     RequestUriExpired,
     /// The pushed request has yielded its code (RFC 9126 §4).
+    #[error("request_uri was used before: push the request again")]
     RequestUriUsed,
     /// The user has no linked account (D-7).
+    #[error("The user has no linked account")]
     NoLinkedAccount,
+    #[error("The user cancelled the sign-in")]
     Cancelled,
 }
 
@@ -63,41 +83,5 @@ impl RedirectError {
             Self::InteractionRequired => "interaction_required",
             Self::NoLinkedAccount | Self::Cancelled => "access_denied",
         }
-    }
-
-    /// Tells the integrator what to change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1). Repeats only
-    /// names of parameters and scopes from the request.
-    pub fn description(&self) -> Cow<'static, str> {
-        Cow::Borrowed(match self {
-            Self::ParameterRepeated(name) => return repeated(name).into(),
-            Self::ScopeNotPermitted(excess) => return unregistered_scope(excess).into(),
-            Self::ResponseTypeMissing => "response_type is missing; it must be code",
-            Self::ResponseTypeUnsupported => "response_type must be code",
-            Self::Challenge(error) => error.description(),
-            Self::DpopKeyMalformed => {
-                "dpop_jkt must be the SHA-256 thumbprint of a key in base64url without padding: 43 characters"
-            }
-            Self::ScopeMalformed => {
-                "scope is not a list of scope tokens separated by single spaces"
-            }
-            Self::PromptUnsupported => {
-                "prompt must be none, or a list of login, consent and select_account"
-            }
-            Self::MaxAgeMalformed => "max_age must be a whole number of seconds",
-            Self::LoginRequired => "prompt=none was requested, but the user must sign in",
-            Self::AccountSelectionRequired => {
-                "prompt=none was requested, but the user must choose a linked account"
-            }
-            Self::InteractionRequired => {
-                "prompt=none was requested, but the user must confirm: any app on a device can claim this redirect_uri"
-            }
-            Self::NotPushed => {
-                "This client must push its authorization requests: send the parameters to /auth/par, and the request_uri here"
-            }
-            Self::RequestUriExpired => "request_uri has expired: push the request again",
-            Self::RequestUriUsed => "request_uri was used before: push the request again",
-            Self::NoLinkedAccount => "The user has no linked account",
-            Self::Cancelled => "The user cancelled the sign-in",
-        })
     }
 }

@@ -1,9 +1,7 @@
-use crate::oauth::authorize::{AuthorizeError, IssueError, RedirectError, UnsafeRequest};
+use crate::oauth::authorize::{AuthorizeError, RedirectError, UnsafeRequest};
 use crate::oauth::error::TokenError;
 use crate::oauth::error_code::ErrorCode;
 use crate::oauth::refusal::{EndpointError, Refusal};
-use domain::random::RandomError;
-use secrets::sealing::SealingError;
 
 /// Reason why a pushed authorization request is refused (RFC 9126 §2.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +14,6 @@ pub enum PushError {
     Unsafe(UnsafeRequest),
     /// The authorization endpoint would send the error to the redirect URI.
     Request(RedirectError),
-    /// The service could not seal the request.
-    Sealing(SealingError),
 }
 
 impl EndpointError for PushError {
@@ -31,13 +27,6 @@ impl EndpointError for PushError {
     fn refusal(&self) -> Refusal {
         let (code, reason, description) = match self {
             Self::Endpoint(error) => return error.refusal(),
-            Self::Sealing(error) => {
-                return Refusal {
-                    code: ErrorCode::ServerError,
-                    cause: Some(error.to_string()),
-                    ..Refusal::invalid_request("sealing_failed", "The service failed")
-                };
-            }
             Self::RequestUri => (
                 ErrorCode::InvalidRequest,
                 "request_uri_pushed",
@@ -46,17 +35,17 @@ impl EndpointError for PushError {
             Self::Unsafe(UnsafeRequest::ClientUnauthorized) => (
                 ErrorCode::UnauthorizedClient,
                 "authorization_request_refused",
-                UnsafeRequest::ClientUnauthorized.remedy().into(),
+                UnsafeRequest::ClientUnauthorized.to_string().into(),
             ),
             Self::Unsafe(reason) => (
                 ErrorCode::InvalidRequest,
                 "authorization_request_refused",
-                reason.remedy().into(),
+                reason.to_string().into(),
             ),
             Self::Request(error) => (
                 code_of(error),
                 "authorization_request_refused",
-                error.description(),
+                error.to_string().into(),
             ),
         };
         Refusal {
@@ -76,9 +65,9 @@ fn code_of(error: &RedirectError) -> ErrorCode {
     }
 }
 
-impl From<TokenError> for PushError {
-    fn from(error: TokenError) -> Self {
-        Self::Endpoint(error)
+impl<E: Into<TokenError>> From<E> for PushError {
+    fn from(error: E) -> Self {
+        Self::Endpoint(error.into())
     }
 }
 
@@ -97,29 +86,14 @@ impl From<AuthorizeError> for PushError {
     }
 }
 
-impl From<RandomError> for PushError {
-    fn from(_: RandomError) -> Self {
-        Self::Endpoint(TokenError::Random)
-    }
-}
-
-impl From<IssueError> for PushError {
-    fn from(error: IssueError) -> Self {
-        Self::Endpoint(match error {
-            IssueError::Store(error) => error.into(),
-            IssueError::Sealing(error) => return Self::Sealing(error),
-            _ => TokenError::Random,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use secrets::sealing::SealingError;
 
     #[test]
     fn a_request_that_cannot_be_sealed_is_a_failure_with_its_cause() {
-        let error = PushError::from(IssueError::Sealing(SealingError::Failed));
+        let error = PushError::from(SealingError::Failed);
         let refusal = error.refusal();
         assert_eq!(refusal.code, ErrorCode::ServerError);
         assert_eq!(refusal.reason, "sealing_failed");

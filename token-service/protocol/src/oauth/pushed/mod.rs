@@ -16,6 +16,7 @@ use super::authorize::{
 };
 use super::client_authentication::Served;
 use super::endpoint_request::EndpointRequest;
+use super::error::TokenError;
 use super::proof::PresentedProof;
 use crate::Context;
 use crate::paths::PUSHED;
@@ -67,7 +68,7 @@ pub async fn push(context: &Context<'_>, call: &EndpointRequest<'_>) -> Result<P
         pushed_at: context.now,
         is_visited: false,
     };
-    let request_uri = pushed.seal(context)?;
+    let request_uri = pushed.seal::<TokenError>(context)?;
     if request_uri.len() > MAX_URI_BYTES {
         return Err(UnsafeRequest::TooLarge.into());
     }
@@ -142,13 +143,13 @@ impl Visit {
         let again = carried(format!("{}&prompt=login", request.continuation_query()));
         let once = Once {
             grant_id: self.0.id,
-            sign_in_again: again.seal(context)?,
+            sign_in_again: again.seal::<IssueError>(context)?,
             // Until every reference has expired, whichever way the clocks of replicas differ.
             remembered_until: self.0.pushed_at
                 + JOURNEY_LIFETIME
                 + context.settings.lifetimes.clock_skew,
         };
-        let request_uri = continuation.seal(context)?;
+        let request_uri = continuation.seal::<IssueError>(context)?;
         Ok(request.of_pushed(&request_uri, once))
     }
 }

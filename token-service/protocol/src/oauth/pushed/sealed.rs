@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Context;
-use crate::oauth::authorize::IssueError;
 use domain::clock::Timestamp;
-use domain::{ClientId, GrantId, random};
+use domain::random::{self, RandomError};
+use domain::{ClientId, GrantId};
 use secrets::sealing::{SealingError, open_text, seal_text};
 use store::row::{self, Row};
 
@@ -38,7 +38,10 @@ fn purpose(context: &Context<'_>) -> String {
 }
 
 impl PushedRequest {
-    pub(super) fn seal(&self, context: &Context<'_>) -> Result<String, IssueError> {
+    pub(super) fn seal<E>(&self, context: &Context<'_>) -> Result<String, E>
+    where
+        E: From<RandomError> + From<SealingError>,
+    {
         let nonce = random::bytes(context.random)?;
         let content = row::encode(self).map_err(|_| SealingError::Failed)?;
         let sealed = seal_text(&purpose(context), nonce, &content, context.encryption_key)?;

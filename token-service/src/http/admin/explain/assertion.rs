@@ -116,13 +116,13 @@ async fn used_before(
     };
     let id = id(&client.client_id, jti);
     let is_used = context.store.is_used(id, context.now).await?;
-    let replayed = || failed("single use", AssertionError::Replayed.description());
+    let replayed = || failed("single use", AssertionError::Replayed.to_string());
     Ok(is_used.then(replayed))
 }
 
 /// The description for the client, with details that the client does not get.
 fn refusal(error: &AssertionError, client: &Client) -> String {
-    let description = error.description();
+    let description = error.to_string();
     match error {
         AssertionError::UnknownThumbprint
         | AssertionError::UnknownAlias
@@ -138,7 +138,7 @@ fn refusal(error: &AssertionError, client: &Client) -> String {
             let known: Vec<&str> = keys.map(|key| key.kid.as_str()).collect();
             format!("{description}; registered: {}", known.join(", "))
         }
-        _ => description.into_owned(),
+        _ => description,
     }
 }
 
@@ -167,7 +167,7 @@ fn subject(
                 "linked account",
                 format!("{} at {}", account.user_id, account.site),
             ),
-            Err(error) => failed("linked account", error.description()),
+            Err(error) => failed("linked account", error.to_string()),
         },
     ]
 }

@@ -178,21 +178,17 @@ fn find_key<'a>(
 }
 
 fn check_algorithm(header: &JoseHeader, key: &ClientKey) -> Result<(), AssertionError> {
-    let is_own = |alg: &str| key.public_key.is_of(alg);
-    if header.alg.as_deref().is_some_and(is_own) {
-        Ok(())
-    } else {
-        Err(AssertionError::KeyAlgorithm(key.public_key.algorithm()))
-    }
+    let own = &key.public_key;
+    let is_own = header.alg.as_deref().is_some_and(|alg| own.is_of(alg));
+    is_own
+        .then_some(())
+        .ok_or(AssertionError::KeyAlgorithm(own.algorithm()))
 }
 
 fn check_signature(jws: &CompactJws<'_>, key: &ClientKey) -> Result<(), AssertionError> {
-    let signed = jws.signing_input.as_bytes();
-    if key.public_key.verifies(signed, &jws.signature) {
-        Ok(())
-    } else {
-        Err(AssertionError::Signature)
-    }
+    let (signed, signature) = (jws.signing_input.as_bytes(), &jws.signature);
+    let is_signed = key.public_key.verifies(signed, signature);
+    is_signed.then_some(()).ok_or(AssertionError::Signature)
 }
 
 #[cfg(test)]

@@ -167,34 +167,21 @@ fn rfc7523_s3_the_claims() {
     };
     let endpoint = format!("{}/auth/token", issuer());
     use AssertionError as E;
+    let differs = |subject: &str| E::SubjectDiffers(subject.to_owned());
+    let app = with(with(body(), "iss", json!("app")), "sub", json!("app"));
+    let identity = "https://identity.example.com/";
+    let body_with = |name, value| with(body(), name, value);
+    let two = json!([issuer(), endpoint]);
     for (bad, reason) in [
-        (
-            with(body(), "iss", json!("app")),
-            E::SubjectDiffers("web".into()),
-        ),
-        (
-            with(body(), "sub", json!("ada")),
-            E::SubjectDiffers("ada".into()),
-        ),
-        (
-            with(with(body(), "iss", json!("app")), "sub", json!("app")),
-            E::Issuer("app".into()),
-        ),
-        (
-            with(body(), "aud", json!(endpoint)),
-            audience(Some(&endpoint)),
-        ),
-        (
-            with(body(), "aud", json!([issuer(), endpoint])),
-            audience(None),
-        ),
-        (
-            with(body(), "aud", json!("https://identity.example.com/")),
-            audience(Some("https://identity.example.com/")),
-        ),
-        (with(body(), "jti", Value::Null), E::Missing(Claim::Id)),
-        (with(body(), "jti", json!("")), E::WrongType(Claim::Id)),
-        (with(body(), "exp", Value::Null), E::Missing(Claim::Expiry)),
+        (body_with("iss", json!("app")), differs("web")),
+        (body_with("sub", json!("ada")), differs("ada")),
+        (app, E::Issuer("app".into())),
+        (body_with("aud", json!(endpoint)), audience(Some(&endpoint))),
+        (body_with("aud", two), audience(None)),
+        (body_with("aud", json!(identity)), audience(Some(identity))),
+        (body_with("jti", Value::Null), E::Missing(Claim::Id)),
+        (body_with("jti", json!("")), E::WrongType(Claim::Id)),
+        (body_with("exp", Value::Null), E::Missing(Claim::Expiry)),
     ] {
         assert_eq!(outcome(&bad), Err(reason), "{bad}");
     }

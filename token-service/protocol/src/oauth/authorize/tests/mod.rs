@@ -12,9 +12,13 @@ const NOW: Timestamp = Timestamp::from_seconds(1000);
 const WEB: &str = "client_id=web&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb";
 const APP: &str = "client_id=app&redirect_uri=http%3A%2F%2F127.0.0.1%3A8000%2Fcb";
 
-fn clients() -> [Client; 3] {
+/// A web server on the person's device, with a secret.
+const NATIVE_WEB: &str = "client_id=here&redirect_uri=http%3A%2F%2F127.0.0.1%3A8000%2Fcb";
+
+fn clients() -> [Client; 4] {
     [
         testing::web_server("web", &[], &["https://app.example.com/cb"]),
+        testing::web_server("here", &["secret"], &["http://127.0.0.1:8000/cb"]),
         testing::installed("app", &["http://127.0.0.1:*/cb"]),
         testing::user_bound("machine", &[], "one"),
     ]

@@ -31,43 +31,23 @@ fn a_minimal_request() {
 #[test]
 fn without_a_safe_destination_there_is_no_redirect() {
     let uri = "redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb";
+    use UnsafeRequest as U;
     for (query, reason) in [
-        (uri.to_owned(), UnsafeRequest::ClientIdMissing),
-        (format!("client_id=&{uri}"), UnsafeRequest::ClientIdMissing),
+        (uri, U::ClientIdMissing),
+        (&format!("client_id=&{uri}"), U::ClientIdMissing),
+        (&format!("{WEB}&client_id=web"), U::ClientIdRepeated),
+        (&format!("client_id=nobody&{uri}"), U::ClientUnknown),
+        (&format!("client_id=machine&{uri}"), U::ClientUnauthorized),
+        ("client_id=web", U::RedirectUriMissing),
+        (&format!("{WEB}&redirect%5Furi=x"), U::RedirectUriRepeated),
+        (&format!("{WEB}%23x"), U::RedirectUriUnregistered),
         (
-            format!("{WEB}&client_id=web"),
-            UnsafeRequest::ClientIdRepeated,
-        ),
-        (
-            format!("client_id=nobody&{uri}"),
-            UnsafeRequest::ClientUnknown,
-        ),
-        (
-            format!("client_id=machine&{uri}"),
-            UnsafeRequest::ClientUnauthorized,
-        ),
-        (
-            "client_id=web".to_owned(),
-            UnsafeRequest::RedirectUriMissing,
-        ),
-        (
-            format!("{WEB}&redirect%5Furi=x"),
-            UnsafeRequest::RedirectUriRepeated,
-        ),
-        (
-            "client_id=web&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb%23x".to_owned(),
-            UnsafeRequest::RedirectUriUnregistered,
-        ),
-        (
-            "client_id=app&redirect_uri=http%3A%2F%2Flocalhost%3A8000%2Fcb".to_owned(),
-            UnsafeRequest::RedirectUriUnregistered,
+            &APP.replace("127.0.0.1", "localhost"),
+            U::RedirectUriUnregistered,
         ),
     ] {
-        assert_eq!(
-            unsafe_request(&format!("response_type=code&{query}")),
-            reason,
-            "{query}"
-        );
+        let query = format!("response_type=code&{query}");
+        assert_eq!(unsafe_request(&query), reason, "{query}");
     }
     for query in [
         &format!("{WEB}&response_type=code&state=%ff"),
@@ -83,81 +63,63 @@ fn without_a_safe_destination_there_is_no_redirect() {
 
 #[test]
 fn with_a_safe_destination_the_client_is_told() {
+    use ChallengeError as C;
+    use RedirectError as E;
+    let web = |extra: &str| format!("{WEB}&response_type=code&{extra}");
     let pkce = |challenge: &str, method: &str| {
         format!(
             "response_type=code&{APP}&code_challenge={challenge}&code_challenge_method={method}"
         )
     };
+    let challenge = |query, error| (query, E::Challenge(error), "invalid_request");
+    let repeated = E::ParameterRepeated("scope".to_owned());
+    let root = E::ScopeNotPermitted(Scope::parse("root").unwrap());
+    let token = format!("{WEB}&response_type=token");
+    let unsupported = "unsupported_response_type";
     for (query, error, code) in [
+        (web("scope=a&scope=a"), repeated, "invalid_request"),
+        (WEB.to_owned(), E::ResponseTypeMissing, "invalid_request"),
+        (token, E::ResponseTypeUnsupported, unsupported),
+        challenge(format!("{APP}&response_type=code"), C::Required),
+        challenge(
+            web(&format!("code_challenge={CHALLENGE}")),
+            C::MethodMissing,
+        ),
+        challenge(pkce(CHALLENGE, "plain"), C::MethodUnsupported),
+        challenge(pkce("", "S256"), C::MissingForMethod),
+        challenge(pkce(&CHALLENGE[1..], "S256"), C::Malformed),
+        challenge(pkce(&format!("{CHALLENGE}A"), "S256"), C::Malformed),
+        challenge(pkce(&CHALLENGE.replace('M', "%2B"), "S256"), C::Malformed),
+        (web("scope=projects+root"), root, "invalid_scope"),
+        (web("scope=%22"), E::ScopeMalformed, "invalid_scope"),
         (
-            format!("{WEB}&response_type=code&scope=projects&scope=projects"),
-            RedirectError::ParameterRepeated("scope".to_owned()),
+            web("prompt=none+login"),
+            E::PromptUnsupported,
             "invalid_request",
         ),
-        (
-            WEB.to_owned(),
-            RedirectError::ResponseTypeMissing,
-            "invalid_request",
-        ),
-        (
-            format!("{WEB}&response_type=token"),
-            RedirectError::ResponseTypeUnsupported,
-            "unsupported_response_type",
-        ),
-        (
-            format!("{APP}&response_type=code"),
-            RedirectError::Challenge(ChallengeError::Required),
-            "invalid_request",
-        ),
-        (
-            format!("{WEB}&response_type=code&code_challenge={CHALLENGE}"),
-            RedirectError::Challenge(ChallengeError::MethodMissing),
-            "invalid_request",
-        ),
-        (
-            pkce(CHALLENGE, "plain"),
-            RedirectError::Challenge(ChallengeError::MethodUnsupported),
-            "invalid_request",
-        ),
-        (
-            pkce("", "S256"),
-            RedirectError::Challenge(ChallengeError::MissingForMethod),
-            "invalid_request",
-        ),
-        (
-            pkce(&CHALLENGE[1..], "S256"),
-            RedirectError::Challenge(ChallengeError::Malformed),
-            "invalid_request",
-        ),
-        (
-            pkce(&format!("{CHALLENGE}A"), "S256"),
-            RedirectError::Challenge(ChallengeError::Malformed),
-            "invalid_request",
-        ),
-        (
-            pkce(&format!("{}%2B", &CHALLENGE[1..]), "S256"),
-            RedirectError::Challenge(ChallengeError::Malformed),
-            "invalid_request",
-        ),
-        (
-            format!("{WEB}&response_type=code&scope=projects+root"),
-            RedirectError::ScopeNotPermitted(Scope::parse("root").unwrap()),
-            "invalid_scope",
-        ),
-        (
-            format!("{WEB}&response_type=code&scope=%22"),
-            RedirectError::ScopeMalformed,
-            "invalid_scope",
-        ),
-        (
-            format!("{WEB}&response_type=code&prompt=none+login"),
-            RedirectError::PromptUnsupported,
-            "invalid_request",
-        ),
+        (web("dpop_jkt=x"), E::DpopKeyMalformed, "invalid_request"),
     ] {
         assert_eq!(refusal(&query), error, "{query}");
         assert_eq!(error.code(), code);
     }
+}
+
+/// RFC 9126 §6.
+#[test]
+fn a_client_of_pushed_requests_has_no_others() {
+    let client = Arc::new(Client {
+        require_pushed_authorization_requests: true,
+        ..clients()[0].clone()
+    });
+    let query = format!("{WEB}&response_type=code");
+    let read = UnidentifiedRequest::read(query.as_bytes()).unwrap();
+    let refused = read.validate(Some(Arc::clone(&client)), NOW);
+    let Err(AuthorizeError::Redirect(_, error)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(error, RedirectError::NotPushed);
+    let pushed = UnidentifiedRequest::read_pushed(query.as_bytes()).unwrap();
+    assert!(pushed.validate(Some(client), NOW).is_ok());
 }
 
 /// The response has `state` as sent, and always `iss`.
@@ -214,7 +176,7 @@ fn descriptions_keep_to_the_allowed_characters() {
     ] {
         assert!(
             error
-                .description()
+                .to_string()
                 .bytes()
                 .all(|byte| matches!(byte, 0x20 | 0x21 | 0x23..=0x5b | 0x5d..=0x7e)),
             "{error:?}"
