@@ -31,14 +31,14 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A client, authenticated or only identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PresentedClient {
-    Authenticated(Arc<Client>, Proof),
+    Authenticated(Arc<Client>, ProvenBy),
     /// The client sent only its `client_id`. This is all that a public client has; a confidential client must authenticate.
     Named(Arc<Client>),
 }
 
 /// What proved the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Proof {
+pub enum ProvenBy {
     /// `client_secret_basic`.
     Secret(ClientSecret),
     /// `private_key_jwt`.
@@ -56,7 +56,7 @@ impl PresentedClient {
 
     /// Records the use of the secret, if the client authenticated with a secret.
     pub fn note_use(&self, context: &Context<'_>) {
-        if let Self::Authenticated(client, Proof::Secret(secret)) = self {
+        if let Self::Authenticated(client, ProvenBy::Secret(secret)) = self {
             let uses = context.secret_uses;
             uses.note(&client.client_id, secret, context.now);
         }
@@ -126,23 +126,26 @@ pub async fn authenticate(
     certificate: Option<Thumbprint>,
     form: &Parameters<'_>,
 ) -> Result<PresentedClient, TokenError> {
-    let claim = Claim::read(authorization, form)?;
+    let authentication = Authentication::read(authorization, form)?;
     let directory = context.directory;
-    for client_id in claim.client_ids() {
+    for client_id in authentication.client_ids() {
         let found = match served {
             Served::Current => directory.client(&client_id).await?,
             Served::AnyFlow => directory.client_of_any_flow(&client_id).await?,
             Served::Legacy(hostname) => directory.legacy_client(&client_id, hostname).await?,
         };
         if let Some(client) = found {
-            let presented = claim.check(client, certificate, context.settings, context.now)?;
+            let presented =
+                authentication.check(client, certificate, context.settings, context.now)?;
             use_assertion(context, &presented).await?;
             return Ok(presented);
         }
     }
-    Err(match claim {
-        Claim::Assertion { .. } => TokenError::ClientAssertion(AssertionError::UnknownClient),
-        Claim::Named(_) | Claim::Basic { .. } => TokenError::UnknownClient,
+    Err(match authentication {
+        Authentication::Assertion { .. } => {
+            TokenError::ClientAssertion(AssertionError::UnknownClient)
+        }
+        Authentication::Named(_) | Authentication::Basic { .. } => TokenError::UnknownClient,
     })
 }
 
@@ -151,7 +154,7 @@ async fn use_assertion(
     context: &Context<'_>,
     presented: &PresentedClient,
 ) -> Result<(), TokenError> {
-    let PresentedClient::Authenticated(client, Proof::Assertion(assertion)) = presented else {
+    let PresentedClient::Authenticated(client, ProvenBy::Assertion(assertion)) = presented else {
         return Ok(());
     };
     let id = OnceId::of_client_assertion(&client.client_id, &assertion.jti);
@@ -162,8 +165,8 @@ async fn use_assertion(
     }
 }
 
-/// Which client a request claims to come from, and the proof.
-enum Claim<'a> {
+/// How a request authenticates its client.
+enum Authentication<'a> {
     /// Only a `client_id` in the body.
     Named(&'a str),
     Basic {
@@ -181,7 +184,7 @@ enum Claim<'a> {
     },
 }
 
-impl<'a> Claim<'a> {
+impl<'a> Authentication<'a> {
     fn read(authorization: &[&[u8]], form: &'a Parameters<'_>) -> Result<Self, TokenError> {
         let named = form.get(Parameter::ClientId);
         let asserts = form.contains(Parameter::ClientAssertion)
@@ -260,7 +263,7 @@ impl<'a> Claim<'a> {
                 let verified = verified.map_err(TokenError::ClientAssertion)?;
                 return Ok(PresentedClient::Authenticated(
                     client,
-                    Proof::Assertion(verified),
+                    ProvenBy::Assertion(verified),
                 ));
             }
         };
@@ -278,7 +281,7 @@ impl<'a> Claim<'a> {
             }
             (Some(secret), _) => Ok(PresentedClient::Authenticated(
                 client,
-                Proof::Secret(secret),
+                ProvenBy::Secret(secret),
             )),
         }
     }
@@ -291,9 +294,10 @@ fn by_certificate(
 ) -> Result<PresentedClient, TokenError> {
     let registered = &client.key_authentication.tls_client_certificates;
     match shown {
-        Some(shown) if registered.contains(&shown) => {
-            Ok(PresentedClient::Authenticated(client, Proof::Certificate))
-        }
+        Some(shown) if registered.contains(&shown) => Ok(PresentedClient::Authenticated(
+            client,
+            ProvenBy::Certificate,
+        )),
         Some(_) if !registered.is_empty() => Err(TokenError::CertificateOther),
         Some(_) | None => Ok(PresentedClient::Named(client)),
     }

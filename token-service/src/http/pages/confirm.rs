@@ -12,27 +12,27 @@ use super::journey::Journey;
 use super::purpose::Purpose;
 use super::tags;
 use domain::digest::Digest;
-use protocol::oauth::authorize::Confirmation;
+use protocol::oauth::authorize::ClientConfirmation;
 use protocol::sign_in::SessionId;
 
 /// Maximum number of confirmed clients per session, so that the cookie stays below 1 KiB.
 const MAX_CONFIRMED: usize = 20;
 
 /// The state of the confirmation for the client of `journey` and the session `id`.
-pub(super) fn confirmation(journey: &Journey, id: Option<&SessionId>) -> Confirmation {
+pub(super) fn confirmation(journey: &Journey, id: Option<&SessionId>) -> ClientConfirmation {
     if !journey.needs_confirmation() {
-        return Confirmation::NotNeeded;
+        return ClientConfirmation::NotNeeded;
     }
     let Some(id) = id else {
-        return Confirmation::Needed;
+        return ClientConfirmation::Needed;
     };
     let expected = tag(id, journey);
     let browser = &journey.browser;
     let mut confirmed = tags::read(browser.cookies.confirmed(&browser.http));
     if confirmed.any(|tag| tag == expected) {
-        Confirmation::Given
+        ClientConfirmation::Given
     } else {
-        Confirmation::Needed
+        ClientConfirmation::Needed
     }
 }
 

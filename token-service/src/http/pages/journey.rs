@@ -19,7 +19,7 @@ use domain::{AuditAction, Client, LinkedAccount, RedirectUri};
 use protocol::flow::{BeginError, Flow};
 use protocol::flows;
 use protocol::oauth::authorize::{
-    CodeRequest, Confirmation, ExpectedUser, IssueError, LiveSession, Prompt, RedirectError,
+    ClientConfirmation, CodeRequest, ExpectedUser, IssueError, LiveSession, Prompt, RedirectError,
     SignedIn, Step, issue_code, next_step,
 };
 use protocol::sign_in::SessionId;
@@ -156,7 +156,11 @@ impl Journey {
         self.request.login_hint()
     }
 
-    pub(super) fn next_step(&self, live: Option<LiveSession>, confirmation: Confirmation) -> Step {
+    pub(super) fn next_step(
+        &self,
+        live: Option<LiveSession>,
+        confirmation: ClientConfirmation,
+    ) -> Step {
         let now = self.browser.context().now;
         let live = live.filter(|live| self.request.accepts(&live.session, now));
         next_step(self.request.prompt(), live, confirmation)
@@ -168,7 +172,7 @@ impl Journey {
         let Some((id, live)) = self.browser.live_session().await? else {
             return Ok(None);
         };
-        let step = self.next_step(Some(live), Confirmation::Given);
+        let step = self.next_step(Some(live), ClientConfirmation::Given);
         Ok(step.signed_in().map(|signed_in| (id, signed_in)))
     }
 

@@ -49,7 +49,7 @@ impl SignedIn {
 /// device can claim a loopback address or a private-use scheme, so a live session alone must not give the app a code that
 /// it could redeem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Confirmation {
+pub enum ClientConfirmation {
     /// Only the client receives requests to the redirect URI, or only the client can redeem the code.
     NotNeeded,
     /// The person confirmed this client in this session, or signed in for this request.
@@ -88,7 +88,11 @@ impl Step {
 }
 
 /// Decides the next step from the browser's live session, if any.
-pub fn next_step(prompt: Prompt, live: Option<LiveSession>, confirmation: Confirmation) -> Step {
+pub fn next_step(
+    prompt: Prompt,
+    live: Option<LiveSession>,
+    confirmation: ClientConfirmation,
+) -> Step {
     let live = live.filter(|_| prompt != Prompt::Login);
     let owed = live
         .as_ref()
@@ -104,11 +108,12 @@ pub fn next_step(prompt: Prompt, live: Option<LiveSession>, confirmation: Confir
             [only] => {
                 let only = only.clone();
                 match (confirmation, prompt) {
-                    (Confirmation::NotNeeded, _) | (Confirmation::Given, Prompt::WhenNeeded) => {
+                    (ClientConfirmation::NotNeeded, _)
+                    | (ClientConfirmation::Given, Prompt::WhenNeeded) => {
                         Step::Issue(signed_in, only)
                     }
                     (_, Prompt::Never) => Step::Refuse(RedirectError::InteractionRequired),
-                    (Confirmation::Needed | Confirmation::Given, _) => {
+                    (ClientConfirmation::Needed | ClientConfirmation::Given, _) => {
                         Step::Confirm(signed_in, only)
                     }
                 }

@@ -20,14 +20,14 @@ fn authenticate_over(
     ];
     let headers: Vec<&[u8]> = headers.iter().map(|header| header.as_bytes()).collect();
     let form = Parameters::parse(form.as_bytes()).unwrap();
-    let claim = Claim::read(&headers, &form)?;
-    let found = claim.client_ids().into_iter().find_map(|claimed| {
+    let authentication = Authentication::read(&headers, &form)?;
+    let found = authentication.client_ids().into_iter().find_map(|claimed| {
         let mut registered = registered.iter();
         registered.find(|client| client.client_id.as_str() == claimed.as_str())
     });
     let found = Arc::new(found.ok_or(TokenError::UnknownClient)?.clone());
     let now = Timestamp::from_seconds(1_800_000_000);
-    claim.check(found, certificate, &Settings::default(), now)
+    authentication.check(found, certificate, &Settings::default(), now)
 }
 
 fn with_certificates(id: &str, secrets: &[&str], certificates: &[&[u8]]) -> Client {
@@ -56,22 +56,18 @@ fn outcome(headers: &[&str], form: &str) -> Result<(String, bool), TokenError> {
 /// Form-encoded and verbatim secrets, `:` `+` `%` included.
 #[test]
 fn rfc6749_s2_3_1_basic_is_read_encoded_and_verbatim() {
-    let web = Ok(("web".to_owned(), true));
-    assert_eq!(outcome(&[&basic("web:first:+%41")], ""), web);
-    assert_eq!(outcome(&[&basic("web:first%3A%2B%2541")], ""), web);
-    assert_eq!(outcome(&[&basic("web:second")], "client_id=web"), web);
-    assert_eq!(
-        outcome(&[&basic("web:second").replace("Basic", "bAsIc  ")], ""),
-        web
-    );
-    assert_eq!(
-        outcome(&[basic("web:second").trim_end_matches('=')], ""),
-        web
-    );
-    assert_eq!(
-        outcome(&[&basic("we%3Ab:secret")], ""),
-        Ok(("we:b".to_owned(), true))
-    );
+    let second = basic("web:second");
+    for (header, form, client) in [
+        (basic("web:first:+%41"), "", "web"),
+        (basic("web:first%3A%2B%2541"), "", "web"),
+        (second.clone(), "client_id=web", "web"),
+        (second.replace("Basic", "bAsIc  "), "", "web"),
+        (second.trim_end_matches('=').to_owned(), "", "web"),
+        (basic("we%3Ab:secret"), "", "we:b"),
+    ] {
+        let authenticated = Ok((client.to_owned(), true));
+        assert_eq!(outcome(&[&header], form), authenticated, "{header}");
+    }
 }
 
 #[test]
@@ -100,48 +96,29 @@ fn rfc6749_s3_2_an_empty_secret_was_not_sent() {
 
 #[test]
 fn everything_else_is_refused_for_its_own_reason() {
-    let good = basic("web:second");
+    let [good, wrong, empty] = ["web:second", "web:wrong", "web:"].map(basic);
+    let [nobody, app, app_x, colonless] = ["nobody:second", "app:", "app:x", "web"].map(basic);
+    use TokenError as E;
     for (headers, form, reason) in [
-        (vec![], "", TokenError::NoClient),
-        (vec![], "client_id=", TokenError::NoClient),
-        (vec![], "client_id=nobody", TokenError::UnknownClient),
-        (
-            vec![],
-            "client_id=web&client_secret=second",
-            TokenError::SecretInBody,
-        ),
-        (
-            vec![good.clone()],
-            "client_secret=second",
-            TokenError::SeveralAuthentications,
-        ),
-        (
-            vec![good.clone(), good.clone()],
-            "",
-            TokenError::SeveralAuthentications,
-        ),
-        (
-            vec![good.clone()],
-            "client_id=app",
-            TokenError::ClientIdDiffers,
-        ),
-        (vec![basic("web:wrong")], "", TokenError::WrongSecret),
-        (vec![basic("web:")], "", TokenError::WrongSecret),
-        (vec![basic("nobody:second")], "", TokenError::UnknownClient),
-        (vec![basic("app:")], "", TokenError::PublicClientInHeader),
-        (
-            vec![basic("app:x")],
-            "client_id=app",
-            TokenError::PublicClientInHeader,
-        ),
-        (vec![basic("web")], "", TokenError::BasicMalformed),
-        (vec!["Basic".into()], "", TokenError::BasicMalformed),
-        (vec!["Basic !!!".into()], "", TokenError::BasicMalformed),
-        (vec!["Basic /w==".into()], "", TokenError::BasicMalformed),
-        (vec!["Bearer abc".into()], "", TokenError::BasicMalformed),
+        (&[] as &[&str], "", E::NoClient),
+        (&[], "client_id=", E::NoClient),
+        (&[], "client_id=nobody", E::UnknownClient),
+        (&[], "client_id=web&client_secret=second", E::SecretInBody),
+        (&[&good], "client_secret=second", E::SeveralAuthentications),
+        (&[&good, &good], "", E::SeveralAuthentications),
+        (&[&good], "client_id=app", E::ClientIdDiffers),
+        (&[&wrong], "", E::WrongSecret),
+        (&[&empty], "", E::WrongSecret),
+        (&[&nobody], "", E::UnknownClient),
+        (&[&app], "", E::PublicClientInHeader),
+        (&[&app_x], "client_id=app", E::PublicClientInHeader),
+        (&[&colonless], "", E::BasicMalformed),
+        (&["Basic"], "", E::BasicMalformed),
+        (&["Basic !!!"], "", E::BasicMalformed),
+        (&["Basic /w=="], "", E::BasicMalformed),
+        (&["Bearer abc"], "", E::BasicMalformed),
     ] {
-        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-        assert_eq!(outcome(&headers, form), Err(reason), "{headers:?} {form}");
+        assert_eq!(outcome(headers, form), Err(reason), "{headers:?} {form}");
     }
 }
 
@@ -152,54 +129,26 @@ fn rfc8705_s2_2_one_of_the_registered_certificates_authenticates() {
         presented.authenticated().map(|_| presented.clone())
     };
     let secret = basic("both:secret");
+    let [one, two, three] = [b"one".as_slice(), b"two", b"three"].map(Some);
+    use TokenError as E;
     for (der, headers, form, proof) in [
-        (
-            Some(b"one".as_slice()),
-            &[][..],
-            "client_id=tls",
-            Ok(Proof::Certificate),
-        ),
-        (Some(b"two"), &[], "client_id=tls", Ok(Proof::Certificate)),
-        (Some(b"one"), &[], "client_id=both", Ok(Proof::Certificate)),
-        (
-            Some(b"three"),
-            &[],
-            "client_id=tls",
-            Err(TokenError::CertificateOther),
-        ),
-        (
-            Some(b"two"),
-            &[],
-            "client_id=both",
-            Err(TokenError::CertificateOther),
-        ),
-        (
-            None,
-            &[],
-            "client_id=tls",
-            Err(TokenError::CertificateRequired),
-        ),
-        (None, &[], "client_id=both", Err(TokenError::SecretRequired)),
+        (one, &[][..], "client_id=tls", Ok(ProvenBy::Certificate)),
+        (two, &[], "client_id=tls", Ok(ProvenBy::Certificate)),
+        (one, &[], "client_id=both", Ok(ProvenBy::Certificate)),
+        (three, &[], "client_id=tls", Err(E::CertificateOther)),
+        (two, &[], "client_id=both", Err(E::CertificateOther)),
+        (None, &[], "client_id=tls", Err(E::CertificateRequired)),
+        (None, &[], "client_id=both", Err(E::SecretRequired)),
         // A certificate alone names nobody, and clients without certificates do not authenticate so.
-        (Some(b"one"), &[], "", Err(TokenError::NoClient)),
-        (
-            Some(b"one"),
-            &[],
-            "client_id=web",
-            Err(TokenError::SecretRequired),
-        ),
-        (
-            Some(b"one"),
-            &[],
-            "client_id=app",
-            Err(TokenError::SecretRequired),
-        ),
+        (one, &[], "", Err(E::NoClient)),
+        (one, &[], "client_id=web", Err(E::SecretRequired)),
+        (one, &[], "client_id=app", Err(E::SecretRequired)),
         // With a secret, the certificate only binds.
         (
-            Some(b"two"),
+            two,
             &[secret.as_str()],
             "",
-            Ok(Proof::Secret(ClientSecret::of("secret"))),
+            Ok(ProvenBy::Secret(ClientSecret::of("secret"))),
         ),
     ] {
         let presented = over(der, headers, form).map(|presented| match presented {

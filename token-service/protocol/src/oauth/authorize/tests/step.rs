@@ -6,67 +6,72 @@ use super::*;
 #[test]
 fn the_next_step_follows_from_prompt_and_session() {
     use SessionStage::{SecondFactorOwed, SignedIn as Complete};
-    let step = |prompt, live| next_step(prompt, live, Confirmation::NotNeeded);
     let complete = |accounts| Some(live(accounts, Complete));
     let owing = || Some(live(1, SecondFactorOwed));
 
-    for prompt in [Prompt::WhenNeeded, Prompt::Login] {
-        assert_eq!(step(prompt, None), Step::SignIn);
+    use Prompt::{Login, Never, WhenNeeded};
+    for (prompt, live, expected) in [
+        (WhenNeeded, None, "sign in"),
+        (Login, None, "sign in"),
+        (Login, complete(1), "sign in"),
+        (WhenNeeded, owing(), "second factor"),
+        (WhenNeeded, complete(0), "no account"),
+        (WhenNeeded, complete(1), "issue for 1"),
+        (Never, complete(1), "issue for 1"),
+        (WhenNeeded, complete(3), "select"),
+        (Never, None, "login_required"),
+        (Never, owing(), "login_required"),
+        (Never, complete(0), "access_denied"),
+        (Never, complete(3), "account_selection_required"),
+    ] {
+        let found = in_words(&next_step(prompt, live, ClientConfirmation::NotNeeded));
+        assert_eq!(found, expected, "{prompt:?}");
     }
-    assert_eq!(step(Prompt::Login, complete(1)), Step::SignIn);
-    assert_eq!(step(Prompt::WhenNeeded, owing()), Step::SecondFactor);
-    assert!(matches!(
-        step(Prompt::WhenNeeded, complete(0)),
-        Step::NoAccount(_)
-    ));
-    assert_eq!(
-        step(Prompt::Never, complete(0)),
-        Step::Refuse(RedirectError::NoLinkedAccount)
-    );
-    for prompt in [Prompt::WhenNeeded, Prompt::Never] {
-        assert!(
-            matches!(step(prompt, complete(1)), Step::Issue(_, account) if account.user_id == "1")
-        );
+}
+
+fn in_words(step: &Step) -> String {
+    match step {
+        Step::SignIn => "sign in".to_owned(),
+        Step::SecondFactor => "second factor".to_owned(),
+        Step::SelectAccount(_) => "select".to_owned(),
+        Step::Confirm(_, account) => format!("confirm for {}", account.user_id),
+        Step::NoAccount(_) => "no account".to_owned(),
+        Step::Issue(_, account) => format!("issue for {}", account.user_id),
+        Step::Refuse(error) => error.code().to_owned(),
     }
-    assert!(matches!(
-        step(Prompt::WhenNeeded, complete(3)),
-        Step::SelectAccount(_)
-    ));
-    for owing in [None, owing()] {
-        assert_eq!(
-            step(Prompt::Never, owing),
-            Step::Refuse(RedirectError::LoginRequired)
-        );
-    }
-    assert_eq!(
-        step(Prompt::Never, complete(3)),
-        Step::Refuse(RedirectError::AccountSelectionRequired)
-    );
 }
 
 /// D-34, RFC 8252 §8.6.
 #[test]
 fn a_live_session_alone_gives_no_code_to_a_native_client() {
-    let step = |prompt, confirmation, accounts| {
-        let live = live(accounts, SessionStage::SignedIn);
-        next_step(prompt, Some(live), confirmation)
-    };
-    let when_needed = |confirmation| step(Prompt::WhenNeeded, confirmation, 1);
-    assert!(matches!(
-        when_needed(Confirmation::Needed),
-        Step::Confirm(..)
-    ));
-    assert!(matches!(when_needed(Confirmation::Given), Step::Issue(..)));
-    for confirmation in [Confirmation::Needed, Confirmation::Given] {
-        assert_eq!(
-            step(Prompt::Never, confirmation, 1),
-            Step::Refuse(RedirectError::InteractionRequired)
-        );
+    use ClientConfirmation::{Given, Needed};
+    for (prompt, confirmation, accounts, expected) in [
+        (Prompt::WhenNeeded, Needed, 1, "confirm for 1"),
+        (Prompt::WhenNeeded, Given, 1, "issue for 1"),
+        (Prompt::Never, Needed, 1, "interaction_required"),
+        (Prompt::Never, Given, 1, "interaction_required"),
         // Choosing an account counts as confirmation.
-        assert!(matches!(
-            step(Prompt::WhenNeeded, confirmation, 3),
-            Step::SelectAccount(_)
-        ));
+        (Prompt::WhenNeeded, Needed, 3, "select"),
+        (Prompt::WhenNeeded, Given, 3, "select"),
+    ] {
+        let live = live(accounts, SessionStage::SignedIn);
+        let found = next_step(prompt, Some(live), confirmation);
+        assert_eq!(in_words(&found), expected, "{prompt:?} {confirmation:?}");
+    }
+}
+
+/// A code that an app on the person's device could redeem without a secret or key (D-25, D-34).
+#[test]
+fn a_native_client_that_proves_nothing_needs_a_confirmation() {
+    let pkce = format!("&code_challenge={CHALLENGE}&code_challenge_method=S256");
+    for (query, needed) in [
+        (format!("{APP}{pkce}"), true),
+        (WEB.to_owned(), false),
+        (NATIVE_WEB.to_owned(), false),
+        (format!("{NATIVE_WEB}{pkce}"), true),
+    ] {
+        let request = validate(&format!("response_type=code&{query}")).unwrap();
+        assert_eq!(request.needs_confirmation(), needed, "{query}");
     }
 }
 
@@ -94,17 +99,7 @@ fn a_code_stands_for_request_session_and_account() {
 
 /// OpenID Connect Core §3.1.2.1.
 #[test]
-fn max_age_bounds_how_long_ago_the_sign_in_was() {
-    let request = |extra: &str| validate(&format!("{WEB}&response_type=code{extra}")).unwrap();
-    let signed_in = session("one", SessionStage::SignedIn);
-    let later = |seconds| signed_in.authenticated_at + std::time::Duration::from_secs(seconds);
-    let accepts = |extra: &str, seconds| request(extra).accepts(&signed_in, later(seconds));
-    assert!(accepts("", 1_000_000));
-    assert!(accepts("&max_age=60", 60));
-    assert!(!accepts("&max_age=60", 61));
-    assert!(!accepts("&max_age=0", 0), "asks again, as prompt=login");
-    assert!(request("&max_age=60").continuation().contains("max_age=60"));
-    assert!(!request("&max_age=0").continuation().contains("max_age"));
+fn max_age_is_a_number_of_seconds() {
     for malformed in ["-1", "+1", "1.5", "x", "99999999999999999999"] {
         let query = format!("{WEB}&response_type=code&max_age={malformed}").replace("=+", "=%2B");
         assert!(
