@@ -2,10 +2,6 @@
 
 use std::time::Duration;
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// `[lifetimes]`; whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetimes {
@@ -32,14 +28,14 @@ pub struct Lifetimes {
 impl Default for Lifetimes {
     fn default() -> Self {
         Self {
-            access_token: HOUR,
-            refresh_token: 7 * DAY,
-            authorization_code: MINUTE,
-            legacy_access_token: HOUR,
-            refresh_reuse_grace: MINUTE,
-            session: 8 * HOUR,
-            session_idle: HOUR,
-            assertion_max: DAY,
+            access_token: Duration::from_hours(1),
+            refresh_token: Duration::from_hours(7 * 24),
+            authorization_code: Duration::from_mins(1),
+            legacy_access_token: Duration::from_hours(1),
+            refresh_reuse_grace: Duration::from_mins(1),
+            session: Duration::from_hours(8),
+            session_idle: Duration::from_hours(1),
+            assertion_max: Duration::from_hours(24),
             clock_skew: Duration::from_secs(30),
         }
     }

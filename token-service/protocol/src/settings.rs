@@ -26,9 +26,6 @@ pub struct Settings {
     pub lifetimes: Lifetimes,
 }
 
-const MINUTE: Duration = Duration::from_secs(60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -40,8 +37,8 @@ impl Default for Settings {
             legacy_hostname_max: 24,
             signing: Signing {
                 algorithm: Algorithm::EdDsa,
-                rotate_every: 30 * DAY,
-                announce_for: 10 * MINUTE,
+                rotate_every: Duration::from_hours(30 * 24),
+                announce_for: Duration::from_mins(10),
             },
             dpop: Dpop {
                 nonce: NoncePolicy::Optional,

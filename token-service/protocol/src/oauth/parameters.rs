@@ -191,6 +191,8 @@ mod tests {
         let query = Parameters::parse(b"a=1&b=").unwrap();
         let merged = body.merged_with(query).unwrap();
         assert_eq!((merged.get("a"), merged.get("b")), (Some("1"), Some("2")));
+        let other = Parameters::parse(b"a=2&b=2").unwrap();
+        assert_eq!(merged.merged_with(other), Err(Contradiction));
     }
 
     #[test]

@@ -22,50 +22,48 @@ use secrets::password::Account;
 use secrets::sealing::EncryptionKey;
 use store::StoreError;
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 /// Passwords of one account from one network or one known device. A person who waits can sign in; an attacker gets a
 /// few hundred guesses per day.
 const PASSWORD: Pace = Pace {
     free: 10,
-    longest: MINUTE.saturating_mul(5),
-    forget_one_after: MINUTE.saturating_mul(15),
+    longest: Duration::from_mins(5),
+    forget_one_after: Duration::from_mins(15),
 };
 
 /// Passwords of one account from all networks. [`PASSWORD`] holds one network below the rate at which failures are
 /// forgotten here, so only several networks together can make others wait.
 const PASSWORD_FROM_ANYWHERE: Pace = Pace {
     free: 100,
-    longest: MINUTE.saturating_mul(5),
-    forget_one_after: MINUTE.saturating_mul(2),
+    longest: Duration::from_mins(5),
+    forget_one_after: Duration::from_mins(2),
 };
 
 /// One-time and recovery codes of one account. Only a person who knows the password gets here, so nobody else can make
 /// the owner wait. The pace is slow because there are only a million codes, and three are valid at a time.
 const SECOND_FACTOR: Pace = Pace {
     free: 5,
-    longest: MINUTE.saturating_mul(60),
-    forget_one_after: MINUTE.saturating_mul(60),
+    longest: Duration::from_mins(60),
+    forget_one_after: Duration::from_mins(60),
 };
 
 /// All attempts from one address, which a whole office may share.
 const ADDRESS: Pace = Pace {
     free: 100,
-    longest: MINUTE,
+    longest: Duration::from_mins(1),
     forget_one_after: Duration::from_secs(10),
 };
 
 /// All attempts from one IPv6 /56 network, the usual size for a household.
 const NETWORK_56: Pace = Pace {
     free: 400,
-    longest: MINUTE,
+    longest: Duration::from_mins(1),
     forget_one_after: Duration::from_secs(3),
 };
 
 /// All attempts from one IPv6 /48 network, the usual size for a site. Anybody can rent a /48.
 const NETWORK_48: Pace = Pace {
     free: 1600,
-    longest: MINUTE,
+    longest: Duration::from_mins(1),
     forget_one_after: Duration::from_secs(1),
 };
 

@@ -70,3 +70,26 @@ pub async fn exchange(
 pub fn is_subject(user: &User, organization: Option<&str>) -> bool {
     organization.is_none() || user.organization.as_deref() == organization
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-19.
+    #[test]
+    fn a_client_of_an_organization_names_only_its_users() {
+        let user = |organization: Option<&str>| User {
+            organization: organization.map(str::to_owned),
+            ..domain::testing::user("ada", &[])
+        };
+        for (of_user, of_client, may_be_named) in [
+            (None, None, true),
+            (Some("majestic"), None, true),
+            (Some("majestic"), Some("majestic"), true),
+            (Some("other"), Some("majestic"), false),
+            (None, Some("majestic"), false),
+        ] {
+            assert_eq!(is_subject(&user(of_user), of_client), may_be_named);
+        }
+    }
+}

@@ -209,3 +209,25 @@ fn answer_without_refresh(
         },
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::testing::{installed, scope};
+
+    /// D-9.
+    #[test]
+    fn a_client_gets_the_scopes_that_it_is_registered_for() {
+        let client = installed("app", &[]).with_scopes("a b");
+        let exceeded = TokenError::ScopeNotPermitted(scope("c"));
+        for (form, expected) in [
+            ("", Ok(scope("a b"))),
+            ("scope=a", Ok(scope("a"))),
+            ("scope=c+a", Err(exceeded)),
+            ("scope=%22", Err(TokenError::MalformedScope)),
+        ] {
+            let form = Parameters::parse(form.as_bytes()).unwrap();
+            assert_eq!(registered_scope(&client, &form), expected, "{form:?}");
+        }
+    }
+}

@@ -34,14 +34,10 @@ fn carry_out(keys: &mut Vec<SealedSigningKey>, steps: Vec<Step>, now: Timestamp)
                 number,
                 ..
             } => keys.push(SealedSigningKey {
+                created_at: now,
                 signs_from,
                 number,
-                ..key(
-                    &format!("k{}", now.seconds()),
-                    algorithm,
-                    now.seconds() - at(0).seconds(),
-                    0,
-                )
+                ..key(&format!("k{}", now.seconds()), algorithm, 0, 0)
             }),
             Step::Retire { kid } => set_retired(keys, &kid, Some(now)),
             Step::Resume { kid } => set_retired(keys, &kid, None),
@@ -80,13 +76,11 @@ fn a_successor_is_announced_in_time_and_takes_over_at_the_second() {
     };
     assert_eq!(steps, [successor]);
     carry_out(&mut keys, steps, at(900));
+    use KeyState::{Announced, Retired, Signing};
+    let new = format!("k{}", at(900));
     for (now, signer, states) in [
-        (at(999), "old", [KeyState::Signing, KeyState::Announced]),
-        (
-            at(1000),
-            &*format!("k{}", at(900)),
-            [KeyState::Retired, KeyState::Signing],
-        ),
+        (at(999), "old", [Signing, Announced]),
+        (at(1000), &new, [Retired, Signing]),
     ] {
         let signers = Signers::at(&keys, &POLICY, now);
         assert_eq!(signers.current.unwrap().kid, signer);
