@@ -37,7 +37,7 @@ pub(super) enum Command {
     Import(import::Command),
     /// Clients: add, list, show, update, remove, rotate secrets, certificates.
     #[command(subcommand, visible_alias = "clients", after_help = client::EXAMPLES)]
-    Client(client::Command),
+    Client(Box<client::Command>),
     /// Users and their linked accounts: add, list, show, update, remove.
     #[command(subcommand, visible_alias = "users", after_help = user::EXAMPLES)]
     User(user::Command),
