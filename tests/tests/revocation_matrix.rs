@@ -388,7 +388,7 @@ const COMMANDS: [(&[&str], &str, Ends); 7] = [
 fn commands_for_users_clients_and_grants() {
     for (commands, says, ends) in COMMANDS {
         let trial = Trial::start();
-        let said = commands.iter().map(|command| trial.done(command));
+        let said: Vec<String> = commands.iter().map(|command| trial.done(command)).collect();
         let last = said.last().unwrap();
         assert!(last.starts_with(says), "{commands:?}: {last}");
         trial.assert_ends(|token| ends(&trial, token));

@@ -1,5 +1,7 @@
 //! Clients that authenticate with certificates, and the gateway that hands them over (RFC 8705 §2.2, D-48, D-51).
 
+use std::slice::from_ref;
+
 use serde_json::{Value, json};
 
 use super::{HEADER, MutualTls, Shown, assert_gives, hexadecimal, identity, named, shared};
@@ -134,7 +136,7 @@ fn rfc8705_s2_2_whoever_lacks_the_certificate_is_refused() {
             pair.own.lobby(),
             format!("http://127.0.0.1:{}", pair.own.pair.ports().public),
         ] {
-            let reply = post(&format!("{base}/auth/token"), &[forged.clone()], &form);
+            let reply = post(&format!("{base}/auth/token"), from_ref(&forged), &form);
             let why = reply.assert_error(401, "invalid_client");
             assert!(why.contains("mtls_endpoint_aliases"), "{why}");
         }
