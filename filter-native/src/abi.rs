@@ -24,7 +24,7 @@ struct Opaque {
 #[derive(Debug)]
 pub(crate) struct EnvoyConfig(Opaque);
 
-// SAFETY: the main thread alone uses it, but for its creation of a scheduler, which is before the workers know it.
+// SAFETY: only the main thread uses it, but for its creation of a scheduler, which is before the workers know it.
 unsafe impl Sync for EnvoyConfig {}
 
 /// Envoy's object of the filter in one request. It lives during each call about the request, until the request is answered.

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use guard::answers::{Answer, Denial};
+use guard::answers::Answer;
 use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, End, Held, SOON, Task};
 use guard::fetch::{Fetch, Severity};
 use guard::parts::Parts;
+use guard::verdict::Denial;
 use guard::{Effect, Guard};
 use guard_native::{Clocks, NativeSignatures, ProcessData};
 
@@ -39,7 +40,7 @@ const MAIN: usize = 0;
 pub(crate) struct Gate {
     envoy: &'static EnvoyConfig,
     text: Vec<u8>,
-    /// The driver of the main thread, and those of the workers. The main thread alone locks two of them at once.
+    /// The driver of the main thread, and those of the workers. Only the main thread locks two of them at once.
     members: Vec<Mutex<Member>>,
     /// The running fetches, by the number of the call, with the members that sent them.
     fetches: Mutex<HashMap<u64, (usize, Fetch)>>,
@@ -223,7 +224,7 @@ impl Gate {
     /// Rebuilds what a panic may have damaged. The requests that waited there are refused.
     fn mend(&self) {
         let is_damaged = |index: usize| self.member(index).is_none();
-        // The others share the feeds with the main thread's driver, which alone reads them.
+        // The others share the feeds with the main thread's driver, the only one that reads them.
         let all = is_damaged(MAIN);
         let damaged: Vec<usize> = (0..self.members.len())
             .filter(|index| all || is_damaged(*index))
@@ -306,7 +307,7 @@ impl Gate {
         }
     }
 
-    /// What an introspection finds is for its driver alone.
+    /// What an introspection finds is only for its driver.
     fn tell_others(
         &self,
         index: usize,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use guard::Metrics as Values;
-use guard::answers::Denial;
+use guard::verdict::Denial;
 
 use crate::abi::{Counter, EnvoyConfig, Gauge};
 

@@ -3,13 +3,13 @@
 //! and to read and write shared data.
 
 mod counts;
+mod effect;
 mod fetching;
 mod hand_over;
 mod issuer;
 mod possession;
 mod requirements;
 mod shared_feed;
-mod verdict;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use claims::dpop::UsedProofs;
 
 pub(crate) use self::counts::Counts;
 pub use self::counts::Metrics;
-pub use self::verdict::{Authorization, Connection, Effect, Fate, Request, Verdict};
-pub(crate) use self::verdict::{Decision, Patience};
+pub use self::effect::{Authorization, Connection, Effect, Fate, Request};
+pub(crate) use self::effect::{Decision, Patience};
 
 use self::issuer::{Checked, IssuerState, Moment};
 use self::possession::Permit;
 use self::requirements::{Presented, needed, presented, scopes_of};
 use self::shared_feed::{SharedFeed, feeds};
-use crate::answers::{self, Denial};
+use crate::answers;
 use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::{CachedToken, TokenCache};
 use crate::clock::Time;
@@ -35,6 +35,7 @@ use crate::forward::{self, Header, Stripped};
 use crate::rules::Access;
 use crate::shared_data::{NoSharedData, SharedData};
 use crate::signature::{HostVerifier, NoHostVerifier};
+use crate::verdict::{Denial, Verdict};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference};
 
 #[derive(Debug)]

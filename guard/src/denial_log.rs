@@ -40,7 +40,7 @@ pub struct Line {
     pub method: String,
     /// The path without the query, at most 256 bytes.
     pub path: String,
-    /// A name of [`Denial::names`](crate::answers::Denial::names), or a reason of the host.
+    /// A name of [`Denial::names`](crate::verdict::Denial::names), or a reason of the host.
     pub reason: &'static str,
     /// The request id, at most 128 bytes.
     pub request_id: String,

@@ -20,7 +20,6 @@ pub use self::passing::Passing;
 pub use self::remark::Remark;
 pub use crate::waiting::Held;
 
-use crate::answers::Denial;
 use crate::census::Census;
 use crate::clock::{Clock, HostClock, Time};
 use crate::config::WhenStale;
@@ -29,6 +28,7 @@ use crate::denial_log::{Denied, Throttle};
 use crate::fetch::{Failure, FailureLog, Fetch, FetchKind, Severity, Source};
 use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
+use crate::verdict::Denial;
 use crate::waiting::{BATCH, Waiting};
 
 /// Time between two ticks.

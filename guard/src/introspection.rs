@@ -16,12 +16,11 @@ use std::sync::Arc;
 use claims::json::numeric_date;
 use sha2::{Digest as _, Sha256};
 
-use crate::Verdict;
-use crate::answers::Denial;
 use crate::clock::Time;
 use crate::fetch::{TIMEOUT_SECONDS, growing_pause};
 use crate::secret::Secret;
 use crate::source::{Endpoint, WhenStale};
+use crate::verdict::{Denial, Verdict};
 use crate::verify::Refusal;
 
 /// Longest answer that is read, in bytes.

@@ -47,7 +47,8 @@ pub mod shared_data;
 mod shared_key;
 pub mod signature;
 pub mod source;
+pub mod verdict;
 pub mod verify;
 mod waiting;
 
-pub use decide::{Authorization, Connection, Effect, Fate, Guard, Metrics, Request, Verdict};
+pub use decide::{Authorization, Connection, Effect, Fate, Guard, Metrics, Request};

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use guard::answers::Denial;
+use guard::verdict::Denial;
 use strum::{IntoStaticStr, VariantNames};
 
 /// Content type of [`Metrics::text`].

@@ -231,7 +231,7 @@ impl Settings {
         let mut warnings = Vec::new();
         if is_only_here && !self.listen.ip().is_loopback() {
             warnings.push(format!(
-                "--listen {} is for gateways on other machines, and --trusted-peers has addresses of this machine alone: every \
+                "--listen {} is for gateways on other machines, and --trusted-peers has only addresses of this machine: every \
                  such gateway gets 403. Set --trusted-peers (TOKEN_GUARD_TRUSTED_PEERS) to the networks of your gateways",
                 self.listen
             ));

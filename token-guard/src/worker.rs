@@ -8,11 +8,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use guard::answers::Denial;
 use guard::config::Config;
 use guard::denial_log::{Denied, Line};
 use guard::driver::{Driver, Remark, Task};
 use guard::fetch::{Fetch, Severity};
+use guard::verdict::Denial;
 use guard::{Effect, Guard, Request};
 use guard_native::{Clocks, NativeSignatures};
 use tokio::sync::{Notify, oneshot};

@@ -10,8 +10,8 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::MetricType;
 
 use super::crypto::HostSignatures;
-use guard::answers::Denial;
 use guard::gauges::{Share, Worst};
+use guard::verdict::Denial;
 
 /// The metrics by name.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use super::clock::Clocks;
 use super::log;
 use claims::Thumbprint;
 use guard::access_log;
-use guard::answers::Denial;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, Passing};
 use guard::parts::{CERTIFICATE_DIGEST, Parts};
+use guard::verdict::Denial;
 use guard::{Connection, Effect, Fate};
 
 /// Decides about a request when its headers have arrived. `None` if the request waits.

@@ -19,7 +19,7 @@ pub struct Clocks;
 impl HostClock for Clocks {
     #[expect(
         clippy::disallowed_methods,
-        reason = "hosts of the guard read the wall clock here alone"
+        reason = "hosts of the guard read the wall clock only here"
     )]
     fn wall(&self) -> u64 {
         let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -1,9 +1,8 @@
 //! The state of one issuer, and the check of its tokens.
 
+use super::effect::Patience;
 use super::hand_over;
 use super::shared_feed::{SharedFeed, is_usable};
-use super::verdict::{Patience, Verdict};
-use crate::answers::Denial;
 use crate::cache::CachedToken;
 use crate::clock::Time;
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource};
@@ -13,6 +12,7 @@ use crate::introspection::{Asker, Introspection};
 use crate::keys::{KeySet, Skipped};
 use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
+use crate::verdict::{Denial, Verdict};
 use crate::verify::{ParsedToken, Refusal, VerifiedToken};
 
 #[derive(Debug)]

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, RefusedProof};
 
 use super::Host;
+use super::effect::Request;
 use super::requirements::{Presented, require};
-use super::verdict::{Request, Verdict};
-use crate::answers::Denial;
 use crate::authorization::Scheme;
 use crate::cache::CachedToken;
 use crate::config::Config;
@@ -16,6 +15,7 @@ use crate::fetch::Source;
 use crate::forward::Header;
 use crate::rules::Access;
 use crate::signature;
+use crate::verdict::{Denial, Verdict};
 use crate::verify::{Refusal, TokenReference};
 
 /// The headers to add to a request that passes, and its token.

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use claims::dpop::Proof;
 
-use super::verdict::Request;
-use crate::answers::Denial;
+use super::effect::Request;
 use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::CachedToken;
 use crate::config::{Config, DpopConfig};
 use crate::rules::{Access, AmbiguousPath, Rules};
+use crate::verdict::Denial;
 
 /// Returns what the rule for a request requires.
 pub(super) fn needed<'a>(
@@ -37,7 +37,7 @@ pub(super) struct Presented<'r> {
     pub(super) scheme: Scheme,
     /// The text in the place of a token.
     pub(super) credentials: &'r [u8],
-    /// With [`Scheme::Dpop`] alone. Requests with other tokens do not pay for its size.
+    /// Only with [`Scheme::Dpop`]. Requests with other tokens do not pay for its size.
     pub(super) proof: Option<Box<Proof<'r>>>,
 }
 

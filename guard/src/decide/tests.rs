@@ -428,7 +428,7 @@ fn rfc6750_s3_challenges() {
     const SCOPE: &str = "Bearer realm=\"api\", error=\"insufficient_scope\", error_description=\"The access token lacks a scope; needed here: a b\", scope=\"a b\"";
     // No scope would help.
     const CLAIM: &str = "Bearer realm=\"api\", error=\"insufficient_scope\", error_description=\"The access token lacks a role or another value that is needed here\"";
-    const TWO: &str = "Bearer realm=\"api\", error=\"invalid_request\", error_description=\"Send the access token in the Authorization header alone\"";
+    const TWO: &str = "Bearer realm=\"api\", error=\"invalid_request\", error_description=\"Send the access token only in the Authorization header\"";
     let (guard, ..) = ready();
     let scopes = vec!["a".into(), "b".into()];
     for (denial, status, challenge) in [

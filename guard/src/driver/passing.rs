@@ -2,9 +2,9 @@
 
 use super::Driver;
 use crate::access_log;
-use crate::answers::Denial;
 use crate::denial_log::{Denied, Line};
 use crate::parts::{AUTHORIZATION, DPOP};
+use crate::verdict::Denial;
 use crate::{Authorization, Effect, Fate};
 
 /// A request in the hands of a host that changes headers itself.

@@ -127,7 +127,7 @@ impl Rule {
             && self.access != other.access
         {
             return Err(
-                "differs from another rule in the case of letters alone: if the API distinguishes the two, set path_case to sensitive",
+                "differs from another rule only in the case of letters: if the API distinguishes the two, set path_case to sensitive",
             );
         }
         Ok(())

@@ -52,7 +52,7 @@ impl Held {
     }
 }
 
-/// What the log needs alone.
+/// What only the log needs.
 impl From<&Denied<'_>> for Held {
     fn from(denied: &Denied<'_>) -> Self {
         Self {

@@ -3,11 +3,11 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use guard::Verdict;
-use guard::answers::Denial;
 use guard::clock::Time;
 use guard::config::{Endpoint, WhenStale};
 use guard::introspection::{Asker, Introspection, IntrospectionSource};
 use guard::secret::Secret;
+use guard::verdict::Denial;
 use guard::verify::Refusal;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;

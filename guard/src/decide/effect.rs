@@ -6,9 +6,10 @@ use std::sync::Arc;
 use claims::thumbprint::Thumbprint;
 
 use crate::access_log;
-use crate::answers::{Answer, Denial};
+use crate::answers::Answer;
 use crate::fetch::{FetchKind, Source};
 use crate::forward::Header;
+use crate::verdict::Denial;
 use crate::verify::TokenReference;
 
 /// The parts of a request that the guard reads, as the client sent them.
@@ -59,15 +60,6 @@ impl Patience {
     }
 }
 
-/// What the guard finds out about a token. `W`: what a wait is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict<T, W> {
-    Accepted(T),
-    Wait(W),
-    /// Has the token if it is verified.
-    Deny(Denial, Option<Arc<TokenReference>>),
-}
-
 /// Whether a request is decided.
 #[derive(Debug)]
 pub(crate) enum Decision {
@@ -104,7 +96,7 @@ pub enum Authorization {
     AsSent,
     /// Nothing: the host removes the headers.
     Withheld,
-    /// This value alone, with the scheme Bearer. The host replaces the header, and removes the `DPoP` header.
+    /// Only this value, with the scheme Bearer. The host replaces the header, and removes the `DPoP` header.
     AsBearer(String),
 }
 
