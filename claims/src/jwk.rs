@@ -69,7 +69,7 @@ impl PublicKey {
         }
     }
 
-    /// The JWK with the required members alone, in lexicographic order (RFC 7638 §3.2, RFC 8037 §2). No member contains a
+    /// The JWK with only the required members, in lexicographic order (RFC 7638 §3.2, RFC 8037 §2). No member contains a
     /// character that JSON escapes.
     pub fn required_members(&self) -> String {
         match self {

@@ -40,7 +40,7 @@ pub(crate) enum Bench {
     },
     /// Many registered clients and users.
     Registrations,
-    /// The redb store alone.
+    /// Only the redb store.
     Store,
     /// Copies of a store, from redb to PostgreSQL and back.
     Copy,

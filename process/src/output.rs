@@ -108,7 +108,7 @@ impl Write for LineStream {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the thread is for this stream alone"
+    reason = "the thread is only for this stream"
 )]
 fn write(messages: &Receiver<Message>, mut stream: impl Write) {
     let mut chunk = Vec::with_capacity(CHUNK);

@@ -23,7 +23,7 @@ const CRATES: [&str; 15] = [
     "token-service",
     "token-service/domain",
     "token-service/protocol",
-    "token-service/registration",
+    "token-service/registry",
     "token-service/secrets",
     "token-service/store",
     "token-service/system",

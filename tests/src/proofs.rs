@@ -78,7 +78,7 @@ impl ProofKey {
         Ok(Self { algorithm, key })
     }
 
-    /// The public key as a proof has it: the required members (RFC 7638 §3.2) alone.
+    /// The public key as a proof has it: only the required members (RFC 7638 §3.2).
     #[must_use]
     pub fn jwk(&self) -> Value {
         let mut jwk = self.key.jwk();

@@ -92,7 +92,7 @@ fn link(page: &Reply, text: &str) -> String {
     link.attribute("href").unwrap()
 }
 
-/// D-25, D-34: the verifier redeems the code without the secret, so a live session alone gives no such code.
+/// D-25, D-34: the verifier redeems the code without the secret, so a live session gives no such code.
 #[test]
 fn a_web_server_application_with_pkce_on_the_device_is_confirmed() {
     let on_device = Client {
@@ -118,7 +118,7 @@ fn a_web_server_application_with_pkce_on_the_device_is_confirmed() {
     assert_eq!(tokens.status, 200, "{}", tokens.body);
 }
 
-/// D-34, RFC 8252 §8.6: any app on a device can claim a loopback address, so a live session alone gives no code.
+/// D-34, RFC 8252 §8.6: any app on a device can claim a loopback address, so a live session gives no code.
 #[test]
 fn rfc8252_s8_6_a_public_native_client_is_confirmed_once_per_session() {
     let browser = Browser::new(&lobby());

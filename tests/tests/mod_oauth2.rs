@@ -1,5 +1,5 @@
 //! Apache with mod_oauth2, a resource server that others wrote, in place of the gateway: it accepts plain tokens of this
-//! service, and tokens that are bound to a key with a proof of this key alone (RFC 9449 §4.3, §7). Debian's version neither
+//! service, and tokens that are bound to a key only with a proof of this key (RFC 9449 §4.3, §7). Debian's version neither
 //! asks for `jti` (check 3) nor compares `ath` (check 12), so proofs without them are not among the refused ones.
 
 use std::net::TcpStream;

@@ -286,7 +286,7 @@ impl Cluster {
     /// Number of standbys to which a node sends its changes, as the primary.
     fn streams(&self, leader: usize) -> usize {
         let url = format!("http://{}:8008/primary", self.nodes[leader].address());
-        // Successful on the primary alone.
+        // Successful only on the primary.
         let status = get(&url).unwrap_or_default();
         let standbys = status["replication"].as_array().into_iter().flatten();
         standbys.filter(|one| one["state"] == "streaming").count()

@@ -158,7 +158,7 @@ fn a_single_page_app_gets_its_tokens() {
     window.expect_text("Hello 1879048401");
     window.press("Refresh");
     window.expect_text("Refreshed: Bearer for 3600 seconds");
-    // The used refresh token belongs to the page alone: nothing of the sign-in went along.
+    // The used refresh token belongs only to the page: nothing of the sign-in went along.
     window.press("Use a wrong verifier");
     window.expect_text("Refused: invalid_grant");
 }

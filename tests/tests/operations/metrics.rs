@@ -94,7 +94,7 @@ fn requests_grants_store_and_keys_are_counted() {
     let admin = pair.pair.ports().envoy_admin;
     let gateway = get(&format!("http://127.0.0.1:{admin}/stats/prometheus"), &[]);
     let guard = token_guard();
-    // The native module alone has this one: `native::` reads it.
+    // Only the native module has this one: `native::` reads it.
     let documents = documents().replace("token_filter_panics", "");
     for (prefix, least, metrics) in [
         ("token_service_", 10, &reply.body),

@@ -31,7 +31,7 @@ fn sign_in_and_commands_take_a_name_in_any_case() {
     }
     let add = pair.failed(&format!("user add {}", IN_CAPITALS));
     assert!(
-        add.contains("differs from the registered user ada@example.com in letter case alone"),
+        add.contains("differs from the registered user ada@example.com only in letter case"),
         "{add}"
     );
     let add = pair.failed("user add a\u{200b}da");

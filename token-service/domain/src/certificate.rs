@@ -118,7 +118,7 @@ pub enum CertificateError {
     NotPem,
     /// The input contains a private key. Private keys must stay with the integrator.
     #[error(
-        "holds a private key; register the certificate alone, and treat that key as known to others"
+        "holds a private key; register only the certificate, and treat that key as known to others"
     )]
     PrivateKey,
     /// Several certificates. Choosing one would be a guess.

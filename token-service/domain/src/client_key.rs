@@ -105,7 +105,7 @@ pub enum KeyError {
     #[error("{0}")]
     Json(json::JsonError),
     #[error(
-        "holds a private or symmetric key; register the public key alone, and treat that key as known to others"
+        "holds a private or symmetric key; register only the public key, and treat that key as known to others"
     )]
     PrivateKey,
     #[error(

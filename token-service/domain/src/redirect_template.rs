@@ -17,7 +17,7 @@ pub enum TemplateError {
     Characters,
     #[error("must be an https URL, or an http one on loopback")]
     Url,
-    #[error("plain http is for loopback alone")]
+    #[error("plain http is only for loopback")]
     InsecureHttp,
     /// A wildcard that is neither a loopback port nor a whole path segment.
     #[error("a * may be the port of a loopback address, or one whole segment of the path")]

@@ -194,7 +194,7 @@ impl Task {
     fn check(&self, password: &str) -> Result<Checked, PasswordError> {
         let found = Match::of(&self.hash, password);
         let right = self.is_stored && found != Match::None;
-        // A hash that reads the beginning of the password alone stays: the rest is not what its owner chose.
+        // A hash that reads only the beginning of the password stays: the rest is not what its owner chose.
         let is_replaced = right
             && (found == Match::AsTyped || is_outdated(&self.hash))
             && self.hash.reads_all_of(password);

@@ -8,8 +8,8 @@ use super::{ConfigFile, output};
 use crate::config::Config;
 use domain::clock::Clock as _;
 use domain::{Excerpt, ObjectName};
-use registration::file::load;
-use registration::planning;
+use registry::file::load;
+use registry::planning;
 use secrets::key_file;
 use system::SystemClock;
 

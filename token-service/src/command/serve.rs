@@ -12,7 +12,7 @@ use crate::service::Service;
 use domain::clock::Clock;
 use domain::password_scheme::UsedScheme;
 use process::PassedSockets;
-use registration::start::{Applied, Start};
+use registry::start::{Applied, Start};
 use secrets::encryption_key;
 use secrets::key_file;
 use secrets::password;

@@ -71,7 +71,7 @@ pub(super) fn write_last_lines() {
     output::standard_error().finish(LAST_LINES_WITHIN);
 }
 
-/// True for spans with the field `otel.kind`. Traces have these spans alone: they go to other people than the log, and
+/// True for spans with the field `otel.kind`. Traces have only these spans: they go to other people than the log, and
 /// spans and events of the log contain names and paths. The log has all others. Without traces these spans cost a
 /// comparison each, because nothing wants them.
 fn is_for_traces(metadata: &Metadata<'_>) -> bool {

@@ -10,7 +10,7 @@ use document::{InvalidDocument, Located, Place, Problem, Problems, Section, Tabl
 use protocol::flow::TokenName;
 use protocol::flows;
 use protocol::settings::Settings;
-use registration::objects::read_legacy_instances;
+use registry::objects::read_legacy_instances;
 use url::Url;
 
 use super::duration::{MINUTE, duration};

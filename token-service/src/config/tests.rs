@@ -471,7 +471,7 @@ fn an_instance_without_room_in_a_legacy_token_is_a_problem() {
 fn instances_that_differ_in_the_port_alone_are_refused() {
     let text = "[[legacy_instances]]\nhostname = 'a.example'\nauth_server_hostname = 'b.example'\n\
                 [[legacy_instances]]\nhostname = 'a.example:8443'\nauth_server_hostname = 'b.example'";
-    let problem = "config.toml:5: hostname: a.example:8443 differs from the instance a.example in the port alone";
+    let problem = "config.toml:5: hostname: a.example:8443 differs from the instance a.example only in the port";
     assert_eq!(load(text, &[]).unwrap_err(), [problem]);
 }
 

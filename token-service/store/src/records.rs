@@ -118,7 +118,7 @@ macro_rules! tables {
     };
 }
 
-// Not compared: columns of PostgreSQL alone. redb has no user and client of a used code, counts the audit entries of a
+// Not compared: columns that only PostgreSQL has. redb has no user and client of a used code, counts the audit entries of a
 // kind without gaps, and computes `access_over_at` with the lifetime of access tokens of today.
 tables! {
     Clients clients[client_id](client_id Text, body Bytes);

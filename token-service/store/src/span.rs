@@ -17,7 +17,7 @@ pub(crate) fn of_operation<F>(system: &'static str, _operation: &F) -> Span {
 }
 
 /// The method around a closure: `redeem` of `<RedbStore as GrantStore>::redeem::{{closure}}`. The compiler names types
-/// for diagnosis alone, as here.
+/// only for diagnosis, as here.
 fn method(closure: &str) -> &str {
     let method = closure.trim_end_matches("::{{closure}}");
     let name = method.rsplit("::").next().unwrap_or(method);

@@ -32,7 +32,7 @@ pub(crate) async fn print(artifacts: &Artifacts, modules: &Modules) -> Result<()
             ("100 issuers".to_owned(), 100, 0),
             (format!("{entries} revocations"), 1, entries),
         ];
-        // A short run has the last row alone.
+        // A short run has only the last row.
         for (name, issuers, entries) in rows.into_iter().skip(3 - short::count(3)) {
             let issuers = Issuers::new("EdDSA", issuers)?;
             let feed = feed::start(entries)?;

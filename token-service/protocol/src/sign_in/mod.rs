@@ -65,7 +65,7 @@ pub enum PasswordOutcome {
     },
     /// The password is wrong, the user does not exist, or the user cannot sign in. All have the same outcome
     /// deliberately. Also returned if the credentials changed during the check (D-35). With the registered spelling of
-    /// the name if the user exists, for the audit log alone: a look-up there would make the response take longer for
+    /// the name if the user exists, only for the audit log: a look-up there would make the response take longer for
     /// some names than for others.
     Refused(Option<Username>),
     /// There were too many wrong passwords. The person must wait this long. With the name as for [`Self::Refused`].

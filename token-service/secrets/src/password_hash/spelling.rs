@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Read<PasswordHash> {
             salt,
             hash,
         ] => {
-            // passlib writes the iterations alone, and `.` for `+`.
+            // passlib writes only the iterations, and `.` for `+`.
             let cost = parameter(cost, "i").or_else(|| cost.parse().ok());
             new(
                 pbkdf2(name, cost)?,

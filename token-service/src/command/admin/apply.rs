@@ -16,7 +16,7 @@ use crate::http::admin::registrations::{Applied, LINES, Lines};
 use crate::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
 use domain::clock::Clock as _;
-use registration::file::load;
+use registry::file::load;
 use system::SystemClock;
 
 /// Exit code with `--exit-code` if the registry differed from the file.

@@ -15,7 +15,7 @@ use super::values::card;
 use crate::http::admin::clients::ClientWithSecret;
 use crate::visible::visible;
 use domain::Client;
-use registration::objects::ClientView;
+use registry::objects::ClientView;
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service client add shop --type web_server --name Shop --scope projects \\

@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 use super::connection::segment;
 use crate::http::admin::Object;
 use domain::object::ObjectKind;
-use registration::describe::Registered;
-use registration::objects::AccountView;
+use registry::describe::Registered;
+use registry::objects::AccountView;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Named<T: Registered> {

@@ -9,7 +9,7 @@ use super::form::{Named, given, help_of_new, path};
 use super::objects;
 use super::values::{card, rows};
 use domain::LegacyInstance;
-use registration::objects::LegacyInstanceView;
+use registry::objects::LegacyInstanceView;
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service legacy-instance put us3.example.com --auth-server sso-us3.example.com

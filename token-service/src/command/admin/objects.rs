@@ -11,7 +11,7 @@ use super::{Connected, table};
 use crate::http::admin::grants::GrantView;
 use crate::http::admin::pages::Page;
 use domain::object::ObjectKind;
-use registration::describe::Registered;
+use registry::describe::Registered;
 
 pub(super) fn add<F: Form, A: DeserializeOwned>(
     arguments: &Connected<F>,

@@ -14,7 +14,7 @@ use super::objects;
 use super::values::card;
 use crate::http::admin::Object;
 use domain::User;
-use registration::objects::{AccountView, UserView};
+use registry::objects::{AccountView, UserView};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service user add ada@example.com --password-file - \\

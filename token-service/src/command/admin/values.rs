@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::table::{self, lines, yes};
 use domain::clock::{Clock as _, Timestamp};
-use registration::objects::{
+use registry::objects::{
     AccountView, CertificateView, ClientView, LegacyInstanceView, SecretView, UserView,
 };
 use system::SystemClock;

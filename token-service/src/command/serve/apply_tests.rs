@@ -538,7 +538,7 @@ async fn a_change_that_widens_or_breaks_something_says_so() {
     };
     let slash = link("https://a.example/").await.unwrap_err();
     assert!(
-        slash.ends_with("by a slash alone: write https://a.example"),
+        slash.ends_with("only by a slash: write https://a.example"),
         "{slash}"
     );
     let linked = link("https://b.example").await.unwrap();
@@ -573,7 +573,7 @@ async fn the_length_of_user_ids_counts_only_beside_the_legacy_flow() {
         (
             "us1.legacy.example:8443",
             Some(
-                "hostname: us1.legacy.example:8443 differs from the instance us1.legacy.example in the port alone",
+                "hostname: us1.legacy.example:8443 differs from the instance us1.legacy.example only in the port",
             ),
         ),
     ] {

@@ -94,7 +94,7 @@ async fn a_large_change_is_applied_in_parts_or_not_at_all() {
     let respelt = text.replace("\"person-0001\"", "\"Person-0001\"");
     site.write(&format!("{respelt}[[users]]\nusername = \"person-0001\"\n"));
     let refusal = site.register().await.1.unwrap();
-    assert!(refusal.contains("in letter case alone"), "{refusal}");
+    assert!(refusal.contains("only in letter case"), "{refusal}");
     site.write(&text);
     let (calls, applied) = site.registered().await;
     let applied = applied.unwrap();

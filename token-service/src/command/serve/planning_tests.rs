@@ -12,7 +12,7 @@ use crate::http::admin::registrations::ApplyQuery;
 use crate::http::admin::{AdminError, Administration, Object};
 use domain::testing::{client_id, user_bound, username};
 use domain::{Client, LegacyInstance, RegistryChange, User};
-use registration::planning::PAGE;
+use registry::planning::PAGE;
 use store::RegistrationStore as _;
 use store::testing::Watched;
 use tempfile::TempDir;
@@ -122,7 +122,7 @@ pub(super) async fn update<T: crate::http::admin::objects::Administered>(
     .await
 }
 
-pub(super) async fn delete<T: registration::describe::Registered>(
+pub(super) async fn delete<T: registry::describe::Registered>(
     service: &Arc<Service>,
     name: &str,
 ) -> Result<(), String> {
@@ -427,7 +427,7 @@ async fn a_start_refuses_an_instance_that_differs_in_the_port_alone() {
     site.config.legacy_instances[0].hostname.push_str(":8443");
     let refusal = site.register().await.1.unwrap();
     let expected = format!(
-        "hostname: {known}:8443 differs from the instance {known} in the port alone: remove that instance first"
+        "hostname: {known}:8443 differs from the instance {known} only in the port: remove that instance first"
     );
     assert!(refusal.starts_with(&expected), "{refusal}");
 }

@@ -92,7 +92,7 @@ async fn apply(service: &Arc<Service>, text: &str, query: ApplyQuery) -> Applied
     applied.await.unwrap()
 }
 
-async fn hand_over<T: registration::describe::Registered>(
+async fn hand_over<T: registry::describe::Registered>(
     service: &Arc<Service>,
     name: &str,
     file: Option<&str>,

@@ -14,7 +14,7 @@ use document::{InvalidDocument, Place, Problem};
 use domain::client::ClientSecret;
 use domain::random::Random;
 use domain::{Certificate, Client, IntegrationType};
-use registration::objects::ClientView;
+use registry::objects::ClientView;
 use store::{Store, StoreError};
 
 /// Maximum number of live secrets of a client: the old secret and its successor (D-21).

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::Administration;
 use domain::{ClientId, Excerpt, GrantFilter, Scope, User};
-use registration::apply::Plan;
-use registration::describe::{Effects, Registered as _};
-use registration::objects::{NAMES_ANYBODY, names_anybody};
-use registration::planning::{self, PAGE};
-use registration::registrations::unserved;
+use registry::apply::Plan;
+use registry::describe::{Effects, Registered as _};
+use registry::objects::{NAMES_ANYBODY, names_anybody};
+use registry::planning::{self, PAGE};
+use registry::registrations::unserved;
 use store::StoreError;
 
 /// Maximum number of grants that the service reads to say what they lose.

@@ -21,8 +21,8 @@ use domain::{
     AuditAction, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, Revoked, User,
     Username,
 };
-use registration::describe::Registered;
-use registration::objects::AccountView;
+use registry::describe::Registered;
+use registry::objects::AccountView;
 
 /// An authorization by a user for a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -7,7 +7,7 @@ use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::objects;
 use super::{Administration, Object, body};
 use domain::LegacyInstance;
-use registration::objects::{LegacyInstanceRegistration, LegacyInstanceView};
+use registry::objects::{LegacyInstanceRegistration, LegacyInstanceView};
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes

@@ -37,7 +37,7 @@ use super::{error, line, paths, uncancelled};
 use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::{AuditEvent, Client, LegacyInstance, User};
-use registration::objects::{ClientView, UserView};
+use registry::objects::{ClientView, UserView};
 use secrets::protection::Passwords;
 
 /// A JSON object, such as a request body.

@@ -23,9 +23,9 @@ use crate::audit_log::Entry;
 use domain::object::ObjectKind;
 use domain::random::Random;
 use domain::{AuditAction, ClientId, Excerpt, Managed, ObjectName, SecretTimes, Username};
-use registration::apply::{Difference, Plan, redefined};
-use registration::describe::{self, Completeness, Effects, Registered, Registration};
-use registration::registrations::{Draft, looked_up, read_entry};
+use registry::apply::{Difference, Plan, redefined};
+use registry::describe::{self, Completeness, Effects, Registered, Registration};
+use registry::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
 /// A kind of object with all operations of this file.
@@ -109,7 +109,7 @@ pub struct ChangeQuery {
     /// Return what would change, and change nothing.
     pub dry_run: bool,
     /// Revoke everything that was issued to the client, in the same transaction. The client gets new tokens 15 seconds later.
-    /// For clients alone.
+    /// Only for clients.
     pub revoke: bool,
 }
 

@@ -20,12 +20,12 @@ use domain::random::{self, RandomError};
 use domain::{AuditEvent, ClientId, Excerpt, FileChange, RegistryChange, RegistryOutcome};
 use protocol::flow::TokenName;
 use protocol::flows;
-use registration::apply::{Difference, Origin, Plan, Source};
-use registration::audit::entry_of;
-use registration::describe::Completeness;
-use registration::objects::{ClientRegistration, UserRegistration, port_problem};
-use registration::planning::{self, MOST_PLANS};
-use registration::registrations::Registrations;
+use registry::apply::{Difference, Origin, Plan, Source};
+use registry::audit::entry_of;
+use registry::describe::Completeness;
+use registry::objects::{ClientRegistration, UserRegistration, port_problem};
+use registry::planning::{self, MOST_PLANS};
+use registry::registrations::Registrations;
 use secrets::protection::{Protection, ProtectionError};
 
 /// A registrations file as JSON; certificates stand in it as `pem`.

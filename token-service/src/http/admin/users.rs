@@ -16,9 +16,9 @@ use super::{Administration, Object, body};
 use crate::audit_log::Entry;
 use domain::object::ObjectKind;
 use domain::{AuditAction, LinkedAccount, User};
-use registration::apply::Plan;
-use registration::objects::{AccountView, UserView};
-use registration::registrations::looked_up;
+use registry::apply::Plan;
+use registry::objects::{AccountView, UserView};
+use registry::registrations::looked_up;
 use store::{Store, StoreError};
 
 impl Administered for User {

@@ -146,7 +146,7 @@ impl Journey {
         self.request.expected_user()
     }
 
-    /// True if a live session alone must not give a code (D-34).
+    /// True if a live session must not give a code (D-34).
     pub(super) fn needs_confirmation(&self) -> bool {
         self.request.needs_confirmation()
     }

@@ -1,4 +1,4 @@
-//! What holds for codes of the legacy flow alone (D-2).
+//! What holds for only codes of the legacy flow (D-2).
 
 use super::*;
 

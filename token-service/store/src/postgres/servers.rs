@@ -34,7 +34,7 @@ const SESSION: &str = "
 pub(super) struct Server {
     /// Host and port.
     pub(super) name: String,
-    /// The parameters of the URL with this server alone.
+    /// The parameters of the URL with only this server.
     pub(super) config: Config,
 }
 

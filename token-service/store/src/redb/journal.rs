@@ -9,7 +9,7 @@
 //! endian), and from [`FIRST`] on one record for each transaction: a SHA-256 digest of the rest, the identity, the number
 //! of the checkpoint before, the position among the records since, the length of the rows in bytes (8 bytes each, little
 //! endian), and the rows. After each checkpoint, the records start at [`FIRST`] again, so older records may follow the
-//! last record. A crash can tear the last record alone, because each record is written after the sync of the one before.
+//! last record. A crash can tear only the last record, because each record is written after the sync of the one before.
 //! At [`MARK`] is a record with the number of the next record. It is written after each sync and each checkpoint, and durable
 //! with the next sync. So a start finds out that durable records are missing, or that the file is older than the journal.
 //! Before the file gets a checkpoint, the mark has its number, and is durable. So a start also finds out that the journal is

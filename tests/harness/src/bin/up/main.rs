@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        // The message alone: this program is for people.
+        // Only the message: this program is for people.
         Err(error) => {
             eprintln!("{error:#}");
             ExitCode::FAILURE

@@ -46,7 +46,7 @@ impl SignedIn {
 }
 
 /// Whether the person must confirm the client although a session is live (D-34, RFC 8252 §8.6). Any app on the person's
-/// device can claim a loopback address or a private-use scheme, so a live session alone must not give the app a code that
+/// device can claim a loopback address or a private-use scheme, so a live session must not give the app a code that
 /// it could redeem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientConfirmation {

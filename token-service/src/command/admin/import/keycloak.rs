@@ -300,7 +300,7 @@ fn client(client: Object, import: &mut Import<'_>) -> anyhow::Result<()> {
         ),
         (
             "directAccessGrantsEnabled",
-            "direct grants: people type passwords at the sign-in page alone (RFC 9700 §2.4)",
+            "direct grants: people type passwords only at the sign-in page (RFC 9700 §2.4)",
         ),
         (
             "serviceAccountsEnabled",

@@ -367,7 +367,7 @@ fn a_journal_returns_whole_records_since_the_checkpoint() {
     let read_without_mark = journal::read(&Device::of(without_mark()), 7, 1);
     assert_eq!(read_without_mark.unwrap().unwrap(), [b"third"]);
     assert_eq!(refused(without_mark(), 0), older);
-    // Every byte of a record counts. A crash tears the last record alone, before the mark names the record.
+    // Every byte of a record counts. A crash tears only the last record, before the mark names the record.
     let missing = "record 0 is missing or damaged: restore a backup";
     let record = 4096..4096 + 64 + b"third".len();
     for at in record.clone() {

@@ -94,7 +94,7 @@ fn rfc7523_s2_2_an_assertion_of_a_registered_key_is_accepted() {
     }
 }
 
-/// RFC 9864 §2.2: another name of the same algorithm, for Ed25519 keys alone.
+/// RFC 9864 §2.2: another name of the same algorithm, only for Ed25519 keys.
 #[test]
 fn rfc9864_s2_2_ed25519_names_the_algorithm_too() {
     let (ed25519, p256) = (pair("k", Algorithm::EdDsa), pair("k", Algorithm::Es256));

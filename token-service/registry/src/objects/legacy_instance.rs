@@ -162,7 +162,6 @@ pub fn read_all(root: &mut Section<'_>) -> Vec<LegacyInstance> {
 
 /// Why an instance `hostname` cannot be beside an instance `other`: requests find instances by their names without ports.
 pub fn port_problem(hostname: &str, other: &str) -> Option<String> {
-    differ_in_port(hostname, other).then(|| {
-        format!("hostname: {hostname} differs from the instance {other} in the port alone")
-    })
+    differ_in_port(hostname, other)
+        .then(|| format!("hostname: {hostname} differs from the instance {other} only in the port"))
 }

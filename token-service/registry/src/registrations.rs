@@ -291,7 +291,7 @@ fn check_names(
     }
 }
 
-/// Reports names of users that differ from another name in letter case alone, or have invisible characters (D-43). Returns
+/// Reports names of users that differ from another name only in letter case, or have invisible characters (D-43). Returns
 /// the folded form of the listed names.
 fn check_spellings(
     listed: &BTreeMap<String, Place>,
@@ -312,7 +312,7 @@ fn check_spellings(
         let folded = username.folded().into_owned();
         if let Some((other, at)) = first.get(&folded) {
             let message = format!(
-                "username: {username} differs from {other} at {at} in letter case alone: keep one of the two"
+                "username: {username} differs from {other} at {at} only in letter case: keep one of the two"
             );
             problems.report(place, message);
             continue;
@@ -321,7 +321,7 @@ fn check_spellings(
         let other = stored.user(&username).map(|user| &user.username);
         if let Some(other) = other.filter(|other| !listed.contains_key(other.as_str())) {
             let message = format!(
-                "username: {username} differs from the registered user {other} in letter case alone: write {other}, \
+                "username: {username} differs from the registered user {other} only in letter case: write {other}, \
                  or remove that user first"
             );
             problems.report(place, message);

@@ -232,8 +232,8 @@ fn sites_of_a_user_that_differ_by_a_slash_are_refused() {
         (
             "https://a.example/",
             Some(
-                "r.toml:7: site: https://a.example/ differs from the site https://a.example of another account by a slash \
-                 alone: write https://a.example",
+                "r.toml:7: site: https://a.example/ differs from the site https://a.example of another account only by a \
+                 slash: write https://a.example",
             ),
         ),
         ("https://a.example", None),
@@ -508,14 +508,14 @@ fn stored(usernames: &[&str]) -> Excerpt {
 #[test]
 fn names_that_differ_in_case_alone_are_refused() {
     let both = "[[users]]\nusername = 'ada'\n[[users]]\nusername = 'Ada'\n";
-    let both_lines = "r.toml:2: username: ada differs from Ada at r.toml:4 in letter case alone: keep one of the two";
+    let both_lines = "r.toml:2: username: ada differs from Ada at r.toml:4 only in letter case: keep one of the two";
     assert_eq!(problems(both), [both_lines]);
     let load = |registered: &[&str], text| {
         let read = load_beside(&stored(registered), NOW, text);
         read.err().unwrap_or_default()
     };
     let one = "[[users]]\nusername = 'ada'\n";
-    let registered = "r.toml:2: username: ada differs from the registered user ADA in letter case alone: write ADA, or \
+    let registered = "r.toml:2: username: ada differs from the registered user ADA only in letter case: write ADA, or \
                       remove that user first";
     assert_eq!(load(&["ADA"], one), [registered]);
     assert_eq!(load(&["ada"], both), [both_lines]);

@@ -60,7 +60,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<LinkedAccount> {
             let of = |site: &str| site.trim_end_matches('/').to_owned();
             if let Some(known) = sites.find(|known| **known != site && of(known) == of(&site)) {
                 let message = format!(
-                    "site: {site} differs from the site {known} of another account by a slash alone: write {known}"
+                    "site: {site} differs from the site {known} of another account only by a slash: write {known}"
                 );
                 section.report(&place, message);
             }

@@ -16,7 +16,7 @@ pub struct Registration<T> {
     pub object: T,
     /// The protected secrets, at most one for each field. Absent secrets keep their stored form.
     pub hidden: Vec<Hidden>,
-    /// False if the document alone does not say everything about the object: its certificates are in other files, or
+    /// False if the document by itself does not say everything about the object: its certificates are in other files, or
     /// the time decides about a warning.
     pub is_settled: bool,
     /// The line of the entry.

@@ -376,7 +376,7 @@ fn scopes(entry: &mut Entry<'_, '_>) -> Scope {
 fn organization(entry: &mut Entry<'_, '_>) -> Option<String> {
     if !entry.section.has_some("organization") {
         let message = format!("organization: is absent: {NAMES_ANYBODY}");
-        // The document alone decides, so a start need not read the entry again.
+        // Only the document decides, so a start need not read the entry again.
         let warnings = &entry.reading.warnings;
         warnings.report(entry.section.place(), message);
     }

@@ -54,7 +54,7 @@ impl Names {
                 if let Some(first) = self.alike(&username) {
                     let first = file.line(first);
                     let message = format!(
-                        "username: {name} differs from the name at {first} in letter case alone: keep one of the two"
+                        "username: {name} differs from the name at {first} only in letter case: keep one of the two"
                     );
                     draft.report(place, message);
                 }
