@@ -1,5 +1,6 @@
 //! Clients that authenticate with certificates, and the gateway that hands them over (RFC 8705 §2.2, D-48, D-51).
 
+use std::process::Command;
 use std::slice::from_ref;
 
 use serde_json::{Value, json};
@@ -57,6 +58,18 @@ fn rfc8705_s2_2_a_registered_certificate_authenticates_at_each_endpoint() {
     let shown = Shown::certificate(&own);
     let client = pair.certified(&own, json!({}));
     let tokens = pair.token(shown, &client, &CREDENTIALS);
+    let folder = tempfile::tempdir().unwrap();
+    for (name, identity) in [("server.pem", &pair.server), ("client.pem", &own)] {
+        std::fs::write(folder.path().join(name), &identity.pem).unwrap();
+    }
+    let alias = format!("https://localhost:{}/auth/token", pair.lobby);
+    let curl = Command::new("curl")
+        .args("--silent --show-error --fail --cacert server.pem --cert client.pem".split(' '))
+        .args(["--data", &named(&client), &alias])
+        .current_dir(&folder)
+        .output();
+    let issued: Value = serde_json::from_slice(&curl.unwrap().stdout).unwrap();
+    assert_eq!(issued["token_type"], "Bearer");
     // The client is not registered for bound tokens.
     assert_gives(&tokens, "bearer", shown);
     let token = tokens.text("access_token");
