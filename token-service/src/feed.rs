@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::metrics::FeedMetrics;
+use crate::telemetry::metrics::FeedMetrics;
 use domain::FeedState;
 use entries::published;
 use store::{self, Store, StoreError};

@@ -4,17 +4,10 @@
 //! in the crates [`protocol`] and [`domain`], which depend on neither actix nor the wall clock; [`store`] keeps the
 //! state.
 
-pub mod admin_tokens;
-pub mod audit_log;
+mod admin_tokens;
 pub mod command;
 pub mod config;
-pub mod feed;
-pub mod http;
-pub mod limits;
-pub mod metrics;
-pub mod readiness;
-pub mod service;
-pub mod sweep_time;
-mod traces;
-pub mod upkeep;
-pub mod visible;
+mod feed;
+mod http;
+mod service;
+mod telemetry;

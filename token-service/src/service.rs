@@ -1,5 +1,10 @@
 //! The running service: configuration, registry, store, clock, randomness, keys.
 
+pub mod limits;
+pub mod readiness;
+pub mod sweep_time;
+pub mod upkeep;
+
 use std::io::IsTerminal as _;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -10,12 +15,12 @@ use process::Opener;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::admin_tokens::{AdminTokens, Holder};
-use crate::audit_log::{AuditLog, Entry, Origin, StandardOutput};
 use crate::config::Config;
 use crate::feed::RevocationFeed;
-use crate::limits::RevocationLimit;
-use crate::metrics::Metrics;
-use crate::readiness::{ClockDifference, Readiness};
+use crate::service::limits::RevocationLimit;
+use crate::service::readiness::{ClockDifference, Readiness};
+use crate::telemetry::audit_log::{AuditLog, Entry, Origin, StandardOutput};
+use crate::telemetry::metrics::Metrics;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use domain::{AuditAction, AuditEvent, RegistrySummary};

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use super::{ConfigFile, output};
-use crate::audit_log::{Entry, Origin};
 use crate::config::{Config, StoreUrl};
+use crate::telemetry::audit_log::{Entry, Origin};
 use domain::clock::Clock as _;
 use domain::{AuditAction, AuditEvent, Layout};
 use store::postgres::{Upgrade, finish_upgrade, upgrade};

@@ -144,7 +144,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 /// Writes the reason for the end of a command to standard error, whose reader may be stalled.
 fn say(last_words: &str) {
     let standard_error = process::output::standard_error();
-    let last_words = crate::visible::visible_lines(last_words);
+    let last_words = crate::telemetry::visible::visible_lines(last_words);
     standard_error.write(format!("{last_words}\n").into_bytes());
     standard_error.finish(LAST_WORDS_WITHIN);
 }

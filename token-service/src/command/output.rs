@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write as _};
 
 use serde::Serialize;
 
-use crate::visible::{visible_json, visible_lines};
+use crate::telemetry::visible::{visible_json, visible_lines};
 
 /// The reader of standard output has closed it, as `head` does. This is not an error of the command.
 #[derive(Debug, thiserror::Error)]

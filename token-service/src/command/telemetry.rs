@@ -12,8 +12,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogFormat;
-use crate::traces::Traces;
-use crate::visible::visible;
+use crate::telemetry::traces::Traces;
+use crate::telemetry::visible::visible;
 
 /// Environment variable with the filter of the log, such as `debug` or `token_service=debug,actix_server=warn`.
 pub(super) const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";

@@ -11,8 +11,8 @@ use claims::dpop;
 use futures_util::future::LocalBoxFuture;
 
 use super::{body, mutual_tls, origin};
-use crate::audit_log::Origin;
 use crate::service::{Moment, Service};
+use crate::telemetry::audit_log::Origin;
 use domain::clock::Timestamp;
 use protocol::Context;
 use protocol::oauth::client_authentication::claimed;

@@ -8,9 +8,9 @@ use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::{error, paths};
-use crate::metrics::Stored;
 use crate::service::Service;
-use crate::upkeep::MOST_CERTIFICATES;
+use crate::service::upkeep::MOST_CERTIFICATES;
+use crate::telemetry::metrics::Stored;
 use secrets::password;
 use store::StoreError;
 

@@ -44,7 +44,7 @@ use process::{Connections, Opener, PassedSockets, Running, StopSignals};
 use self::mutual_tls::MutualTls;
 use crate::config::MUTUAL_TLS_LISTEN;
 use crate::service::Service;
-use crate::upkeep;
+use crate::service::upkeep;
 
 /// Time limit for running requests after SIGTERM, in seconds.
 const SHUTDOWN_SECONDS: u64 = 30;

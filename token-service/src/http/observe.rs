@@ -16,10 +16,10 @@ use tracing::{Instrument as _, Span};
 use super::method;
 use super::origin::{self, REQUEST_ID, RequestId};
 use super::{pages, paths};
-use crate::metrics::Route;
 use crate::service::Service;
-use crate::traces;
-use crate::visible::bounded;
+use crate::telemetry::metrics::Route;
+use crate::telemetry::traces;
+use crate::telemetry::visible::bounded;
 use domain::random;
 
 /// Marks a request that may have been held. Its duration says nothing about the speed of the service.

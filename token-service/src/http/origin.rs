@@ -10,8 +10,8 @@ use actix_web::{HttpMessage as _, HttpRequest};
 use ipnet::IpNet;
 use process::networks;
 
-use crate::audit_log::Origin;
 use crate::service::Service;
+use crate::telemetry::audit_log::Origin;
 
 /// Header with the request id, from gateway to service and back to the client.
 pub(super) const REQUEST_ID: &str = "x-request-id";

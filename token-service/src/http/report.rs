@@ -2,7 +2,7 @@
 //! without secrets.
 
 use super::client_call::ClientCall;
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use domain::AuditAction;
 use protocol::oauth::client_authentication::claimed::ClaimedClient;
 use protocol::oauth::error::ErrorCode;

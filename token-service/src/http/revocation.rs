@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::client_call::ClientCall;
 use super::{error, report};
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, ClientId};
 use protocol::issued_token::revocation::{self, RevokedToken};
 use protocol::oauth::error::TokenError;

@@ -13,7 +13,7 @@ use super::Connected;
 use super::connection::{Refusal, flag, query};
 use crate::command::output;
 use crate::http::admin::registrations::{Applied, LINES, Lines};
-use crate::visible::visible_lines;
+use crate::telemetry::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
 use domain::clock::Clock as _;
 use registry::file::load;

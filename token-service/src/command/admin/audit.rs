@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::Connected;
 use super::connection::{Answer, at_least_one, query, segment};
-use crate::audit_log::AuditView;
 use crate::http::admin::pages::Page;
+use crate::telemetry::audit_log::AuditView;
 use domain::clock::Clock as _;
 use system::SystemClock;
 

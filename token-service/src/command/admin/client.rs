@@ -13,7 +13,7 @@ use super::form::{Form as _, Named, object_path};
 use super::objects;
 use super::values::card;
 use crate::http::admin::clients::ClientWithSecret;
-use crate::visible::visible;
+use crate::telemetry::visible::visible;
 use domain::Client;
 use registry::objects::ClientView;
 

@@ -12,7 +12,7 @@ use super::Connected;
 use super::connection::Answer;
 use crate::command::output;
 use crate::http::admin::explain::Explanation;
-use crate::visible::{visible, visible_json};
+use crate::telemetry::visible::{visible, visible_json};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service explain eyJhbGciOi...

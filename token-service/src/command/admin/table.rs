@@ -4,7 +4,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 
 use crate::http::admin::pages::Page;
-use crate::visible::{visible, visible_lines};
+use crate::telemetry::visible::{visible, visible_lines};
 
 pub(super) fn list<H: Into<String>>(
     heads: impl IntoIterator<Item = H>,

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::tests::demo;
 use super::*;
-use crate::audit_log::Origin;
 use crate::http::admin::objects::ChangeQuery;
 use crate::http::admin::registrations::ApplyQuery;
 use crate::http::admin::{AdminError, Administration, Object};
+use crate::telemetry::audit_log::Origin;
 use domain::testing::{client_id, user_bound, username};
 use domain::{Client, LegacyInstance, RegistryChange, User};
 use registry::planning::PAGE;

@@ -8,14 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
 use super::*;
-use crate::audit_log::Origin;
 use crate::command::assertion::tests::of_the_demo;
 use crate::http::admin::Administration;
 use crate::http::admin::grants::OwnerQuery;
 use crate::http::admin::keys::RotationRequest;
 use crate::http::admin::revocations::CutOffRequest;
 use crate::http::health;
-use crate::upkeep::sweep;
+use crate::service::upkeep::sweep;
+use crate::telemetry::audit_log::Origin;
 use domain::clock::{ManualClock, Timestamp};
 use domain::{AuditAction, AuditRange, Extent, Revoked, SecondFactor, TokenId, User, Username};
 use protocol::flow::{BeginError, Current, Flow as _};

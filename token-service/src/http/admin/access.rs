@@ -12,9 +12,9 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
 use super::super::{error, method, origin};
 use super::Administration;
 use crate::admin_tokens::Role;
-use crate::audit_log::Entry;
 use crate::service::Service;
-use crate::visible::bounded;
+use crate::telemetry::audit_log::Entry;
+use crate::telemetry::visible::bounded;
 use domain::AuditAction;
 
 /// An administrator with a token of any role, or only of the role `full`. Handlers with this argument require such a

@@ -11,8 +11,8 @@ use super::access::Reader;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::pages::{MAX_PAGE, Page, entries};
 use super::{Administration, body};
-use crate::audit_log::{AuditView, audit_actions};
-use crate::visible::bounded;
+use crate::telemetry::audit_log::{AuditView, audit_actions};
+use crate::telemetry::visible::bounded;
 use domain::clock::Timestamp;
 use domain::{AuditAction, AuditRange, AuditRecord, Username};
 

@@ -11,8 +11,8 @@ use tokio::io::AsyncReadExt as _;
 
 use super::access::Administrator;
 use super::answer::{AdminError, Answer, ErrorBody};
-use crate::audit_log::Entry;
 use crate::config::StoreUrl;
+use crate::telemetry::audit_log::Entry;
 use domain::AuditAction;
 use store::postgres::NO_BACKUP;
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::answer::AdminError;
 use super::{Object, blocking};
-use crate::visible::bounded;
+use crate::telemetry::visible::bounded;
 
 /// Maximum size of a registrations document, in bytes: about 100,000 users.
 const MAX_BYTES: usize = 64 * 1024 * 1024;

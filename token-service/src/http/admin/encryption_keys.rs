@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::Administration;
 use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer};
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use domain::AuditAction;
 use secrets::encryption_key;
 use store::StoreError;

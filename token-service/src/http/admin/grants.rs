@@ -13,8 +13,8 @@ use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::body;
 use super::pages::{Page, entries};
-use crate::audit_log::Entry;
-use crate::visible::bounded;
+use crate::telemetry::audit_log::Entry;
+use crate::telemetry::visible::bounded;
 use domain::clock::Timestamp;
 use domain::grant::MAX_CODE_LIFETIME;
 use domain::{

@@ -12,7 +12,7 @@ use super::Administration;
 use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::body::{self, Form};
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use domain::AuditAction;
 use domain::clock::Timestamp;
 use protocol::flows;

@@ -19,7 +19,7 @@ use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::pages::{Page, PageQuery, entries};
 use super::{Administration, Object, blocking, body};
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use domain::object::ObjectKind;
 use domain::random::Random;
 use domain::{AuditAction, ClientId, Excerpt, Managed, ObjectName, SecretTimes, Username};

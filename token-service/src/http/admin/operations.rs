@@ -17,7 +17,7 @@ use utoipa::openapi::path::{Operation, ParameterIn};
 use super::super::{error, paths};
 use super::answer::AdminError;
 use super::{Description, OPENAPI};
-use crate::visible::bounded;
+use crate::telemetry::visible::bounded;
 
 struct Operations {
     /// Value of the header `Allow`.

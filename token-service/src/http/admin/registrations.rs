@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::{Administration, Object, blocking, body};
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use document::Place;
 use domain::digest::Digest;
 use domain::object::{ObjectKind, ObjectName};

@@ -12,7 +12,7 @@ use super::Administration;
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::body::{self, Form};
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use domain::clock::Timestamp;
 use domain::{AuditAction, Extent, FeedId, Revoked};
 use protocol::flows;

@@ -13,7 +13,7 @@ use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::objects::{self, Administered, ChangeQuery, found};
 use super::{Administration, Object, body};
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use domain::object::ObjectKind;
 use domain::{AuditAction, LinkedAccount, User};
 use registry::apply::Plan;

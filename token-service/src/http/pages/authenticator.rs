@@ -15,8 +15,8 @@ use super::form::Form;
 use super::problem::Problem;
 use super::response;
 use super::templates::{AuthenticatorPage, RecoveryCodesPage};
-use crate::audit_log::Entry;
 use crate::http::paths;
+use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, AuditEvent};
 use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome, SetUpRefusal};
 

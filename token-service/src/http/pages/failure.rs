@@ -8,7 +8,7 @@ use actix_web::{HttpResponse, ResponseError};
 
 use super::texts::Texts;
 use crate::http::body::BodyError;
-use crate::visible::bounded;
+use crate::telemetry::visible::bounded;
 use domain::random::RandomError;
 use protocol::oauth;
 use protocol::oauth::authorize::{IssueError, UnsafeRequest};

@@ -10,7 +10,7 @@ use super::form::Form;
 use super::problem::Problem;
 use super::purpose::{Purpose, show};
 use super::templates::{PasswordAlonePage, RecoveryCodeUsedPage, SecondFactorPage, SignInPage};
-use crate::audit_log::Entry;
+use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, SessionStage, UnfinishedSignIns};
 use protocol::sign_in::device::DeviceCookie;
 use protocol::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};

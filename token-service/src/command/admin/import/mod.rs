@@ -22,7 +22,7 @@ use ureq::http::Method;
 use super::Connected;
 use super::connection::{Administration, Refusal, flag, query};
 use crate::http::admin::registrations::Applied;
-use crate::visible::bounded;
+use crate::telemetry::visible::bounded;
 use domain::Username;
 
 /// Number of objects that the service plans and stores in one transaction.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use crate::audit_log::most_entries;
 use crate::service::Service;
-use crate::sweep_time::SweepTime;
+use crate::service::sweep_time::SweepTime;
+use crate::telemetry::audit_log::most_entries;
 use domain::AuditKind;
 use domain::certificate::CertificateState;
 use store::{SWEEP_EVERY, StoreError, Swept};

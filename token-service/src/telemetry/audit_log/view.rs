@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::visible::visible;
+use crate::telemetry::visible::visible;
 use domain::{AuditAction, AuditEvent, AuditRecord};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
