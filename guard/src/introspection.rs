@@ -17,9 +17,9 @@ use claims::json::numeric_date;
 use sha2::{Digest as _, Sha256};
 
 use crate::clock::Time;
-use crate::fetch::{TIMEOUT_SECONDS, growing_pause};
+use crate::schedule::{TIMEOUT_SECONDS, growing_pause};
 use crate::secret::Secret;
-use crate::source::{Endpoint, WhenStale};
+use crate::source::{IntrospectionSource, WhenStale};
 use crate::verdict::{Denial, Verdict};
 use crate::verify::Refusal;
 
@@ -47,20 +47,6 @@ const MAX_PAUSE: u64 = 10;
 /// Number of tokens with which the endpoint must fail, without an answer in between, before all questions pause. The
 /// holder of one token must not decide about the tokens of others.
 const SEVERAL_TOKENS: usize = 3;
-
-/// The configuration of an introspection endpoint.
-#[derive(Debug)]
-pub struct IntrospectionSource {
-    pub endpoint: Endpoint,
-    /// Value of `Authorization` with which the gateway authenticates at the endpoint.
-    pub authorization: Secret,
-    /// Time for which an answer is used, in seconds since its question.
-    pub cache_seconds: u64,
-    /// Most questions that one VM has sent and that are not answered yet. One client gets a quarter of them.
-    pub max_concurrent: usize,
-    /// What happens to a token while the issuer does not answer.
-    pub when_unavailable: WhenStale,
-}
 
 /// A token is accepted until a second of the steady clock, or waits for the answer to the question with this number.
 type Standing = Verdict<u64, u64>;

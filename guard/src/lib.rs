@@ -42,6 +42,7 @@ pub mod parts;
 pub mod profile;
 pub mod revocations;
 pub mod rules;
+pub mod schedule;
 pub mod secret;
 pub mod shared_data;
 mod shared_key;

@@ -1,5 +1,7 @@
 //! Where the guard fetches from, and what it does without an answer.
 
+use crate::secret::Secret;
+
 /// The address of a fetch through the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
@@ -25,4 +27,18 @@ pub enum WhenStale {
     Deny,
     /// The guard accepts the tokens, unless it knows that they are revoked.
     Allow,
+}
+
+/// The configuration of an introspection endpoint.
+#[derive(Debug)]
+pub struct IntrospectionSource {
+    pub endpoint: Endpoint,
+    /// Value of `Authorization` with which the gateway authenticates at the endpoint.
+    pub authorization: Secret,
+    /// Time for which an answer is used, in seconds since its question.
+    pub cache_seconds: u64,
+    /// Most questions that one VM has sent and that are not answered yet. One client gets a quarter of them.
+    pub max_concurrent: usize,
+    /// What happens to a token while the issuer does not answer.
+    pub when_unavailable: WhenStale,
 }

@@ -13,11 +13,11 @@ use super::{
 };
 use crate::algorithm::Algorithm;
 use crate::discovery::{self, Discovery, Document, HttpUrl, KeyHost};
-use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
 use crate::profile::{Expected, Profile, short_type};
 use crate::secret::Secret;
 use crate::signature::HostVerifier;
+use crate::source::IntrospectionSource;
 
 const DEFAULT_REFRESH_SECONDS: u64 = 300;
 const DEFAULT_POLL_SECONDS: u64 = 2;

@@ -16,11 +16,11 @@ pub use self::dpop::DpopConfig;
 use crate::algorithm::Algorithm;
 use crate::discovery::Discovery;
 use crate::forward::ForwardedHeader;
-use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
 use crate::profile::Profile;
 use crate::rules::{PathPattern, Rules};
 use crate::signature::HostVerifier;
+use crate::source::IntrospectionSource;
 pub use crate::source::{Endpoint, WhenStale};
 
 /// Everything that is configured.

@@ -3,8 +3,9 @@
 use super::{Guard, hand_over};
 use crate::clock::Time;
 use crate::config::Endpoint;
-use crate::fetch::{Fetch, FetchKind, Form, TIMEOUT_SECONDS};
+use crate::fetch::{Fetch, FetchKind, Form};
 use crate::introspection::Fault;
+use crate::schedule::TIMEOUT_SECONDS;
 
 impl Guard {
     /// Returns the fetches to start now, and counts each as started. Here and in the methods below, times are

@@ -4,7 +4,7 @@ use super::Feed;
 use super::sharing::{News, Role};
 use super::wire::Snapshot;
 use crate::clock::Time;
-use crate::fetch::TIMEOUT_SECONDS;
+use crate::schedule::TIMEOUT_SECONDS;
 use crate::shared_data::SharedData;
 
 impl Feed {

@@ -16,8 +16,8 @@ pub use self::freshness::Freshness;
 use self::sharing::{Published, Role, Sharing, prefix};
 use self::stalls::Stalls;
 use crate::clock::Time;
-use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::revocations::{Page, Revocations};
+use crate::schedule::{Schedule, TIMEOUT_SECONDS};
 use crate::shared_data::SharedData;
 use crate::source::Endpoint;
 

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::source::Endpoint;
 
 const NOW: u64 = 1_800_000_000;
 

@@ -2,12 +2,12 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use guard::Verdict;
 use guard::clock::Time;
 use guard::config::{Endpoint, WhenStale};
-use guard::introspection::{Asker, Introspection, IntrospectionSource};
+use guard::introspection::{Asker, Introspection};
 use guard::secret::Secret;
-use guard::verdict::Denial;
+use guard::source::IntrospectionSource;
+use guard::verdict::{Denial, Verdict};
 use guard::verify::Refusal;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
