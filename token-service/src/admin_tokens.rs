@@ -21,7 +21,7 @@ const EXPECTED: &str = "TOKEN, TOKEN NAME or TOKEN NAME ROLE: the token is 32 by
                         1 to 64 letters, digits or . _ - @, the role is full or read-only";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     Full,
     /// Read only: lists, single objects, the audit log, explanations; not a copy of the store.
     ReadOnly,
@@ -39,7 +39,7 @@ impl Role {
 
 /// The holder of a token, according to the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub(crate) struct Holder {
     pub name: Option<String>,
     pub role: Role,
 }
@@ -54,7 +54,7 @@ struct Contents {
 
 /// The tokens of a file, one per line.
 #[derive(Debug)]
-pub struct AdminTokens {
+pub(crate) struct AdminTokens {
     path: PathBuf,
     latest: ArcSwap<Contents>,
 }
@@ -65,7 +65,7 @@ impl AdminTokens {
     ///
     /// # Errors
     /// A [`KeyFileError`] if the file cannot be created or read; an existing file is never changed.
-    pub fn open(path: &Path, random: &dyn Random) -> Result<Self, KeyFileError> {
+    pub(crate) fn open(path: &Path, random: &dyn Random) -> Result<Self, KeyFileError> {
         if !path.exists() {
             key_file::load_or_create(path, random)?;
         }
@@ -80,7 +80,7 @@ impl AdminTokens {
 
     /// The holder of the token `presented`, compared in constant time; `None` if the token is not in the file now
     /// (D-45).
-    pub fn holder(&self, presented: &[u8]) -> Option<Holder> {
+    pub(crate) fn holder(&self, presented: &[u8]) -> Option<Holder> {
         let mut contents = self.latest.load_full();
         let now = Contents::of(&self.path);
         if now != *contents {
@@ -143,7 +143,9 @@ struct AdminToken {
 ///
 /// # Errors
 /// A [`KeyFileError`] if the file cannot be read.
-pub fn newest(path: &Path) -> Result<(Option<Zeroizing<String>>, Vec<String>), KeyFileError> {
+pub(crate) fn newest(
+    path: &Path,
+) -> Result<(Option<Zeroizing<String>>, Vec<String>), KeyFileError> {
     let (tokens, problems) = read(path)?;
     let full = tokens.iter().rfind(|token| token.holder.role == Role::Full);
     let newest = full.or_else(|| tokens.last());

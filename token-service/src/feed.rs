@@ -31,7 +31,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A reader's position in the feed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reader {
+pub(crate) struct Reader {
     /// Identity of the feed that the reader has read; `None` if it has read none.
     pub feed: Option<String>,
     /// Position up to which the reader has read; 0 if it has read nothing.
@@ -42,7 +42,7 @@ pub struct Reader {
 
 /// Reason why the feed returns no page.
 #[derive(Debug, thiserror::Error)]
-pub enum FeedError {
+pub(crate) enum FeedError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("a page of the revocation feed cannot be written: {0}")]
@@ -50,7 +50,7 @@ pub enum FeedError {
 }
 
 /// The feed, shared by all readers of a process.
-pub struct RevocationFeed {
+pub(crate) struct RevocationFeed {
     store: Arc<dyn Store>,
     issuer: String,
     metrics: FeedMetrics,
@@ -93,7 +93,7 @@ impl Drop for Held<'_> {
 
 impl RevocationFeed {
     /// The feed of `store`, for tokens of `issuer`.
-    pub fn new(store: Arc<dyn Store>, issuer: String, metrics: FeedMetrics) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, issuer: String, metrics: FeedMetrics) -> Self {
         Self {
             store,
             issuer,
@@ -108,7 +108,7 @@ impl RevocationFeed {
 
     /// The next page for `reader`, a [`Page`] as JSON. If the feed has no new entry, the response waits for the next
     /// entry, at most for the reader's `wait`.
-    pub async fn page(&self, reader: &Reader) -> Result<Bytes, FeedError> {
+    pub(crate) async fn page(&self, reader: &Reader) -> Result<Bytes, FeedError> {
         let mut moved = self.moved.subscribe();
         let now = Instant::now();
         let wait = reader.wait.min(Duration::from_secs(MAX_WAIT_SECONDS));
@@ -139,7 +139,7 @@ impl RevocationFeed {
     }
 
     /// Answers held requests when a revocation happens. Runs until aborted.
-    pub async fn follow(&self) {
+    pub(crate) async fn follow(&self) {
         let mut changes = self.store.feed_changes();
         let mut failing = false;
         loop {
@@ -171,7 +171,7 @@ impl RevocationFeed {
     }
 
     /// Answers all held requests and stops holding requests.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.tail().pages.clear();
         self.moved.send_replace(());

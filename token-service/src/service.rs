@@ -1,9 +1,9 @@
 //! The running service: configuration, registry, store, clock, randomness, keys.
 
-pub mod limits;
-pub mod readiness;
-pub mod sweep_time;
-pub mod upkeep;
+pub(crate) mod limits;
+pub(crate) mod readiness;
+pub(crate) mod sweep_time;
+pub(crate) mod upkeep;
 
 use std::io::IsTerminal as _;
 use std::sync::{Arc, OnceLock};
@@ -33,7 +33,7 @@ use secrets::sealing::EncryptionKey;
 use store::{Store, StoreError};
 
 /// The running service, shared by all requests.
-pub struct Service {
+pub(crate) struct Service {
     pub config: Config,
     pub store: Arc<dyn Store>,
     /// Read once per request.
@@ -64,7 +64,7 @@ impl Service {
     ///
     /// # Errors
     /// [`KeyRingError`] if the keys cannot be read.
-    pub async fn new(
+    pub(crate) async fn new(
         config: Config,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -109,11 +109,11 @@ impl Service {
         })
     }
 
-    pub fn keys(&self) -> Arc<KeyRing> {
+    pub(crate) fn keys(&self) -> Arc<KeyRing> {
         self.keys.load_full()
     }
 
-    pub fn key_policy(&self) -> Policy {
+    pub(crate) fn key_policy(&self) -> Policy {
         let summary = self.directory.summary();
         Policy::of(&self.config.protocol, &summary.legacy_instances)
     }
@@ -122,7 +122,7 @@ impl Service {
     ///
     /// # Errors
     /// A [`KeyRingError`]; the loaded keys stay unchanged.
-    pub async fn maintain_keys(&self) -> Result<(), KeyRingError> {
+    pub(crate) async fn maintain_keys(&self) -> Result<(), KeyRingError> {
         let (policy, now) = (self.key_policy(), self.clock.now());
         let keys = self.keys();
         let refreshed = keys.refreshed(&*self.store, &self.encryption_key, &policy, now);
@@ -145,13 +145,13 @@ impl Service {
 
     /// Why this process cannot open the current signing key: its tokens would be the only ones of an old key, and it
     /// refuses the tokens of other replicas. `None` if it can.
-    pub fn unopened_signing_key(&self) -> Option<Arc<KeyRingError>> {
+    pub(crate) fn unopened_signing_key(&self) -> Option<Arc<KeyRingError>> {
         self.unopened.load_full()
     }
 
     /// Rotates the signing keys on demand: see [`rotation::on_demand`]. The audit log gets `event`. This process signs with
     /// them after [`Self::maintain_keys`].
-    pub async fn rotate_keys(
+    pub(crate) async fn rotate_keys(
         &self,
         announced: bool,
         event: AuditEvent,
@@ -170,27 +170,27 @@ impl Service {
     }
 
     /// Where requests look up clients and users.
-    pub const fn directory(&self) -> &Directory {
+    pub(crate) const fn directory(&self) -> &Directory {
         &self.directory
     }
 
     /// The holder of this admin token, according to the current file of admin tokens; compared in constant time.
-    pub fn administrator(&self, presented: &[u8]) -> Option<Holder> {
+    pub(crate) fn administrator(&self, presented: &[u8]) -> Option<Holder> {
         self.admin_tokens.holder(presented)
     }
 
-    pub fn record(&self, origin: &Origin, entry: Entry) {
+    pub(crate) fn record(&self, origin: &Origin, entry: Entry) {
         let event = self.event(origin, entry);
         self.metrics.event(event.action);
         self.audit.record(event);
     }
 
-    pub fn event(&self, origin: &Origin, entry: Entry) -> AuditEvent {
+    pub(crate) fn event(&self, origin: &Origin, entry: Entry) -> AuditEvent {
         entry.event(origin, self.clock.now(), self.config.audit.keep_for)
     }
 
     /// Counts and prints entries that the store has appended to the audit log together with their change.
-    pub fn recorded(&self, events: &[AuditEvent]) {
+    pub(crate) fn recorded(&self, events: &[AuditEvent]) {
         for event in events {
             self.metrics.event(event.action);
             self.audit.tell(event);
@@ -198,7 +198,7 @@ impl Service {
     }
 
     /// Counts `count` entries that the store has appended to the audit log, and prints their number only.
-    pub fn recorded_unlisted(&self, action: AuditAction, count: u64) {
+    pub(crate) fn recorded_unlisted(&self, action: AuditAction, count: u64) {
         self.metrics.events(action, count);
         let detail = format!("{count} more at this start; token-service audit lists them");
         let entry = Entry::new(action).detail(detail);
@@ -206,24 +206,24 @@ impl Service {
     }
 
     /// Locks the registry for reading and changing it, so that changes within this process do not overwrite each other.
-    pub async fn registry_turn(&self) -> MutexGuard<'_, ()> {
+    pub(crate) async fn registry_turn(&self) -> MutexGuard<'_, ()> {
         self.registry_turn.lock().await
     }
 
     /// From now on the service asks clients to open a new connection, and reports that it is not ready, unless the parent of
     /// the process keeps the sockets for the next process.
-    pub fn start_draining(&self, opener: Opener) {
+    pub(crate) fn start_draining(&self, opener: Opener) {
         let _ = self.draining.set(opener);
         self.feed.end();
     }
 
     /// True if the service is about to stop.
-    pub fn is_draining(&self) -> bool {
+    pub(crate) fn is_draining(&self) -> bool {
         self.draining.get().is_some()
     }
 
     /// True if the service is about to stop and its sockets end with it.
-    pub fn is_leaving(&self) -> bool {
+    pub(crate) fn is_leaving(&self) -> bool {
         self.draining.get() == Some(&Opener::Program)
     }
 
@@ -231,7 +231,7 @@ impl Service {
     ///
     /// # Errors
     /// The store cannot take writes, or does not answer soon: see [`Readiness::of`].
-    pub async fn ready(&self) -> Result<Option<ClockDifference>, StoreError> {
+    pub(crate) async fn ready(&self) -> Result<Option<ClockDifference>, StoreError> {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let tolerated = self.config.protocol.lifetimes.clock_skew;
         let check = || async move {
@@ -243,12 +243,12 @@ impl Service {
         self.readiness.of(check).await
     }
 
-    pub fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self) -> Moment {
         self.moment_at(self.clock.now())
     }
 
     /// The current registrations and keys, for a request that came at `now`.
-    pub fn moment_at(&self, now: Timestamp) -> Moment {
+    pub(crate) fn moment_at(&self, now: Timestamp) -> Moment {
         Moment {
             summary: self.directory.summary(),
             keys: self.keys(),
@@ -260,7 +260,7 @@ impl Service {
     ///
     /// # Errors
     /// [`StoreError`] if registrations in memory may be too old.
-    pub fn issuing_moment(&self, now: Timestamp) -> Result<Moment, StoreError> {
+    pub(crate) fn issuing_moment(&self, now: Timestamp) -> Result<Moment, StoreError> {
         if self.directory.are_recent(Instant::now()) {
             return Ok(self.moment_at(now));
         }
@@ -268,7 +268,7 @@ impl Service {
         Err(StoreError::Failed(reason.to_owned()))
     }
 
-    pub fn context<'a>(&'a self, moment: &'a Moment) -> Context<'a> {
+    pub(crate) fn context<'a>(&'a self, moment: &'a Moment) -> Context<'a> {
         Context {
             settings: &self.config.protocol,
             directory: &self.directory,
@@ -286,7 +286,7 @@ impl Service {
     }
 
     /// Forgets what changed in the store, so that changes take effect.
-    pub async fn follow_registrations(&self) -> Result<(), StoreError> {
+    pub(crate) async fn follow_registrations(&self) -> Result<(), StoreError> {
         self.directory.follow().await
     }
 }
@@ -296,7 +296,7 @@ const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Registrations, signing keys and time, the same for the whole request.
 #[derive(Debug)]
-pub struct Moment {
+pub(crate) struct Moment {
     pub summary: Arc<RegistrySummary>,
     pub keys: Arc<KeyRing>,
     pub now: Timestamp,

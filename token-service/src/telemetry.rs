@@ -1,6 +1,6 @@
 //! What the service tells of itself: audit log, metrics and traces, and untrusted text in a visible form.
 
-pub mod audit_log;
-pub mod metrics;
-pub mod traces;
-pub mod visible;
+pub(crate) mod audit_log;
+pub(crate) mod metrics;
+pub(crate) mod traces;
+pub(crate) mod visible;

@@ -410,7 +410,7 @@ fn rfc7523_s3_a_client_assertion_is_explained_check_by_check() {
     ] {
         let signed = key.sign(&assertion.header, &assertion.body).unwrap();
         let causes: Vec<&str> = cause.into_iter().collect();
-        let output = fails(&keyed.pair, &signed, &causes);
+        let output = fails(keyed.pair, &signed, &causes);
         assert!(output.contains("This is: client assertion"), "{output}");
         let signature = signed.rsplit('.').next().unwrap();
         assert!(!output.contains(signature), "{output}");

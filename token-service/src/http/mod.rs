@@ -1,6 +1,6 @@
 //! HTTP: routes, extraction, rendering. Contains no decisions.
 
-pub mod admin;
+pub(crate) mod admin;
 mod body;
 mod client_call;
 mod cors;
@@ -18,7 +18,7 @@ mod mutual_tls;
 mod observe;
 mod origin;
 mod pages;
-pub mod paths;
+pub(crate) mod paths;
 mod pushed;
 mod report;
 mod revocation;
@@ -63,7 +63,7 @@ const MAX_PUBLIC_CONNECTIONS: usize = 16_384;
 const MAX_INTERNAL_CONNECTIONS: usize = 16_384;
 
 /// The service with its listeners bound: what `serve` runs and tests start.
-pub struct Application {
+pub(crate) struct Application {
     public: Listening,
     internal: Listening,
     mutual_tls: Option<Listening>,
@@ -78,7 +78,7 @@ impl Application {
     /// # Errors
     /// If an address cannot be bound, or if sockets with other addresses were passed. The message names the address and its
     /// configuration key.
-    pub fn bind(service: Arc<Service>, passed: PassedSockets) -> std::io::Result<Self> {
+    pub(crate) fn bind(service: Arc<Service>, passed: PassedSockets) -> std::io::Result<Self> {
         let signals = StopSignals::begin()?;
         let config = &service.config;
         let addresses = (config.listen, config.internal_listen);
@@ -129,22 +129,22 @@ impl Application {
         })
     }
 
-    pub const fn public_address(&self) -> SocketAddr {
+    pub(crate) const fn public_address(&self) -> SocketAddr {
         self.public.address
     }
 
-    pub const fn internal_address(&self) -> SocketAddr {
+    pub(crate) const fn internal_address(&self) -> SocketAddr {
         self.internal.address
     }
 
     /// `None` if the listener is not configured.
-    pub fn mutual_tls_address(&self) -> Option<SocketAddr> {
+    pub(crate) fn mutual_tls_address(&self) -> Option<SocketAddr> {
         let listening = self.mutual_tls.as_ref();
         listening.map(|listening| listening.address)
     }
 
     /// Who has opened the sockets.
-    pub const fn opener(&self) -> Opener {
+    pub(crate) const fn opener(&self) -> Opener {
         self.opener
     }
 
@@ -156,7 +156,7 @@ impl Application {
     /// # Errors
     /// If a listener fails, or if a background task or the store has stopped after a panic. Otherwise the service would
     /// still seem healthy.
-    pub async fn run(self) -> std::io::Result<()> {
+    pub(crate) async fn run(self) -> std::io::Result<()> {
         let service = self.service;
         let mut upkeep = actix_web::rt::spawn(upkeep::run(Arc::clone(&service)));
         // The internal listener stops last: gateways read the feed there.
@@ -303,7 +303,7 @@ fn cannot_listen(key: &'static str, address: SocketAddr) -> impl FnOnce(io::Erro
     }
 }
 
-pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Service>) {
+pub(crate) fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Service>) {
     routes
         .app_data(service.clone())
         .configure(client_routes)
@@ -335,7 +335,7 @@ fn client_routes(routes: &mut web::ServiceConfig) {
         );
 }
 
-pub fn internal_routes(routes: &mut web::ServiceConfig) {
+pub(crate) fn internal_routes(routes: &mut web::ServiceConfig) {
     routes
         .configure(health::routes)
         .configure(revocation_feed::routes)

@@ -16,14 +16,14 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Limit of access tokens that a client revokes at `/auth/revoke` (RFC 7009). Only authenticated clients are counted, and
 /// [`RevocationLimit::forget_idle`] removes clients whose full allowance is available again.
-pub struct RevocationLimit {
+pub(crate) struct RevocationLimit {
     limiter: Limiter,
     told: Limiter,
 }
 
 impl RevocationLimit {
     /// `per_second` is the average of one client in the long run.
-    pub fn new(per_second: NonZeroU32) -> Self {
+    pub(crate) fn new(per_second: NonZeroU32) -> Self {
         let each = Duration::from_secs(1) / per_second.get();
         Self {
             limiter: Limiter::new(each, per_second.get().saturating_mul(BURST_SECONDS)),
@@ -35,16 +35,16 @@ impl RevocationLimit {
     ///
     /// # Errors
     /// The time until the next revocation is allowed; nothing was counted.
-    pub fn admit(&self, client_id: &ClientId, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn admit(&self, client_id: &ClientId, now: Instant) -> Result<(), Duration> {
         self.limiter.admit(client_id, now)
     }
 
     /// True if a refusal of this client must be logged: the first within a minute.
-    pub fn is_to_be_told(&self, client_id: &ClientId, now: Instant) -> bool {
+    pub(crate) fn is_to_be_told(&self, client_id: &ClientId, now: Instant) -> bool {
         self.told.admit(client_id, now).is_ok()
     }
 
-    pub fn forget_idle(&self, now: Instant) {
+    pub(crate) fn forget_idle(&self, now: Instant) {
         self.limiter.forget_idle(now);
         self.told.forget_idle(now);
     }

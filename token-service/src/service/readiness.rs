@@ -19,7 +19,7 @@ type Outcome = watch::Receiver<Option<Check>>;
 
 /// A clock that differs from the database's. Replicas with such clocks do not agree about what has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClockDifference {
+pub(crate) struct ClockDifference {
     own: Timestamp,
     database: Timestamp,
     tolerated: Duration,
@@ -28,7 +28,7 @@ pub struct ClockDifference {
 impl ClockDifference {
     /// `None` if the time of the database is within the span in which it was asked for, or not more than `tolerated`
     /// from it.
-    pub fn of(
+    pub(crate) fn of(
         (before, after): (Timestamp, Timestamp),
         database: Timestamp,
         tolerated: Duration,
@@ -57,7 +57,7 @@ impl fmt::Display for ClockDifference {
 
 /// Runs one check of the store at a time, for all callers: while a database hangs, checks occupy one connection.
 #[derive(Default)]
-pub struct Readiness {
+pub(crate) struct Readiness {
     running: Mutex<Option<Outcome>>,
     /// Why the service is not ready, as the log knows.
     told: Mutex<Option<&'static str>>,
@@ -68,7 +68,7 @@ impl Readiness {
     ///
     /// # Errors
     /// The failure of the store, or that it does not answer in time.
-    pub async fn of<F>(&self, check: impl FnOnce() -> F) -> Check
+    pub(crate) async fn of<F>(&self, check: impl FnOnce() -> F) -> Check
     where
         F: Future<Output = Check> + Send + 'static,
     {
@@ -105,7 +105,7 @@ impl Readiness {
     }
 
     /// Logs once that the service stops or begins to be ready, and not each answer.
-    pub fn tell(&self, reason: Option<&'static str>, description: &str) {
+    pub(crate) fn tell(&self, reason: Option<&'static str>, description: &str) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if *told == reason {
             return;

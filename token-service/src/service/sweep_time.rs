@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_secs(2);
 const FAR: Duration = READERS_CLOCK_SKEW;
 
 #[derive(Debug)]
-pub struct SweepTime {
+pub(crate) struct SweepTime {
     due: Timestamp,
     looked_at: Instant,
     /// The clock and the monotonic time of the last step, or of the start.
@@ -26,7 +26,7 @@ pub struct SweepTime {
 
 impl SweepTime {
     /// `swept_at` is the time of the last sweep of the store.
-    pub fn start(swept_at: Timestamp, clock: Timestamp, at: Instant) -> Self {
+    pub(crate) fn start(swept_at: Timestamp, clock: Timestamp, at: Instant) -> Self {
         Self {
             due: swept_at,
             looked_at: at,
@@ -36,7 +36,7 @@ impl SweepTime {
     }
 
     /// What expired before the returned time is due by the clock, and by the last sweep and the monotonic time since.
-    pub fn due(&mut self, clock: Timestamp, at: Instant) -> Timestamp {
+    pub(crate) fn due(&mut self, clock: Timestamp, at: Instant) -> Timestamp {
         let (even_from, even_since) = self.even_since;
         let expected = even_from + at.duration_since(even_since);
         if difference(clock, expected) > STEP {

@@ -26,7 +26,7 @@ const FOLLOW_REGISTRATIONS_EVERY: Duration = Duration::from_millis(500);
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of certificates with a warning or a metric: those that expire first.
-pub const MOST_CERTIFICATES: usize = 1000;
+pub(crate) const MOST_CERTIFICATES: usize = 1000;
 
 /// Time for which audit entries are collected, so that a busy service writes many in one transaction.
 const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ const NOTE_SECRET_USES_EVERY: Duration = Duration::from_secs(5);
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs all tasks until aborted.
-pub async fn run(service: Arc<Service>) {
+pub(crate) async fn run(service: Arc<Service>) {
     tokio::join!(
         maintain_keys(&service),
         follow_registrations(&service),

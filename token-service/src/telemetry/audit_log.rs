@@ -14,13 +14,13 @@ use tokio::sync::Notify;
 use tracing::Instrument as _;
 
 use crate::config::Audit;
-pub use domain::audit_entry::{Entry, Origin};
+pub(crate) use domain::audit_entry::{Entry, Origin};
 use domain::clock::Timestamp;
 use domain::{AuditAction, AuditEvent, AuditKind};
-pub use print::StandardOutput;
+pub(crate) use print::StandardOutput;
 use quota::Quota;
 use store::{Store, StoreError};
-pub use view::AuditView;
+pub(crate) use view::AuditView;
 pub(crate) use view::audit_actions;
 
 /// Maximum number of entries per transaction.
@@ -31,7 +31,7 @@ const BATCH: usize = 16_384;
 const MOST_WAITING: usize = 100_000;
 
 /// Maximum number of entries of a kind in the store. Together at most 10,000,000, about 2 GB.
-pub const fn most_entries(kind: AuditKind) -> u64 {
+pub(crate) const fn most_entries(kind: AuditKind) -> u64 {
     match kind {
         AuditKind::Operation => 1_000_000,
         AuditKind::Refusal => 3_000_000,
@@ -45,7 +45,7 @@ pub const fn most_entries(kind: AuditKind) -> u64 {
 const TOKENS_PER_MINUTE: u32 = 600;
 
 #[derive(Debug)]
-pub struct AuditLog {
+pub(crate) struct AuditLog {
     keep_for: Duration,
     standard_output: StandardOutput,
     waiting: Mutex<VecDeque<AuditEvent>>,
@@ -69,7 +69,7 @@ struct Tokens {
 
 impl AuditLog {
     /// A log that also writes to `standard_output`.
-    pub fn new(config: &Audit, standard_output: StandardOutput) -> Self {
+    pub(crate) fn new(config: &Audit, standard_output: StandardOutput) -> Self {
         Self {
             keep_for: config.keep_for,
             standard_output,
@@ -84,7 +84,7 @@ impl AuditLog {
 
     /// Adds an entry. If there are too many refusals, or too many entries about tokens of a client, the store gets only
     /// their number; standard output gets all of them.
-    pub fn record(&self, event: AuditEvent) {
+    pub(crate) fn record(&self, event: AuditEvent) {
         self.tell(&event);
         let keeps = match event.action.kind() {
             _ if event.action.is_refusal() => self.take(event.action, event.at),
@@ -97,13 +97,13 @@ impl AuditLog {
     }
 
     /// Writes an entry to standard output. For entries that a transaction of the store has already appended.
-    pub fn tell(&self, event: &AuditEvent) {
+    pub(crate) fn tell(&self, event: &AuditEvent) {
         self.standard_output.print(event);
     }
 
     /// Adds an entry with the number of omitted entries, for each action and, for tokens, each client, of which entries
     /// were omitted since the last call. Called once a minute, and before the process ends.
-    pub fn tell_of_left_out(&self, now: Timestamp) {
+    pub(crate) fn tell_of_left_out(&self, now: Timestamp) {
         let counted = |action, left_out: u64, since: Timestamp| {
             let since = since.rfc3339();
             Entry::new(action).detail(format!(
@@ -172,7 +172,7 @@ impl AuditLog {
     }
 
     /// Waits until there is an entry to write.
-    pub async fn arrival(&self) {
+    pub(crate) async fn arrival(&self) {
         self.arrived.notified().await;
     }
 
@@ -184,7 +184,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// [`StoreError`] if the store fails; unwritten entries continue to wait.
-    pub async fn write(self: &Arc<Self>, store: &Arc<dyn Store>) -> Result<(), StoreError> {
+    pub(crate) async fn write(self: &Arc<Self>, store: &Arc<dyn Store>) -> Result<(), StoreError> {
         let (log, store) = (Arc::clone(self), Arc::clone(store));
         let writing = async move { log.write_waiting(&*store).await };
         let written = tokio::spawn(writing.in_current_span()).await;

@@ -21,7 +21,7 @@ use protocol::token::rotation::{Policy, Signers};
 use store::{Counts, Store};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Route {
+pub(crate) struct Route {
     /// The path's pattern, or `unknown`.
     pub route: String,
     /// The method; `OTHER` for uncommon methods.
@@ -39,7 +39,7 @@ struct Answer {
 type Labels<const N: usize, V = &'static str> = [(&'static str, V); N];
 
 #[derive(Debug, Clone, Default)]
-pub struct FeedMetrics {
+pub(crate) struct FeedMetrics {
     /// Number of held requests.
     pub held: Gauge,
     /// Number of times that a revocation ended the wait of held requests.
@@ -48,7 +48,7 @@ pub struct FeedMetrics {
 
 /// What the store contains, for the metrics.
 #[derive(Debug)]
-pub struct Stored {
+pub(crate) struct Stored {
     pub counts: Counts,
     /// The certificates that expire first.
     pub certificates: Vec<CertificateExpiry>,
@@ -56,7 +56,7 @@ pub struct Stored {
 
 /// The counters and their text format.
 #[derive(Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     /// Gauges of what the store contains. They are left out while the store fails.
     of_stored: Registry,
@@ -96,7 +96,7 @@ fn new_seconds<M: Metric + Clone + Default>(registry: &mut Registry, name: &str,
 
 impl Metrics {
     /// Creates counters at zero. `store` and `directory` add their own counters.
-    pub fn new(store: &dyn Store, directory: &Directory, now: Timestamp) -> Self {
+    pub(crate) fn new(store: &dyn Store, directory: &Directory, now: Timestamp) -> Self {
         const PREFIX: &str = "token_service";
         let mut registry = Registry::with_prefix(PREFIX);
         let mut of_stored = Registry::with_prefix(PREFIX);
@@ -216,12 +216,12 @@ impl Metrics {
     }
 
     /// Counts a client that revokes too often.
-    pub fn revocation_refused(&self) {
+    pub(crate) fn revocation_refused(&self) {
         self.revocations_refused.inc();
     }
 
     /// Counts a response. `took` is `None` for a request that was held.
-    pub fn answered(&self, route: Route, status: u16, took: Option<Duration>) {
+    pub(crate) fn answered(&self, route: Route, status: u16, took: Option<Duration>) {
         self.requests
             .get_or_create(&Answer {
                 route: route.route.clone(),
@@ -237,28 +237,28 @@ impl Metrics {
     }
 
     /// Counts a token request with its outcome: `ok` or the error code.
-    pub fn token_request(&self, grant_type: Option<&'static str>, outcome: &'static str) {
+    pub(crate) fn token_request(&self, grant_type: Option<&'static str>, outcome: &'static str) {
         let grant_type = ("grant_type", grant_type.unwrap_or("unknown"));
         let labels = [grant_type, ("outcome", outcome)];
         self.token_requests.get_or_create(&labels).inc();
     }
 
-    pub fn client_refused(&self, reason: &'static str) {
+    pub(crate) fn client_refused(&self, reason: &'static str) {
         let labels = [("reason", reason)];
         self.refused_clients.get_or_create(&labels).inc();
     }
 
-    pub fn event(&self, action: AuditAction) {
+    pub(crate) fn event(&self, action: AuditAction) {
         self.events(action, 1);
     }
 
-    pub fn events(&self, action: AuditAction, count: u64) {
+    pub(crate) fn events(&self, action: AuditAction, count: u64) {
         let labels = [("action", action.name())];
         self.events.get_or_create(&labels).inc_by(count);
     }
 
     /// The metrics as OpenMetrics text, with gauges from `context`. `stored` is `None` while the store fails.
-    pub fn text(
+    pub(crate) fn text(
         &self,
         context: &Context<'_>,
         stored: Option<&Stored>,

@@ -8,7 +8,7 @@ const LONGEST: usize = 200;
 
 /// Escapes control characters and invisible characters that change the order or look of others as `\u{...}`: escape
 /// sequences control terminals, and bidirectional controls show one text as another (Unicode TR 36 §2.5).
-pub fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     escaped(
         text,
         |_| false,
@@ -17,7 +17,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 }
 
 /// Like [`visible`], but keeps line ends, for text with several lines.
-pub fn visible_lines(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(
         text,
         |character| character == '\n',
@@ -26,7 +26,7 @@ pub fn visible_lines(text: &str) -> Cow<'_, str> {
 }
 
 /// Equivalent JSON in which the characters that [`visible`] escapes have JSON escapes (RFC 8259 §7).
-pub fn visible_json(json: &str) -> Cow<'_, str> {
+pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
     // JSON writers escape these two within strings; elsewhere they are white space.
     let kept = |character| matches!(character, '\n' | '\t');
     escaped(json, kept, |text, character| {
@@ -39,7 +39,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
 }
 
 /// The start of `text` for a log line, made visible, with `...` in place of the rest.
-pub fn bounded(text: &str) -> Cow<'_, str> {
+pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LONGEST) {
         None => visible(text),
         Some((end, _)) => {

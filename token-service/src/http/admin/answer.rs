@@ -28,7 +28,7 @@ pub(super) fn after_change<T: Default, E: Display>(failed: &str, outcome: Result
 
 /// Reason why an operation failed. The operation changed nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum AdminError {
+pub(crate) enum AdminError {
     #[error(transparent)]
     Invalid(#[from] InvalidDocument),
     #[error("{0}")]

@@ -25,7 +25,7 @@ const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(600);
 /// Filter and page of a listing of the audit log.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct AuditQuery {
+pub(crate) struct AuditQuery {
     /// List entries after this sequence, oldest first; 0 for the start of the log. Default: newest first.
     pub after: Option<u64>,
     /// List entries before this sequence, newest first: `next` of the previous page.
@@ -131,7 +131,7 @@ impl Administration {
     ///
     /// # Errors
     /// [`AdminError::Malformed`] if both `after` and `before` are given, or [`AdminError::Store`].
-    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditRecord>, AdminError> {
+    pub(crate) async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditRecord>, AdminError> {
         let filter = Filter::of(query)?;
         if query.after.is_some() && query.before.is_some() {
             let message = "after and before exclude each other".to_owned();

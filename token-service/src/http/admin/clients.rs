@@ -22,7 +22,7 @@ const MOST_SECRETS: usize = 2;
 
 /// A client that was just made, or got a secret.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct ClientWithSecret {
+pub(crate) struct ClientWithSecret {
     /// The client.
     pub client: ClientView,
     /// Its new client secret, shown this once: 256 random bits behind the prefix `tscs_`.
@@ -86,7 +86,7 @@ async fn add_secret(administrator: Administrator, client_id: Path<String>) -> An
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default, deny_unknown_fields)]
-pub struct EndSecretsQuery {
+pub(crate) struct EndSecretsQuery {
     /// Remove the newest secret too: only for a client with keys.
     pub all: bool,
     /// Revoke everything that was issued to the client too. The client gets new tokens 15 seconds later.
@@ -198,7 +198,7 @@ async fn delete_certificate(
 impl Administration {
     /// # Errors
     /// [`AdminError::Conflict`] if two secrets are live or the client's type has no secret.
-    pub async fn add_secret(&self, client_id: &str) -> Result<ClientWithSecret, AdminError> {
+    pub(crate) async fn add_secret(&self, client_id: &str) -> Result<ClientWithSecret, AdminError> {
         let how = ChangeQuery::default();
         let changed = self.edit(client_id, how, |client: &mut Client| {
             if client.secrets().len() >= MOST_SECRETS {
@@ -215,7 +215,7 @@ impl Administration {
 
     /// # Errors
     /// [`AdminError::Conflict`] if the client has no secret that may end.
-    pub async fn end_old_secrets(
+    pub(crate) async fn end_old_secrets(
         &self,
         client_id: &str,
         query: &EndSecretsQuery,

@@ -14,7 +14,7 @@ use store::StoreError;
 
 /// The encryption keys of a replica's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct EncryptionKeysView {
+pub(crate) struct EncryptionKeysView {
     /// The keys, the current one first.
     pub keys: Vec<EncryptionKeyView>,
     /// Values that are sealed with an earlier key.
@@ -29,7 +29,7 @@ pub struct EncryptionKeysView {
 
 /// An encryption key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct EncryptionKeyView {
+pub(crate) struct EncryptionKeyView {
     /// Its name, which tells nothing of the key.
     pub id: String,
     /// Whether it seals.

@@ -26,7 +26,7 @@ use registry::objects::AccountView;
 
 /// An authorization by a user for a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct GrantView {
+pub(crate) struct GrantView {
     /// The claim `grant_id` of its tokens.
     pub grant_id: String,
     /// The client.
@@ -74,7 +74,7 @@ impl From<&Grant> for GrantView {
 
 /// What revoking several grants did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RevokedGrants {
+pub(crate) struct RevokedGrants {
     /// Grants that were live and are revoked now.
     pub revoked: u64,
     /// The latest `iat` of the access tokens that are revoked.
@@ -161,7 +161,7 @@ async fn list(reader: Reader, http: HttpRequest) -> Answer {
 /// Whose grants.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct OwnerQuery {
+pub(crate) struct OwnerQuery {
     /// Grants of this client.
     pub client_id: Option<String>,
     /// Grants of this user.
@@ -249,7 +249,10 @@ fn read_key(jkt: &str) -> Result<Thumbprint, AdminError> {
 impl Administration {
     /// # Errors
     /// [`AdminError::Malformed`] if nobody is named, or a key beside others; [`AdminError::NotFound`] if a name is unknown.
-    pub async fn revoke_grants(&self, owner: &OwnerQuery) -> Result<RevokedGrants, AdminError> {
+    pub(crate) async fn revoke_grants(
+        &self,
+        owner: &OwnerQuery,
+    ) -> Result<RevokedGrants, AdminError> {
         let client = self.named::<Client>(owner.client_id.as_deref()).await?;
         let user = self.named::<User>(owner.username.as_deref()).await?;
         let client_id = client.map(|client| client.client_id);

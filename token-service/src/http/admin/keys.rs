@@ -20,7 +20,7 @@ use protocol::token::rotation::{KeyState, Signers};
 
 /// A signing key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct KeyView {
+pub(crate) struct KeyView {
     /// The key identifier.
     pub kid: String,
     /// The algorithm: `EdDSA`, `ES256` or `RS256`.
@@ -66,7 +66,7 @@ impl KeyView {
 
 /// How to rotate.
 #[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
-pub struct RotationRequest {
+pub(crate) struct RotationRequest {
     /// The new keys sign at once, for keys that got into wrong hands. Otherwise they are announced first, and no request
     /// notices.
     #[schema(required = false)]
@@ -153,7 +153,10 @@ impl Administration {
     /// # Errors
     /// [`AdminError::Malformed`] for a cut-off without an immediate rotation, [`AdminError::Store`], or
     /// [`AdminError::Keys`] if no key can be created.
-    pub async fn rotate_keys(&self, request: RotationRequest) -> Result<Vec<KeyView>, AdminError> {
+    pub(crate) async fn rotate_keys(
+        &self,
+        request: RotationRequest,
+    ) -> Result<Vec<KeyView>, AdminError> {
         let RotationRequest { immediate, cut_off } = request;
         if cut_off && !immediate {
             let message = "cut_off: only an immediate rotation cuts off what was issued before";

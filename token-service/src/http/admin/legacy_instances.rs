@@ -53,7 +53,7 @@ async fn delete(administrator: Administrator, hostname: Path<String>) -> Answer 
 impl Administration {
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
-    pub async fn put_legacy_instance(
+    pub(crate) async fn put_legacy_instance(
         &self,
         hostname: &str,
         instance: Object,

@@ -3,22 +3,22 @@
 
 mod access;
 mod answer;
-pub mod audit;
+pub(crate) mod audit;
 mod backup;
 mod body;
-pub mod clients;
+pub(crate) mod clients;
 mod effects;
-pub mod encryption_keys;
-pub mod explain;
-pub mod grants;
-pub mod keys;
+pub(crate) mod encryption_keys;
+pub(crate) mod explain;
+pub(crate) mod grants;
+pub(crate) mod keys;
 mod legacy_instances;
-pub mod objects;
+pub(crate) mod objects;
 mod operations;
-pub mod pages;
-pub mod registrations;
-pub mod revocations;
-pub mod users;
+pub(crate) mod pages;
+pub(crate) mod registrations;
+pub(crate) mod revocations;
+pub(crate) mod users;
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-pub use self::answer::AdminError;
+pub(crate) use self::answer::AdminError;
 use self::pages::Page;
 use super::{error, line, paths, uncancelled};
 use crate::service::Service;
@@ -41,10 +41,10 @@ use registry::objects::{ClientView, UserView};
 use secrets::protection::Passwords;
 
 /// A JSON object, such as a request body.
-pub type Object = Map<String, Value>;
+pub(crate) type Object = Map<String, Value>;
 
 /// The running service and the administrator who uses it.
-pub struct Administration {
+pub(crate) struct Administration {
     pub service: Arc<Service>,
     pub origin: Origin,
     /// The name of the admin token, if it has one.
@@ -54,7 +54,7 @@ pub struct Administration {
 }
 
 impl Administration {
-    pub fn new(service: Arc<Service>, origin: Origin, name: Option<String>) -> Self {
+    pub(crate) fn new(service: Arc<Service>, origin: Origin, name: Option<String>) -> Self {
         Self {
             service,
             origin,

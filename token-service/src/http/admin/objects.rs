@@ -29,7 +29,7 @@ use registry::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
 /// A kind of object with all operations of this file.
-pub trait Administered: Registered {
+pub(crate) trait Administered: Registered {
     type Created: Serialize + ToSchema;
 
     /// Adds generated values to a new object: a secret, which only this response shows.
@@ -105,7 +105,7 @@ async fn show<T: Administered>(reader: Reader, name: Path<String>) -> Answer {
 #[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default, deny_unknown_fields)]
-pub struct ChangeQuery {
+pub(crate) struct ChangeQuery {
     /// Return what would change, and change nothing.
     pub dry_run: bool,
     /// Revoke everything that was issued to the client, in the same transaction. The client gets new tokens 15 seconds later.
@@ -149,7 +149,7 @@ impl Administration {
     ///
     /// # Errors
     /// [`AdminError::Conflict`] if the name is in use, [`AdminError::Invalid`] with every problem.
-    pub async fn create<T: Administered>(
+    pub(crate) async fn create<T: Administered>(
         &self,
         registration: Object,
     ) -> Result<T::Created, AdminError> {
@@ -177,7 +177,7 @@ impl Administration {
     ///
     /// # Errors
     /// [`AdminError::NotFound`], [`AdminError::Conflict`], [`AdminError::Invalid`] with every problem.
-    pub async fn update<T: Administered>(
+    pub(crate) async fn update<T: Administered>(
         &self,
         name: &str,
         patch: Object,
@@ -235,7 +235,7 @@ impl Administration {
     ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
-    pub async fn put<T: Registered>(
+    pub(crate) async fn put<T: Registered>(
         &self,
         name: &str,
         registration: Object,
@@ -255,7 +255,7 @@ impl Administration {
     ///
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
-    pub async fn delete<T: Registered>(&self, name: &str) -> Result<(), AdminError> {
+    pub(crate) async fn delete<T: Registered>(&self, name: &str) -> Result<(), AdminError> {
         self.changing(async || {
             let stored = self.excerpt(looked_up(T::KIND, name)).await?;
             let object = found::<T>(&stored, name)?;
@@ -282,7 +282,7 @@ impl Administration {
     }
 
     /// Lets commands define an object, or `file` from when it is applied next (D-27).
-    pub async fn hand_over<T: Registered>(
+    pub(crate) async fn hand_over<T: Registered>(
         &self,
         name: &str,
         file: Option<String>,

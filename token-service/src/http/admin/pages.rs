@@ -24,7 +24,7 @@ pub(super) fn entries(limit: Option<usize>) -> usize {
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Page<T> {
+pub(crate) struct Page<T> {
     /// The entries.
     pub items: Vec<T>,
     /// Pass it as `after` for the next page; absent on the last.

@@ -30,7 +30,8 @@ use secrets::protection::{Protection, ProtectionError};
 
 /// A registrations file as JSON; certificates stand in it as `pem`.
 #[derive(ToSchema)]
-pub struct RegistrationsDocument {
+#[expect(dead_code, reason = "only the description of the API has its fields")]
+pub(crate) struct RegistrationsDocument {
     /// What the clients that it lists are.
     pub clients: Vec<ClientRegistration>,
     /// What the users that it lists are.
@@ -42,7 +43,7 @@ pub struct RegistrationsDocument {
 /// The lines of the entries of a registrations file, in the order of the lists.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct Lines {
+pub(crate) struct Lines {
     /// Of the clients.
     pub clients: Vec<usize>,
     /// Of the users.
@@ -50,7 +51,7 @@ pub struct Lines {
 }
 
 /// The key of [`Lines`] in a document.
-pub const LINES: &str = "lines";
+pub(crate) const LINES: &str = "lines";
 
 /// The file in messages, if a request names none.
 const UNNAMED: &str = "a request to /admin/registrations";
@@ -61,7 +62,7 @@ const MAX_FILE_NAME: usize = 4096;
 /// How to apply registrations.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct ApplyQuery {
+pub(crate) struct ApplyQuery {
     /// Return what would change, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
@@ -83,7 +84,7 @@ pub struct ApplyQuery {
 
 /// What applying registrations did, or would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Applied {
+pub(crate) struct Applied {
     /// One text per client and user that changes: `+` new, `~` changed with its fields, `-` removed. A changed one goes
     /// on with a line for each field, which has the old and the new value unless they are secret.
     pub differences: Vec<String>,
@@ -115,7 +116,11 @@ async fn apply(administrator: Administrator, http: HttpRequest, payload: Payload
 impl Administration {
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`], or a failure; then nothing is changed.
-    pub async fn apply(&self, document: Object, query: ApplyQuery) -> Result<Applied, AdminError> {
+    pub(crate) async fn apply(
+        &self,
+        document: Object,
+        query: ApplyQuery,
+    ) -> Result<Applied, AdminError> {
         let malformed = |why: &str| Err(AdminError::Malformed(why.to_owned()));
         if query.import && query.prune {
             return malformed("prune: an import removes nothing; leave out prune or import");

@@ -19,7 +19,7 @@ use protocol::flows;
 
 /// Which tokens to end.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
-pub struct CutOffRequest {
+pub(crate) struct CutOffRequest {
     /// The claim `iss` of the tokens: the issuer of the configuration when absent, or `https://` and the hostname of a
     /// legacy instance.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ impl Form for CutOffRequest {
 
 /// The tokens that a cut-off ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CutOffView {
+pub(crate) struct CutOffView {
     /// Their `iss`.
     pub issuer: String,
     /// The latest `iat` among them, RFC 3339.
@@ -50,7 +50,7 @@ pub struct CutOffView {
 
 /// The revocation feed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FeedView {
+pub(crate) struct FeedView {
     /// Identity of the feed.
     pub feed: String,
 }
@@ -84,7 +84,7 @@ impl Administration {
     /// # Errors
     /// [`AdminError::Malformed`] if the service does not have this issuer, if the time is in the future, or if all
     /// tokens issued before the time have expired.
-    pub async fn cut_off(&self, request: &CutOffRequest) -> Result<CutOffView, AdminError> {
+    pub(crate) async fn cut_off(&self, request: &CutOffRequest) -> Result<CutOffView, AdminError> {
         let now = self.service.clock.now();
         let at = match &request.before {
             None => now,
@@ -159,7 +159,7 @@ impl Administration {
 
     /// # Errors
     /// [`AdminError::Random`] if the random generator fails, or [`AdminError::Store`].
-    pub async fn renew_feed(&self) -> Result<FeedView, AdminError> {
+    pub(crate) async fn renew_feed(&self) -> Result<FeedView, AdminError> {
         let feed = FeedId::generate(&*self.service.random)?;
         let events = self.events(Entry::new(AuditAction::RevocationFeedRenewed));
         let store = &self.service.store;

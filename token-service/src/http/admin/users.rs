@@ -50,7 +50,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Linked account.
 #[derive(Debug, Clone, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct AccountQuery {
+pub(crate) struct AccountQuery {
     /// User ID of the account.
     pub user_id: String,
     /// URL of the account's instance.
@@ -95,7 +95,7 @@ async fn unlink_account(
 }
 
 impl Administration {
-    pub async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
+    pub(crate) async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
         self.changing(async || {
             let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
             let before = found::<User>(&stored, username)?;
@@ -134,7 +134,7 @@ impl Administration {
         .await
     }
 
-    pub async fn link_account(
+    pub(crate) async fn link_account(
         &self,
         username: &str,
         account: Object,
@@ -149,7 +149,7 @@ impl Administration {
         .await
     }
 
-    pub async fn unlink_account(
+    pub(crate) async fn unlink_account(
         &self,
         username: &str,
         account: &AccountQuery,

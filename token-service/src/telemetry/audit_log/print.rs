@@ -9,7 +9,7 @@ use process::output;
 
 /// Format of entries on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StandardOutput {
+pub(crate) enum StandardOutput {
     Nothing,
     /// One JSON object per line, for log collectors.
     Json,
@@ -19,7 +19,7 @@ pub enum StandardOutput {
 
 impl StandardOutput {
     /// The format by configuration and kind of output.
-    pub const fn of(enabled: bool, log_format: LogFormat, is_terminal: bool) -> Self {
+    pub(crate) const fn of(enabled: bool, log_format: LogFormat, is_terminal: bool) -> Self {
         match (enabled, log_format, is_terminal) {
             (false, _, _) => Self::Nothing,
             (true, LogFormat::Text, true) => Self::Text,

@@ -18,7 +18,7 @@ pub(crate) fn audit_actions() -> utoipa::openapi::schema::Object {
 
 /// An entry of the audit log.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct AuditView<'a> {
+pub(crate) struct AuditView<'a> {
     /// Position in the log. Lines on standard output have none.
     #[schema(value_type = u64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -49,7 +49,7 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
         let grant = grant_of(store, record).await;
         if dice.below(2) == 0 {
             let rotation = use_of(&grant, grant.current.refresh_id, at(5));
-            refresh(&*store, rotation).await;
+            refresh(store, rotation).await;
         }
         if dice.below(3) == 0 {
             revoke(store, &grant, at(6)).await;

@@ -38,7 +38,7 @@ struct ExplainRequest {
 
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     /// `access token`, `refresh token`, `legacy refresh token`, `user assertion`, `client assertion` or `unknown`.
     pub kind: String,
     /// The JOSE header; null if the token has none that can be read.
@@ -55,7 +55,7 @@ pub struct Explanation {
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CheckView {
+pub(crate) struct CheckView {
     /// What is looked at.
     pub check: String,
     /// Whether it is right.

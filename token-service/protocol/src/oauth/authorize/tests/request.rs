@@ -31,19 +31,25 @@ fn a_minimal_request() {
 #[test]
 fn without_a_safe_destination_there_is_no_redirect() {
     let uri = "redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb";
-    use UnsafeRequest as U;
+    use UnsafeRequest as Unsafe;
     for (query, reason) in [
-        (uri, U::ClientIdMissing),
-        (&format!("client_id=&{uri}"), U::ClientIdMissing),
-        (&format!("{WEB}&client_id=web"), U::ClientIdRepeated),
-        (&format!("client_id=nobody&{uri}"), U::ClientUnknown),
-        (&format!("client_id=machine&{uri}"), U::ClientUnauthorized),
-        ("client_id=web", U::RedirectUriMissing),
-        (&format!("{WEB}&redirect%5Furi=x"), U::RedirectUriRepeated),
-        (&format!("{WEB}%23x"), U::RedirectUriUnregistered),
+        (uri, Unsafe::ClientIdMissing),
+        (&format!("client_id=&{uri}"), Unsafe::ClientIdMissing),
+        (&format!("{WEB}&client_id=web"), Unsafe::ClientIdRepeated),
+        (&format!("client_id=nobody&{uri}"), Unsafe::ClientUnknown),
+        (
+            &format!("client_id=machine&{uri}"),
+            Unsafe::ClientUnauthorized,
+        ),
+        ("client_id=web", Unsafe::RedirectUriMissing),
+        (
+            &format!("{WEB}&redirect%5Furi=x"),
+            Unsafe::RedirectUriRepeated,
+        ),
+        (&format!("{WEB}%23x"), Unsafe::RedirectUriUnregistered),
         (
             &APP.replace("127.0.0.1", "localhost"),
-            U::RedirectUriUnregistered,
+            Unsafe::RedirectUriUnregistered,
         ),
     ] {
         let query = format!("response_type=code&{query}");
