@@ -40,7 +40,7 @@ const MAIN: usize = 0;
 pub(crate) struct Gate {
     envoy: &'static EnvoyConfig,
     text: Vec<u8>,
-    /// The driver of the main thread, and those of the workers. Only the main thread locks two of them at once.
+    /// The drivers of the main thread and of the workers. Only the main thread locks two of them at once.
     members: Vec<Mutex<Member>>,
     /// The running fetches, by the number of the call, with the members that sent them.
     fetches: Mutex<HashMap<u64, (usize, Fetch)>>,
@@ -256,7 +256,7 @@ impl Gate {
                     .insert(number, Waiting { decided, ..waiting });
             }
             lock.clear_poison();
-            abi::log(Level::Warn, "started anew after a panic");
+            abi::log(Level::Warn, "started again after a panic");
         }
     }
 

@@ -1,8 +1,8 @@
 //! The token service: an OAuth 2.0 authorization server.
 //!
 //! This crate has the HTTP listeners, the pages, the administration, the commands and the configuration. The rules are
-//! in the crates [`protocol`] and [`domain`], which depend on neither actix nor the wall clock; [`store`] keeps the
-//! state.
+//! in the crates [`protocol`], [`registry`] and [`domain`], which depend on neither actix nor the wall clock; [`secrets`] has
+//! keys and password hashes, [`store`] keeps the state.
 
 mod admin_tokens;
 pub mod command;

@@ -1,4 +1,4 @@
-//! The running service: configuration, registry, store, clock, randomness, keys.
+//! The running service: configuration, directory of registrations, store, clock, randomness, keys.
 
 pub(crate) mod limits;
 pub(crate) mod readiness;

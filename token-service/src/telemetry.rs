@@ -1,4 +1,4 @@
-//! What the service tells of itself: audit log, metrics and traces, and untrusted text in a visible form.
+//! The audit log, metrics and traces, and untrusted text in a visible form.
 
 pub(crate) mod audit_log;
 pub(crate) mod metrics;

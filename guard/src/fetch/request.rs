@@ -1,4 +1,4 @@
-//! What the host fetches for the guard.
+//! A fetch: whose, of which kind, and from where.
 
 use claims::revocation::MAX_PAGE_BYTES;
 use strum::IntoStaticStr;

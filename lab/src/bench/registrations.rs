@@ -5,7 +5,7 @@
 //! Also the starts with a registrations file of 300,000 users and 30,000 clients: the first start, starts with the
 //! unchanged file, and starts with a file in which every thousandth user has changed.
 //!
-//! Run: `make bench-service`; this one alone: `lab bench registrations`. CPU time is the CPU time of the
+//! Run: `make bench-service`; only this one: `lab bench registrations`. CPU time is the CPU time of the
 //! server process. Blocks of all variants alternate. PostgreSQL is measured if it is installed.
 //!
 //! - `SIZES=1000,10000000`: other numbers of clients and users. The least one is the base of the ratios.

@@ -1,7 +1,7 @@
 //! The running service on each store: CPU per response compared with the floor, responses per second and latencies at
 //! 1, 16 and 256 connections, and the cost of many clients, users and live grants.
 //!
-//! Run: `make bench-service`; this one alone: `lab bench service`. The floor, measured in the same run, is an
+//! Run: `make bench-service`; only this one: `lab bench service`. The floor, measured in the same run, is an
 //! empty actix POST with one Ed25519 signature by aws-lc-rs. CPU time is the CPU time of the server process. Blocks of
 //! all variants alternate, so that other load on the machine affects all variants alike. PostgreSQL is measured if it
 //! is installed.

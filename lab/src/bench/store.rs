@@ -1,7 +1,7 @@
 //! The redb store: CPU per durable rotation, group commit compared with one commit per request, and the cost of a
 //! million grants.
 //!
-//! Run: `make bench-service`; this one alone: `lab bench store`. `SHORT=1` measures for a moment, to see that it works.
+//! Run: `make bench-service`; only this one: `lab bench store`. `SHORT=1` measures for a moment, to see that it works.
 
 use std::fmt;
 use std::fs::OpenOptions;

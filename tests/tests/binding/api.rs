@@ -11,7 +11,7 @@ use crate::support::{CREDENTIALS, INSTALLED, Reply, get};
 
 const PUBLIC: &str = "http://127.0.0.1:8765/callback";
 
-/// What the token service binds, the gateway enforces: each binding alone, and both together.
+/// What the token service binds, the gateway enforces: each binding separately, and both together.
 #[forms::each]
 fn the_api_takes_a_bound_token_with_what_it_is_bound_to_alone() {
     let pair = shared();

@@ -5,7 +5,7 @@ use std::slice::from_ref;
 
 use serde_json::{Value, json};
 
-use super::{HEADER, MutualTls, Shown, assert_gives, hexadecimal, identity, named, shared};
+use super::{HEADER, MutualTls, Shown, assert_gives, hexadecimal, identity, key, named, shared};
 use crate::support::{CREDENTIALS, Client, Reply, get, post};
 
 const MEDIA: (&str, &str) = ("content-type", tests::browsing::FORM);
@@ -58,6 +58,12 @@ fn rfc8705_s2_2_a_registered_certificate_authenticates_at_each_endpoint() {
     let shown = Shown::certificate(&own);
     let client = pair.certified(&own, json!({}));
     let tokens = pair.token(shown, &client, &CREDENTIALS);
+    // A proof for the usual endpoint is none for the alias.
+    let usual = format!("{}/auth/token", pair.base(Shown::NOTHING));
+    let proof = key().prove("POST", &usual, None).unwrap();
+    let proof = [("dpop", proof)];
+    let reply = pair.post_with(Some(&own), &client, "/auth/token", &CREDENTIALS, &proof);
+    reply.assert_error(400, "invalid_dpop_proof");
     let folder = tempfile::tempdir().unwrap();
     for (name, identity) in [("server.pem", &pair.server), ("client.pem", &own)] {
         std::fs::write(folder.path().join(name), &identity.pem).unwrap();

@@ -285,7 +285,7 @@ impl MutualTls {
     }
 }
 
-/// The form of a token request of a client that sends its id alone.
+/// The form of a token request of a client that sends only its id.
 fn named(client: &Client) -> String {
     let fields = [CREDENTIALS.as_slice(), &[("client_id", client.id)]].concat();
     form_body(&fields)

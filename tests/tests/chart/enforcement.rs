@@ -142,7 +142,9 @@ fn envoy_asks_token_guard_as_the_tested_gateway_does() {
     let set = json!([{"name": certificate, "value": fingerprint}]);
     assert_eq!(headers["earlyRequestHeaders"]["set"], set);
     // In every spelling.
-    for removed in list(&headers["earlyRequestHeaders"]["removeOnMatch"]) {
+    let removed = list(&headers["earlyRequestHeaders"]["removeOnMatch"]);
+    assert!(!removed.is_empty());
+    for removed in removed {
         let pattern = removed["value"].as_str().unwrap();
         assert!(tested.contains(pattern), "{pattern}");
     }

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::Artifacts;
 
 /// The rendered chart: with each file of values, with wrong values, and at an upgrade.
@@ -79,6 +79,41 @@ fn component<'a>(documents: &'a [Value], name: &str) -> Option<&'a Value> {
     })
 }
 
+/// What a reader of many renderings may overlook.
+#[test]
+fn no_rendering_lacks_what_protects() {
+    for (case, document) in cases().flat_map(|(case, all)| all.iter().map(move |one| (case, one))) {
+        let at = format!(
+            "{case}: {} {}",
+            document["kind"], document["metadata"]["name"]
+        );
+        let pod = match document["kind"] == "Pod" {
+            true => &document["spec"],
+            false => pod(document),
+        };
+        for container in list(&pod["containers"]) {
+            let context = &container["securityContext"];
+            assert_eq!(pod["automountServiceAccountToken"], false, "{at}");
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{at}");
+            assert_eq!(context["allowPrivilegeEscalation"], false, "{at}");
+            assert_eq!(context["readOnlyRootFilesystem"], true, "{at}");
+            assert_eq!(context["capabilities"]["drop"], json!(["ALL"]), "{at}");
+        }
+        // An empty list in a rule means everybody, or every port.
+        let rules = match document["kind"] == "NetworkPolicy" {
+            true => list(&document["spec"]["ingress"]),
+            false => &[],
+        };
+        for rule in rules {
+            let (from, ports) = (list(&rule["from"]), list(&rule["ports"]));
+            assert!(!from.is_empty() && !ports.is_empty(), "{at}: {rule}");
+        }
+        let text = document.to_string();
+        let opens = ["\"failOpen\":true", "FAIL_OPEN"].map(|open| text.contains(open));
+        assert_eq!(opens, [false; 2], "{at}");
+    }
+}
+
 /// A change of the chart changes these files, and is read there: `WRITE_RENDERED=1` writes them.
 #[test]
 fn the_chart_renders_what_was_reviewed() {
@@ -103,7 +138,7 @@ fn the_chart_renders_what_was_reviewed() {
         let line = new.by_ref().zip(old.by_ref()).find(|(new, old)| new != old);
         assert!(
             *text == known,
-            "{name}: {line:?}: WRITE_RENDERED=1 cargo test --test end_to_end -- chart::"
+            "{name}: {line:?}: WRITE_RENDERED=1 cargo test --test end_to_end -- chart::the_chart_renders"
         );
     }
     assert!(reviewed.is_empty(), "nothing renders {:?}", reviewed.keys());

@@ -291,8 +291,8 @@ impl Directory {
     }
 
     /// True if tokens may be issued: no cached object was older than [`REGISTRATIONS_MAX_AGE`] at `now`. The revocation
-    /// of a client or user covers tokens issued up to that time after the revocation, and no later tokens. The caller
-    /// must read the clock after this call.
+    /// of a client or user covers tokens issued up to that time after the revocation, and no later tokens. So the caller
+    /// must have read the clock for `iat` before this call.
     pub fn are_recent(&self, now: Instant) -> bool {
         self.confirmed.age(now) <= REGISTRATIONS_MAX_AGE
     }

@@ -1,5 +1,5 @@
-//! What a plan of a registry change reads from the store in addition to the [`Excerpt`] of its names. All lists are read
-//! in pages, so that memory is proportional to the plan.
+//! What a change of the registry must not do, and what a plan reads for that from the store in addition to the [`Excerpt`] of
+//! its names. All lists are read in pages, so that memory is proportional to the plan.
 
 use std::collections::{BTreeMap, HashSet};
 

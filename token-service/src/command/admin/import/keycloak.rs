@@ -492,7 +492,7 @@ fn totp_secret(credential: &Object) -> Result<String, &'static str> {
         && is("algorithm", "HmacSHA1".into());
     if !fits {
         return Err(
-            "codes have 6 digits and change every 30 seconds (TOTP, SHA-1); set up an app anew",
+            "codes have 6 digits and change every 30 seconds (TOTP, SHA-1); set up an app again",
         );
     }
     let secret = secret
