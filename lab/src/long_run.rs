@@ -54,7 +54,7 @@ pub(crate) fn report_requests(ledger: &Ledger, excused: &str) -> bool {
     all_well
 }
 
-/// Prints the last lines of these.
+/// Prints the last 20 of `lines`.
 pub(crate) fn print_last<'a>(lines: impl Iterator<Item = &'a str>) {
     let lines: Vec<&str> = lines.collect();
     let last = lines.len().saturating_sub(20);

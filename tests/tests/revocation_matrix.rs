@@ -356,7 +356,7 @@ const COMMANDS: [(&[&str], &str, Ends); 7] = [
             token.kind != Kind::EarlyAccess && !lives.contains(&token.client.id)
         },
     ),
-    // The tokens of a code and the refreshed ones, and those of the legacy flow, at two clients each.
+    // Tokens from a code, refreshed tokens, and tokens of the legacy flow, at two clients each.
     (
         &["grant revoke --user USER1"],
         "6 grants revoked, and every access token ",

@@ -64,7 +64,7 @@ impl Patience {
 #[derive(Debug)]
 pub(crate) enum Decision {
     Now(Effect),
-    /// Once this fetch has ended.
+    /// The guard decides again once this fetch has ended.
     After(Source),
 }
 

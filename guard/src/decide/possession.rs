@@ -1,5 +1,5 @@
-//! Whether the client may use the token that it sent (RFC 9449 §7, RFC 8705 §3). What it must prove is read from the token
-//! alone, never from the scheme.
+//! Whether the client may use the token that it sent (RFC 9449 §7, RFC 8705 §3). What it must prove is read only from
+//! the token, never from the scheme.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ const PUBLIC: &str = "http://127.0.0.1:8765/callback";
 
 /// What the token service binds, the gateway enforces: each binding separately, and both together.
 #[forms::each]
-fn the_api_takes_a_bound_token_with_what_it_is_bound_to_alone() {
+fn the_api_takes_a_bound_token_only_with_what_it_is_bound_to() {
     let pair = shared();
     let [key, another] = [(); 2].map(|()| key());
     let [own, other] = [(); 2].map(|()| identity());
@@ -72,7 +72,7 @@ fn the_api_takes_a_bound_token_with_what_it_is_bound_to_alone() {
             assert_eq!(pair.call(owner, scheme, &token), 200, "{bound}");
         }
     }
-    // The same proof again.
+    // Sends the same proof again.
     let token = pair
         .tokens(Shown::key(&key), &INSTALLED)
         .text("access_token");

@@ -155,10 +155,10 @@ fn borrowed(fields: &Fields) -> Vec<(&'static str, &str)> {
     fields.map(|(name, value)| (*name, &**value)).collect()
 }
 
-/// D-39, RFC 8705 §4: refresh tokens of public clients are bound, those of others are not. Neither a repeated request nor a
+/// D-39, RFC 8705 §4: refresh tokens of public clients are bound, refresh tokens of other clients are not. Neither a repeated request nor a
 /// token whose reuse would revoke the grant helps a thief.
 #[test]
-fn a_grant_is_refreshed_with_what_it_is_bound_to_alone() {
+fn a_grant_is_refreshed_only_with_what_it_is_bound_to() {
     let pair = shared();
     let [key, another] = [(); 2].map(|()| key());
     let [own, other] = [(); 2].map(|()| identity());
@@ -244,8 +244,8 @@ fn a_grant_is_refreshed_with_what_it_is_bound_to_alone() {
     assert_gives(&refreshed, "certificate", certificate);
 }
 
-/// D-50, RFC 9700 §4.14: whoever of owner and thief refreshes first, with a key of his own or without, the second one ends the
-/// grant after the grace.
+/// D-50, RFC 9700 §4.14: owner and thief both refresh, with or without a key. The second refresh ends the grant after the
+/// grace.
 #[test]
 fn rfc9449_s5_a_thief_cannot_bind_a_stolen_refresh_token() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "0s")]);

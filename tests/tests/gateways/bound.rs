@@ -64,7 +64,7 @@ fn handed_over(kind: Kind, server: &Identity, client: &Identity) {
     };
     let gateway = Gateway::start_with_tls(kind, &neighbours, &[], server).unwrap();
     let header = certificate_header(kind);
-    // All but Caddy hand over what token-guard reads alone: not the name of the test.
+    // All but Caddy hand over only what token-guard reads: not the name of the test.
     let asked = |test: &str, shown: Option<&Identity>, headers: &str| {
         let request = request(test, &format!("Connection: close\r\n{headers}"));
         let answer = tls::send(gateway.port(), server, shown, &request).unwrap();

@@ -83,7 +83,7 @@ impl Column {
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $table:ident $name:ident[$($key:ident),*]($($column:ident $kind:ident $($mark:ident)*),*);)*) => {
-        /// What a copy contains: the tables of PostgreSQL, without those that a copy makes anew. Indexes are not among
+        /// What a copy contains: the tables of PostgreSQL, without those that a copy makes again. Indexes are not among
         /// them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Table {

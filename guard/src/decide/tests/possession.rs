@@ -196,8 +196,8 @@ fn rfc9449_s4_3_every_check_has_its_refusal_with_and_without_the_cache() {
     }
 }
 
-/// Everything about the token comes before the check of the proof, and scopes come last: a thief learns nothing of those of
-/// the token.
+/// Everything about the token comes before the check of the proof, and scopes come last: a thief does not learn
+/// the scopes of the token.
 #[test]
 fn a_token_is_judged_before_the_proof_and_scopes_after() {
     let rules = json!([{"path_prefix": "/", "scopes": ["admin"]}]);

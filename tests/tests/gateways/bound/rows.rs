@@ -217,8 +217,8 @@ impl<'a> Client<'a> {
         rows
     }
 
-    /// Proofs for URLs: the target and the origin are those of the request and of the configuration, whatever a client says.
-    /// `port`: that of the gateway.
+    /// Proofs for URLs: the target comes from the request and the origin from the configuration, whatever a client says.
+    /// `port` is the gateway's.
     pub(super) fn urls(&self, port: u16) -> Vec<Row> {
         let token = self.bound_to(self.key.confirmation());
         let hosts = "X-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: http\r\nForwarded: host=evil.example\r\n\

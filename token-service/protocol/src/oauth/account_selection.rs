@@ -123,7 +123,7 @@ mod tests {
         NamedAccount { user_id, user_site }
     }
 
-    /// Of the only account, each part may be omitted. One of several accounts must be named whole.
+    /// If a user has one account, a request may omit each part. If a user has several, the request must name the whole account.
     #[test]
     fn the_account_is_linked_and_the_only_one_that_can_be_meant() {
         use AccountError as E;

@@ -344,7 +344,7 @@ fn of_refresh_token(refusal: &RotationRefusal) -> Cow<'static, str> {
             )
             .into();
         }
-        // Of this server, but the store has forgotten the grant.
+        // This server issued the token, but the store has forgotten the grant.
         RotationRefusal::Unknown => {
             "The refresh token has expired, or its authorization was revoked"
         }

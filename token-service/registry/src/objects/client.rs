@@ -137,7 +137,7 @@ impl Registered for Client {
     }
 
     fn values(&self) -> Vec<Values> {
-        // Of the view, because both have the same texts.
+        // Reads the view, because both have the same texts.
         let view = self.view(Timestamp::default(), &[], Effects::default());
         let (keys, digests) = (&self.key_authentication, self.secrets().iter());
         let is_bound = view.tls_client_certificate_bound_access_tokens;

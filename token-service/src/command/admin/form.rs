@@ -60,7 +60,7 @@ pub(super) fn given(flags: &impl Serialize) -> anyhow::Result<Object> {
     Ok(given)
 }
 
-/// The same for a change.
+/// Like [`given`], for a change: an empty text becomes `null`, which removes the value.
 pub(super) fn changed(flags: &impl Serialize) -> anyhow::Result<Object> {
     let mut changed = given(flags)?;
     for (_, value) in changed

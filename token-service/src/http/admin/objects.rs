@@ -187,7 +187,7 @@ impl Administration {
         let mut kept = T::ONLY_REGISTERED.iter();
         if let Some(key) = kept.find(|key| patch.get(**key).is_some_and(Value::is_null)) {
             let message =
-                format!("{key} cannot be removed by a change: it has an operation of its own");
+                format!("{key} cannot be removed by a change: use its separate operation");
             return Err(AdminError::Malformed(message));
         }
         self.patch(name, how, |before: &T| {

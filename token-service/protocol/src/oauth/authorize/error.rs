@@ -34,7 +34,7 @@ pub enum UnsafeRequest {
     /// No enabled client of the current flows has this `client_id`.
     #[error(
         "Compare client_id with the registration: it must be an enabled Web Server or Installed Application of this server. \
-         The early-access server has registrations of its own."
+         The early-access server has separate registrations."
     )]
     ClientUnknown,
     /// The client's integration type has no browser step (protocol.md §1).
