@@ -22,12 +22,12 @@ pub use crate::waiting::Held;
 
 use crate::census::Census;
 use crate::clock::{Clock, HostClock, Time};
-use crate::config::WhenStale;
 use crate::decide::{Decision, Effect, Guard, Metrics, Patience, Request};
 use crate::denial_log::{Denied, Throttle};
 use crate::fetch::{Failure, FailureLog, Fetch, FetchKind, Severity, Source};
 use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
+use crate::source::WhenStale;
 use crate::verdict::Denial;
 use crate::waiting::{BATCH, Waiting};
 

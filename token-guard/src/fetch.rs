@@ -145,9 +145,9 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::TcpListener;
 
-    use guard::config::Endpoint;
     use guard::fetch::{FetchKind, Form};
     use guard::secret::Secret;
+    use guard::source::Endpoint;
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
 

@@ -20,8 +20,7 @@ use crate::keys::KeySet;
 use crate::profile::Profile;
 use crate::rules::{PathPattern, Rules};
 use crate::signature::HostVerifier;
-use crate::source::IntrospectionSource;
-pub use crate::source::{Endpoint, WhenStale};
+use crate::source::{Endpoint, IntrospectionSource, WhenStale};
 
 /// Everything that is configured.
 #[derive(Debug)]

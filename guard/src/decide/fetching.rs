@@ -2,10 +2,10 @@
 
 use super::{Guard, hand_over};
 use crate::clock::Time;
-use crate::config::Endpoint;
 use crate::fetch::{Fetch, FetchKind, Form};
 use crate::introspection::Fault;
 use crate::schedule::TIMEOUT_SECONDS;
+use crate::source::Endpoint;
 
 impl Guard {
     /// Returns the fetches to start now, and counts each as started. Here and in the methods below, times are

@@ -5,7 +5,7 @@ use super::hand_over;
 use super::shared_feed::{SharedFeed, is_usable};
 use crate::cache::CachedToken;
 use crate::clock::Time;
-use crate::config::{Config, Endpoint, IssuerConfig, KeySource};
+use crate::config::{Config, IssuerConfig, KeySource};
 use crate::discovery::Discovery;
 use crate::fetch::{FetchKind, Source};
 use crate::introspection::{Asker, Introspection};
@@ -13,6 +13,7 @@ use crate::keys::{KeySet, Skipped};
 use crate::schedule::{Schedule, TIMEOUT_SECONDS};
 use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
+use crate::source::Endpoint;
 use crate::verdict::{Denial, Verdict};
 use crate::verify::{ParsedToken, Refusal, VerifiedToken};
 

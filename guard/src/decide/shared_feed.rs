@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Guard;
-use crate::config::{Config, IssuerConfig, WhenStale};
+use crate::config::{Config, IssuerConfig};
 use crate::feed::{Feed, FeedConfig, Freshness, Progress};
+use crate::source::WhenStale;
 
 /// A feed, with the index of the first issuer that uses this feed. Guards beside each other share the feed, and one of
 /// them reads it.

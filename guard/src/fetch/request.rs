@@ -4,11 +4,11 @@ use claims::revocation::MAX_PAGE_BYTES;
 use strum::IntoStaticStr;
 
 use super::Failure;
-use crate::config::Endpoint;
 use crate::discovery::MAX_METADATA_BYTES;
 use crate::introspection::MAX_ANSWER_BYTES;
 use crate::keys::MAX_JWKS_BYTES;
 use crate::secret::Secret;
+use crate::source::Endpoint;
 
 /// What a request waits for: the index of an issuer, and the kind of the fetch. If several issuers share a feed, the index is that
 /// of the first.

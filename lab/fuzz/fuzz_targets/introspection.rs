@@ -3,10 +3,9 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use guard::clock::Time;
-use guard::config::{Endpoint, WhenStale};
 use guard::introspection::{Asker, Introspection};
 use guard::secret::Secret;
-use guard::source::IntrospectionSource;
+use guard::source::{Endpoint, IntrospectionSource, WhenStale};
 use guard::verdict::{Denial, Verdict};
 use guard::verify::Refusal;
 #[cfg(fuzzing)]

@@ -2,8 +2,8 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use guard::config::Endpoint;
 use guard::discovery::{Discovery, KeyHost};
+use guard::source::Endpoint;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

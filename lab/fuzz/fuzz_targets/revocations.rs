@@ -5,9 +5,9 @@
 
 use claims::{Confirmation, Thumbprint};
 use guard::clock::Time;
-use guard::config::Endpoint;
 use guard::feed::{Feed, FeedConfig};
 use guard::shared_data::NoSharedData;
+use guard::source::Endpoint;
 use guard::verify::TokenReference;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;

@@ -21,6 +21,10 @@ use self::table::{Tokens, differences, openings};
 use crate::api::{token, until};
 use crate::support::{USER_BOUND, lobby, pair};
 
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
 /// The ready configuration with the issuer and audience of the running pair, and with a second issuer whose tokens the
 /// tests sign.
 fn configuration(issuer: &Issuer) -> String {

@@ -12,8 +12,8 @@ use tests::gateways::Kind;
 use tests::wire::{self, Answer};
 use tests::{Arrived, Upstream};
 
-use self::rows::{bearer, row, rows};
-use super::http2;
+use self::rows::{row, rows};
+use super::{bearer, http2};
 
 /// The tokens of the table.
 pub(super) struct Tokens {

@@ -1,12 +1,12 @@
 //! The demo's clients.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 use ureq::http::Request;
 
-use super::form_body;
 use super::http::{Reply, agent, send};
+use super::{basic, form_body};
 
 /// A client of the demo registrations.
 #[derive(Debug, Clone, Copy)]
@@ -153,11 +153,6 @@ impl Client {
             proofs,
         )
     }
-}
-
-/// The value of the `Authorization` header with these credentials.
-pub(crate) fn basic(client_id: &str, secret: &str) -> String {
-    format!("Basic {}", STANDARD.encode(format!("{client_id}:{secret}")))
 }
 
 /// Posts a form with these headers.

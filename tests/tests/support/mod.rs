@@ -25,8 +25,7 @@ pub(crate) use assertion::{Assertion, now};
 pub(crate) use authenticator::{code_at, is_accepted, lasting_code, wrong_code};
 pub(crate) use browser::{Browser, Form, answer, answered};
 pub(crate) use client::{
-    ADA, CREDENTIALS, Client, INSTALLED, JWT_BEARER, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, basic,
-    post,
+    ADA, CREDENTIALS, Client, INSTALLED, JWT_BEARER, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post,
 };
 pub(crate) use collector::{Collector, Span};
 pub(crate) use command::{Load, Outcome};
@@ -36,6 +35,7 @@ pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send, una
 pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
 pub(crate) use steps::{database, file};
 pub(crate) use tests::browsing::form_body;
+pub(crate) use tests::load::basic;
 
 /// A pair with its own state.
 pub(crate) struct OwnPair {

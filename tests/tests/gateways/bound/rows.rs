@@ -8,6 +8,7 @@ use tests::Issuer;
 use tests::proofs::{Proof, ProofKey, access_token_hash};
 use tests::tls::Identity;
 
+use super::super::bearer;
 use super::{ORIGIN, STRICT};
 
 /// What must become of a request.
@@ -61,10 +62,6 @@ fn url(target: &str) -> String {
 
 fn dpop(token: &str, proof: &str) -> String {
     format!("Authorization: DPoP {token}\r\nDPoP: {proof}\r\n")
-}
-
-fn bearer(token: &str) -> String {
-    format!("Authorization: Bearer {token}\r\n")
 }
 
 /// A client with its key and tokens.

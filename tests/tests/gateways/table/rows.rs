@@ -1,5 +1,6 @@
 //! The rows of the table.
 
+use super::super::bearer;
 use super::Fate::{self, Closed, Judged, Passes, Refused};
 use super::Identity::{Bare, Good, Nobody};
 use super::{MALFORMED, OVERRIDES, Row, Tokens};
@@ -30,10 +31,6 @@ pub(super) fn row(
         body: "",
         fate,
     }
-}
-
-pub(super) fn bearer(token: &str) -> String {
-    format!("Authorization: Bearer {token}\r\n")
 }
 
 pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
