@@ -56,10 +56,12 @@ impl ExactlyOnce {
         })
     }
 
-    /// Adds two clients that refresh, two with assertions and one that revokes. They repeat what got 503.
+    /// Adds two clients that refresh, two with assertions and one that revokes. They repeat what got 503. The person signs in
+    /// before, because a sign-in that a kill cuts off counts as a wrong attempt.
     pub fn start(self: &Arc<Self>, load: &mut Load) {
         for _ in 0..2 {
-            let (clients, mut live) = (Arc::clone(self), None);
+            let clients = Arc::clone(self);
+            let mut live = self.first_token();
             load.spawn(&self.world, Duration::ZERO, move |_, visitor| {
                 clients.refreshing(visitor, &mut live);
             });
@@ -69,9 +71,15 @@ impl ExactlyOnce {
             });
         }
         let (clients, mut person) = (Arc::clone(self), None);
+        self.grant(&mut person);
         load.spawn(&self.world, Duration::ZERO, move |_, visitor| {
             clients.revoking(visitor, &mut person);
         });
+    }
+
+    /// The refresh token of a new grant.
+    fn first_token(&self) -> Option<String> {
+        self.grant(&mut None)?.1.member("refresh_token")
     }
 
     /// The service's response; `None` if the request must be repeated, or failed otherwise.
@@ -168,7 +176,7 @@ impl ExactlyOnce {
     fn refreshing(&self, visitor: &Visitor, live: &mut Option<String>) -> Option<()> {
         let token = match live.take() {
             Some(token) => token,
-            None => self.grant(&mut None)?.1.member("refresh_token")?,
+            None => self.first_token()?,
         };
         let refreshed = self.refresh(visitor, &token);
         if !self.is(Operation::Refresh, &refreshed, 200, "LOST") {
