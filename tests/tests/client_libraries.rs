@@ -137,7 +137,7 @@ fn msal_drives_code_and_refresh() {
     let scopes = ["projects", "openid", "profile", "offline_access"];
     let mut update = vec!["client", "update", INSTALLED.id];
     update.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
-    own.operate(&["client", "release", INSTALLED.id], "").done();
+    own.operate(&["release", "client", INSTALLED.id], "").done();
     own.operate(&update, "").done();
     let grants = ["pkce", "refresh_token_public"];
     drive(&own.pair, node("msal_client.mjs"), &grants);

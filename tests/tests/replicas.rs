@@ -256,7 +256,7 @@ fn codes_of_a_disabled_client_end_at_every_replica() {
 fn a_replica_that_does_not_know_an_account_yet_revokes_nothing() {
     let set = Replicated::start();
     let [one, other] = set.services();
-    set.pair.done("user release ada@example.com");
+    set.pair.done("release user ada@example.com");
     for number in 0..4 {
         let hat = format!("ada-{number}");
         let assertion = Assertion::of("ada@example.com").sign();

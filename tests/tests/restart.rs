@@ -110,7 +110,7 @@ fn a_restart_keeps_state_and_commands_keep_the_definitions_of_a_file() {
         for part in [
             &*place,
             "token-service apply FILE",
-            &format!("client release {id}"),
+            &format!("release client {id}"),
         ] {
             assert!(refused.contains(part), "{part} in {refused}");
         }
@@ -125,14 +125,14 @@ fn a_restart_keeps_state_and_commands_keep_the_definitions_of_a_file() {
     assert_eq!(entries.matches("by=file:").count(), 1, "{entries}");
     pair.done(&format!("apply {demo} --dry-run --exit-code"));
 
-    let released = pair.done(&format!("client release {id}"));
+    let released = pair.done(&format!("release client {id}"));
     assert!(!released.contains(&demo), "{released}");
     pair.done(&format!("client update {id} --name Other"));
     pair.restart();
     pair.run(&format!("apply {demo} --dry-run --exit-code"))
         .failed(2);
     let kept = pair.done(&format!("apply {demo}"));
-    let adopt = format!("client adopt {id}");
+    let adopt = format!("adopt client {id}");
     assert!(kept.contains(&adopt), "{kept}");
     pair.done(&adopt);
     let adopted = pair.done(&format!("apply {demo}"));

@@ -162,7 +162,7 @@ fn certificates_are_added_and_removed_while_the_service_runs() {
 #[test]
 fn a_change_takes_no_credentials_by_accident() {
     let pair = OwnPair::start(&[]);
-    pair.done("client release key-demo");
+    pair.done("release client key-demo");
     for (path, patch, problem) in [
         (
             "clients/key-demo",

@@ -36,7 +36,7 @@ fn a_user_lives_from_registration_to_removal() {
     assert_eq!(linked["accounts"][0]["user_id"], "77");
     pair.done("user remove isaac@example.com");
     assert_eq!(authorize(&browser).status, 200, "the session has ended");
-    pair.done("user release grace@example.com");
+    pair.done("release user grace@example.com");
     let bound = pair.failed("user remove grace@example.com");
     assert!(bound.contains("user-bound-demo is bound to"), "{bound}");
     let short = [&["user", "add", "x@example.com"][..], &password].concat();

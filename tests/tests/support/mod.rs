@@ -226,7 +226,7 @@ impl OwnPair {
     /// Lets commands define clients of the registrations file (D-27).
     pub(crate) fn release(&self, clients: &[&Client]) {
         for client in clients {
-            self.done(&format!("client release {}", client.id));
+            self.done(&format!("release client {}", client.id));
         }
     }
 

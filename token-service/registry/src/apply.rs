@@ -284,7 +284,7 @@ impl Plan {
     fn keep_unmanaged(&mut self, object: ObjectName) {
         let command = object.kind.command();
         let text = format!(
-            "stays, because no file manages it; to let the file define it: token-service {command} adopt {}",
+            "stays, because no file manages it; to let the file define it: token-service adopt {command} {}",
             object.name
         );
         self.kept.push(Kept { object, text });

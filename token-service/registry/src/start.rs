@@ -107,7 +107,7 @@ impl Start<'_> {
                 for left in left(instances, &stored) {
                     tracing::warn!(
                         "the configuration no longer lists the legacy instance {left}, which stays as it is: list it, or run \
-                         token-service legacy-instance release {left}"
+                         token-service release legacy-instance {left}"
                     );
                 }
                 return Ok(());

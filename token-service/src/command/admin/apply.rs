@@ -29,7 +29,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 The file manages the clients and users that it lists: apply makes them as it says. It changes no state: who is disabled,
 rotated client secrets, passwords and second factors. A new secret in the file replaces the live one. Whom commands registered,
-the file does not change, until client adopt or user adopt.
+the file does not change, until adopt.
 
 Lines start with + for what is new, ~ for what changes, - for what goes, ! for what stays although the file lists it.";
 

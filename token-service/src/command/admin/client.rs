@@ -40,10 +40,6 @@ pub(in crate::command) enum Command {
     Update(Connected<Update>),
     /// Remove a client and revoke everything issued to it.
     Remove(Connected<Named<Client>>),
-    /// Let commands define an object that a registrations file manages.
-    Release(Connected<Named<Client>>),
-    /// Let the registrations file define the object, from when the file is applied next.
-    Adopt(Connected<Named<Client>>),
     /// Add a generated client secret, or remove the old one.
     RotateSecret(Connected<RotateSecret>),
     /// Add a certificate, PEM or DER.
@@ -107,8 +103,6 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => update(arguments),
         Command::Remove(arguments) => objects::remove(arguments),
-        Command::Release(arguments) => objects::hand_over(arguments, "release"),
-        Command::Adopt(arguments) => objects::hand_over(arguments, "adopt"),
         Command::RotateSecret(arguments) => rotate_secret(arguments),
         Command::AddCertificate(arguments) => {
             let (own, administration) = arguments.open()?;

@@ -23,10 +23,6 @@ pub(in crate::command) enum Command {
     Put(Connected<Put>),
     /// Remove a host.
     Remove(Connected<Named<LegacyInstance>>),
-    /// Let commands define a host that the configuration lists.
-    Release(Connected<Named<LegacyInstance>>),
-    /// Let the configuration define the host, from the next start.
-    Adopt(Connected<Named<LegacyInstance>>),
 }
 
 #[derive(Debug, clap::Args, Serialize)]
@@ -58,7 +54,5 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
                 .print(card::<LegacyInstanceView>)
         }
         Command::Remove(arguments) => objects::remove(arguments),
-        Command::Release(arguments) => objects::hand_over(arguments, "release"),
-        Command::Adopt(arguments) => objects::hand_over(arguments, "adopt"),
     }
 }

@@ -32,6 +32,10 @@ pub(super) enum Command {
     /// Apply what changed in a registrations file to the running service, and print it.
     #[command(after_help = apply::EXAMPLES)]
     Apply(Connected<apply::Arguments>),
+    /// Let commands define an object that a registrations file or the configuration manages.
+    Release(Connected<objects::HandOver>),
+    /// Let the registrations file, or the configuration, define an object from when it is applied next.
+    Adopt(Connected<objects::HandOver>),
     /// Import clients and users of another server.
     #[command(subcommand, after_help = import::EXAMPLES)]
     Import(import::Command),
@@ -88,6 +92,8 @@ impl<A: clap::Args> Connected<A> {
 pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Apply(arguments) => return apply::run(arguments),
+        Command::Release(arguments) => objects::hand_over(arguments, "release")?,
+        Command::Adopt(arguments) => objects::hand_over(arguments, "adopt")?,
         Command::Import(command) => return import::run(command),
         Command::Client(command) => client::run(command)?,
         Command::User(command) => user::run(command)?,

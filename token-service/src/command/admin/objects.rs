@@ -11,6 +11,7 @@ use super::{Connected, table};
 use crate::http::admin::grants::GrantView;
 use crate::http::admin::pages::Page;
 use domain::object::ObjectKind;
+use domain::{Client, LegacyInstance, User};
 use registry::describe::Registered;
 
 pub(super) fn add<F: Form, A: DeserializeOwned>(
@@ -54,13 +55,36 @@ pub(super) fn show<T: Registered<View: Shown>>(
     administration.get(&own.path())?.print(card::<T::View>)
 }
 
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct HandOver {
+    /// What the name names.
+    kind: Kind,
+    /// The Client ID, username or hostname.
+    name: String,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    Client,
+    User,
+    LegacyInstance,
+}
+
 /// Changes who defines an object: `release` or `adopt`.
-pub(super) fn hand_over<T: Registered<View: Shown>>(
-    arguments: &Connected<Named<T>>,
+pub(super) fn hand_over(arguments: &Connected<HandOver>, operation: &str) -> anyhow::Result<()> {
+    match arguments.own.kind {
+        Kind::Client => handed_over::<Client>(arguments, operation),
+        Kind::User => handed_over::<User>(arguments, operation),
+        Kind::LegacyInstance => handed_over::<LegacyInstance>(arguments, operation),
+    }
+}
+
+fn handed_over<T: Registered<View: Shown>>(
+    arguments: &Connected<HandOver>,
     operation: &str,
 ) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    let path = format!("{}/{operation}", own.path());
+    let path = format!("{}/{operation}", object_path::<T>(&own.name));
     administration
         .act(Method::POST, &path)?
         .print(card::<T::View>)

@@ -34,10 +34,6 @@ pub(in crate::command) enum Command {
     Update(Connected<Change>),
     /// Remove a user and revoke everything issued to them.
     Remove(Connected<Named<User>>),
-    /// Let commands define an object that a registrations file manages.
-    Release(Connected<Named<User>>),
-    /// Let the registrations file define the object, from when the file is applied next.
-    Adopt(Connected<Named<User>>),
     /// Remove the second factor of a user who lost the app and the recovery codes, and end the user's sessions.
     RemoveSecondFactor(Connected<Named<User>>),
     /// Link a project-information account.
@@ -179,8 +175,6 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => objects::update(arguments),
         Command::Remove(arguments) => objects::remove(arguments),
-        Command::Release(arguments) => objects::hand_over(arguments, "release"),
-        Command::Adopt(arguments) => objects::hand_over(arguments, "adopt"),
         Command::RemoveSecondFactor(arguments) => {
             let (own, administration) = arguments.open()?;
             administration.delete(&format!("{}/second-factor", own.path()))

@@ -295,8 +295,8 @@ async fn a_command_does_not_redefine_what_a_file_defines() {
         for command in Command::OF_DEFINITION {
             let refused = command.run(&service).await.unwrap_err();
             let (line, release) = match command {
-                Command::RemoveUser | Command::Unlink => (1, "user release ada"),
-                _ => (19, "client release web"),
+                Command::RemoveUser | Command::Unlink => (1, "release user ada"),
+                _ => (19, "release client web"),
             };
             for part in [
                 &*format!("{path}:{line} "),
@@ -325,7 +325,7 @@ async fn a_command_does_not_redefine_what_a_file_defines() {
             let mut kept = kept.iter();
             // A listed object that is not registered is added.
             assert_eq!(
-                kept.any(|line| line.contains("client adopt web")),
+                kept.any(|line| line.contains("adopt client web")),
                 is_there.0
             );
             // Adopted, it is as the file says.
@@ -428,7 +428,7 @@ async fn a_file_does_not_change_whom_it_does_not_manage() {
                 panic!("{:?}", applied.kept);
             };
             assert!(kept.starts_with("! user ada: stays, because no file manages it"));
-            assert!(kept.ends_with("token-service user adopt ada"), "{kept}");
+            assert!(kept.ends_with("token-service adopt user ada"), "{kept}");
             let pruned = apply(
                 &service,
                 "",
@@ -454,7 +454,7 @@ async fn what_left_the_file_stays_until_it_is_pruned() {
         let restarted = site.start(without).await;
         assert_eq!(concerned(&restarted).await, (web.clone(), ada), "{kind:?}");
         let refused = Command::Rename.run(&restarted).await.unwrap_err();
-        assert!(refused.contains("client release web"), "{refused}");
+        assert!(refused.contains("release client web"), "{refused}");
         assert_eq!(hand_over::<Client>(&restarted, "web", None).await, Ok(()));
         assert_eq!(
             apply(&restarted, without, PRUNE).await.differences,
@@ -528,7 +528,7 @@ async fn the_configuration_defines_its_legacy_instances() {
         let refused = put_host(&service, &host, put("a.example", true))
             .await
             .unwrap_err();
-        for part in ["config.toml:", &*format!("legacy-instance release {host}")] {
+        for part in ["config.toml:", &*format!("release legacy-instance {host}")] {
             assert!(refused.contains(part), "{part} in {refused}");
         }
         assert!(delete::<LegacyInstance>(&service, &host).await.is_err());

@@ -480,7 +480,7 @@ fn defined_elsewhere<T: Registered>(object: &T, managed: &Managed, fields: &[&st
     };
     AdminError::Conflict(format!(
         "{managed} defines the {} {name}{fields}: change the file and {apply}, or let commands define the {}: token-service \
-         {} release {name}",
+         release {} {name}",
         kind.name(),
         kind.name(),
         kind.command(),
