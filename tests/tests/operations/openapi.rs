@@ -1,8 +1,8 @@
-//! The OpenAPI description of the administration.
+//! The OpenAPI descriptions of the administration and of the public endpoints.
 
 use std::process::Command;
 
-use crate::support::OwnPair;
+use crate::support::{OwnPair, pair};
 
 /// A real validator accepts the description, and a client generated from it calls the service.
 #[test]
@@ -20,4 +20,19 @@ fn the_description_is_valid_and_a_generated_client_works() {
     let errors = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{output}{errors}");
     assert!(output.contains("web-demo"), "{output}");
+}
+
+/// Real requests of all shapes get what the description of the public endpoints says.
+#[test]
+fn the_public_endpoints_answer_as_described() {
+    let pair = pair();
+    let repository = &pair.artifacts().repository;
+    let checked = Command::new(repository.join(".cache/venv/bin/python"))
+        .arg(repository.join("tests/clients/public_description.py"))
+        .args([pair.lobby_url(), pair.legacy_url()])
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&checked.stdout);
+    let errors = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{output}{errors}");
 }

@@ -7,7 +7,9 @@ use actix_web::web::{self, Data};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use claims::Algorithm;
 use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::description::forms;
 use super::{cors, error, pages, paths};
 use crate::config::MutualTls;
 use crate::service::Service;
@@ -37,7 +39,10 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         );
 }
 
-async fn jwks(request: HttpRequest, service: Data<Service>) -> HttpResponse {
+/// The public keys that verify access tokens.
+#[utoipa::path(get, path = "/auth/jwks", tag = "discovery",
+    responses((status = 200, description = "A JWK set.", body = forms::Keys, content_type = "application/jwk-set+json")))]
+pub(super) async fn jwks(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let keys = service.keys().published().to_owned();
     cacheable(&request, "application/jwk-set+json", keys)
 }
@@ -74,7 +79,7 @@ const PRIVATE_KEY_JWT: &str = "private_key_jwt";
 const SELF_SIGNED_TLS: &str = "self_signed_tls_client_auth";
 
 /// Authorization server metadata (RFC 8414 §2), with the flag of RFC 9207 §3.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Metadata<'a> {
     issuer: &'a str,
     authorization_endpoint: String,
@@ -111,7 +116,7 @@ struct Metadata<'a> {
 }
 
 /// The endpoints for connections with a certificate (RFC 8705 §5).
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Aliases {
     token_endpoint: String,
     revocation_endpoint: String,
@@ -131,7 +136,10 @@ impl Aliases {
     }
 }
 
-async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse {
+/// Metadata of the authorization server (RFC 8414).
+#[utoipa::path(get, path = "/.well-known/oauth-authorization-server", tag = "discovery",
+    responses((status = 200, description = "Metadata.", body = Metadata)))]
+pub(super) async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let issuer = service.config.protocol.issuer.as_str();
     let at = |path: &str| format!("{issuer}{path}");
     let summary = service.directory().summary();
@@ -167,10 +175,14 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         ui_locales_supported: pages::LANGUAGES,
         service_documentation: service.config.service_documentation.as_deref(),
     };
-    match serde_json::to_string(&metadata) {
-        Ok(metadata) => cacheable(&request, "application/json", metadata),
+    cacheable_json(&request, &metadata)
+}
+
+pub(super) fn cacheable_json(request: &HttpRequest, document: &impl Serialize) -> HttpResponse {
+    match serde_json::to_string(document) {
+        Ok(document) => cacheable(request, "application/json", document),
         Err(error) => {
-            tracing::error!(%error, "the metadata cannot be written");
+            tracing::error!(%error, "a document cannot be written");
             HttpResponse::InternalServerError().finish()
         }
     }

@@ -6,6 +6,7 @@ use actix_web::web;
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource};
 use actix_web::{Responder, ResponseError, Route};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::body::BodyError;
 use super::{line, method};
@@ -15,9 +16,11 @@ use protocol::oauth::refusal::{EndpointError as _, Refusal};
 use store::StoreError;
 
 /// The body of all errors except pages.
-#[derive(Debug, Clone, Copy, Serialize)]
-struct ErrorBody<'a> {
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+pub(super) struct ErrorBody<'a> {
+    /// The error code (RFC 6749 §5.2).
     error: &'a str,
+    /// What the integrator should change, in ASCII.
     error_description: &'a str,
 }
 

@@ -6,10 +6,13 @@ use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::client_call::ClientCall;
+use super::description::forms;
 use super::report::{self, TokenRequest};
 use super::{error, origin, tokens};
 use crate::service::Service;
-use protocol::legacy::{self, status, token_endpoint};
+use protocol::legacy;
+use protocol::legacy::status::{self, Status};
+use protocol::legacy::token_endpoint::{self, LegacyTokenResponse};
 use protocol::oauth::refusal::EndpointError as _;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
@@ -22,7 +25,11 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         );
 }
 
-async fn show_status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
+/// Whether OAuth2 is enabled on the host of a legacy instance.
+#[utoipa::path(get, path = "/OAuthStatus", tag = "legacy",
+    responses((status = 200, description = "The status.", body = Status<'static>),
+        (status = 404, description = "The host is no legacy instance.", body = error::ErrorBody<'static>)))]
+pub(super) async fn show_status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let summary = service.directory().summary();
     match status::answer(&summary, origin::host(&request)) {
         Err(hint) => error::no_such_path(&hint),
@@ -32,7 +39,12 @@ async fn show_status(request: HttpRequest, service: Data<Service>) -> HttpRespon
     }
 }
 
-async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
+/// Issues tokens of the legacy flow, at the authorization server of a legacy instance.
+#[utoipa::path(post, path = "/as/token.oauth2", operation_id = "legacy_token", tag = "legacy", security((), ("client_secret_basic" = [])),
+    request_body(content = forms::LegacyTokenRequest, content_type = "application/x-www-form-urlencoded"),
+    responses((status = 200, description = "Tokens.", body = LegacyTokenResponse),
+        (status = 404, description = "The host is no authorization server of a legacy instance.", body = error::ErrorBody<'static>)))]
+pub(super) async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
     let host = origin::host(&http);
     let summary = call.service.directory().summary();
     let Some(first) = summary.legacy_auth_servers(host).next() else {

@@ -4,6 +4,7 @@ pub(crate) mod admin;
 mod body;
 mod client_call;
 mod cors;
+mod description;
 mod discovery;
 mod error;
 pub(crate) mod health;
@@ -308,6 +309,7 @@ pub(crate) fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data
         .app_data(service.clone())
         .configure(client_routes)
         .configure(discovery::routes)
+        .configure(description::routes)
         .configure(legacy::routes)
         .configure(pages::routes)
         .default_service(web::to(lost::not_found));

@@ -25,6 +25,8 @@ pub(crate) const REVOKE: &str = "/auth/revoke";
 pub(crate) const INTROSPECT: &str = "/auth/introspect";
 /// `GET`: the public signing keys.
 pub(crate) const JWKS: &str = "/auth/jwks";
+/// `GET`: the OpenAPI description of the public endpoints.
+pub(crate) const OPENAPI: &str = "/auth/openapi.json";
 /// `GET`: authorization server metadata (RFC 8414 §3).
 pub(crate) const METADATA: &str = "/.well-known/oauth-authorization-server";
 /// `GET`: the same metadata at the path of OpenID Connect Discovery (D-30). The service issues no ID tokens.

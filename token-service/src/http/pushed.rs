@@ -4,10 +4,16 @@ use actix_web::HttpResponse;
 use actix_web::http::header;
 
 use super::client_call::ClientCall;
+use super::description::forms;
 use super::{error, report};
-use protocol::oauth::pushed;
+use protocol::oauth::pushed::{self, Pushed};
 use protocol::oauth::refusal::EndpointError as _;
 
+/// Takes an authorization request from the client itself (RFC 9126).
+#[utoipa::path(post, path = "/auth/par", tag = "authorization", security((), ("client_secret_basic" = []), ("self_signed_tls_client_auth" = [])),
+    params(("DPoP" = Option<String>, Header, description = "A proof of the client's key (RFC 9449 §4).")),
+    request_body(content = forms::PushRequest, content_type = "application/x-www-form-urlencoded"),
+    responses((status = 201, description = "A reference for the browser.", body = Pushed)))]
 pub(super) async fn push(call: ClientCall) -> HttpResponse {
     let answer = call.answer(pushed::push).await;
     let answer = answer.map_err(|error| error.refusal());

@@ -7,6 +7,7 @@ use actix_web::http::header;
 use serde_json::json;
 
 use super::client_call::ClientCall;
+use super::description::forms;
 use super::{error, report};
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, ClientId};
@@ -14,6 +15,10 @@ use protocol::issued_token::revocation::{self, RevokedToken};
 use protocol::oauth::error::TokenError;
 use protocol::oauth::refusal::EndpointError as _;
 
+/// Revokes an access token, or the grant of a refresh token (RFC 7009).
+#[utoipa::path(post, path = "/auth/revoke", tag = "tokens", security((), ("client_secret_basic" = []), ("self_signed_tls_client_auth" = [])),
+    request_body(content = forms::TokenForm, content_type = "application/x-www-form-urlencoded"),
+    responses((status = 200, description = "Revoked, or of no effect before.", body = Object)))]
 pub(super) async fn revoke(call: ClientCall) -> HttpResponse {
     let limit = &call.service.revocation_limit;
     let answer = call

@@ -4,6 +4,7 @@
 
 use claims::Confirmation;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{OpaqueRefresh, read, read_opaque};
 use crate::Context;
@@ -16,16 +17,18 @@ use domain::{TokenSubject, Username};
 
 /// The response. For an inactive token, only `active`: RFC 7662 §2.2, "SHOULD NOT include any additional information
 /// about an inactive token, including why the token is inactive".
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Introspection {
+    /// Whether the token would be accepted now.
     pub active: bool,
     /// Further members, for an active token.
     #[serde(flatten)]
+    #[schema(value_type = ActiveToken)]
     pub token: Option<ActiveToken>,
 }
 
 /// An active token (RFC 7662 §2.2). Times are in seconds since 1970-01-01 UTC.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ActiveToken {
     /// `Bearer` or `DPoP`, for access tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,9 +36,12 @@ pub struct ActiveToken {
     /// For access tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
+    #[schema(required = false)]
     pub client_id: String,
+    #[schema(required = false)]
     pub username: String,
     /// The user; for tokens of the legacy flow the User ID of the linked account.
+    #[schema(required = false)]
     pub sub: String,
     /// Issuer; legacy refresh tokens have none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,10 +52,13 @@ pub struct ActiveToken {
     /// Unique id; legacy refresh tokens have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jti: Option<String>,
+    #[schema(required = false)]
     pub iat: u64,
+    #[schema(required = false)]
     pub exp: u64,
     /// What the client must prove when it uses the token (RFC 9449 §6.2).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub cnf: Option<Confirmation>,
 }
 

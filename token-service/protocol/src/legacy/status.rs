@@ -1,11 +1,12 @@
 //! The status operation (protocol.md §4.4).
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{STATUS, wrong_host};
 use domain::RegistrySummary;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Status<'a> {
     enabled: bool,
     /// The host of the authorization server, as it is registered (D-26).

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use claims::Confirmation;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::access_token::{self, MintError, Names};
 use super::logon::code_digest;
@@ -28,7 +29,7 @@ use domain::{
 pub const REUSE_GRACE: Duration = Duration::from_secs(60);
 
 /// The response of protocol.md §2.5, with exactly these members.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LegacyTokenResponse {
     /// Always `Bearer`.
     pub token_type: &'static str,

@@ -4,12 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::token::Binding;
 use domain::{AuditAction, ClientId, Grant, GrantId, Scope, Username};
 
 /// A successful response, with exactly the members of protocol.md §2.1.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct TokenResponse {
     /// The access token, a signed JWT.
     pub access_token: String,
@@ -22,6 +23,7 @@ pub struct TokenResponse {
     pub refresh_token: Option<String>,
     /// The scope of the access token; only if it differs from the requested scope (D-42).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub scope: Option<Scope>,
     /// For the audit log; not part of the response.
     #[serde(skip)]

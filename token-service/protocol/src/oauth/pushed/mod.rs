@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::authorize::{
     AuthorizationRequest, AuthorizeError, IssueError, Once, RedirectError, UnidentifiedRequest,
@@ -32,7 +33,7 @@ pub const LIFETIME: Duration = Duration::from_secs(60);
 const JOURNEY_LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 /// The response (RFC 9126 §2.2).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Pushed {
     pub request_uri: String,
     /// [`LIFETIME`], in seconds.

@@ -1,0 +1,108 @@
+//! The OpenAPI description of the public endpoints, for tools that make clients and requests (protocol.md §4). The schemas of
+//! responses are those of the types that the endpoints write; those of forms are here, because the protocol reads forms
+//! without types.
+
+#[expect(dead_code, reason = "types and functions that only describe")]
+pub(super) mod forms;
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse, web};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Content, Ref, ResponseBuilder};
+use utoipa::{Modify, OpenApi, ToSchema};
+
+use super::error::ErrorBody;
+use super::{discovery, error, introspection, legacy, paths, pushed, revocation, token};
+use crate::service::Service;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Gatepass",
+        description = "The OAuth 2.0 endpoints of the token service: authorization, tokens, revocation, introspection, keys, and \
+                       the legacy flow. Every error has the members `error` and `error_description`, except on pages."
+    ),
+    modifiers(&Complete),
+    components(schemas(ErrorBody)),
+    paths(
+        forms::authorize,
+        token::token,
+        pushed::push,
+        revocation::revoke,
+        introspection::introspect,
+        discovery::jwks,
+        discovery::metadata,
+        forms::logon,
+        legacy::show_status,
+        legacy::token,
+    )
+)]
+struct Description;
+
+/// The refusals of each endpoint that reads a form.
+const REFUSALS: [(&str, &str); 7] = [
+    (
+        "400",
+        "The request is not what the endpoint takes, or the grant is refused.",
+    ),
+    ("401", "The client did not authenticate."),
+    ("408", "The form came too slowly."),
+    ("413", "The form has more than 64 KiB."),
+    (
+        "429",
+        "Too many wrong secrets, or too many revocations. `Retry-After` says when to try again.",
+    ),
+    ("500", "The service failed."),
+    (
+        "503",
+        "The service cannot decide now. `Retry-After` says when to try again.",
+    ),
+];
+
+/// Adds what the attributes of the handlers omit: the server, the ways of client authentication, and the refusals.
+struct Complete;
+
+impl Modify for Complete {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let basic = HttpBuilder::new().scheme(HttpAuthScheme::Basic);
+        let basic = basic.description(Some(
+            "Client ID and client secret, each percent-encoded (RFC 6749 §2.3.1).",
+        ));
+        let certificate = SecurityScheme::MutualTls {
+            description: Some("A connection with the client's certificate, at `mtls_endpoint_aliases` (RFC 8705 §2.2).".to_owned()),
+            extensions: None,
+            deprecated: None,
+        };
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("client_secret_basic", SecurityScheme::Http(basic.build()));
+        components.add_security_scheme("self_signed_tls_client_auth", certificate);
+        for operation in openapi
+            .paths
+            .paths
+            .values_mut()
+            .filter_map(|item| item.post.as_mut())
+        {
+            for (status, meaning) in REFUSALS {
+                let body = Content::new(Some(Ref::from_schema_name(ErrorBody::name())));
+                let refusal = ResponseBuilder::new()
+                    .description(meaning)
+                    .content("application/json", body);
+                operation
+                    .responses
+                    .responses
+                    .insert(status.to_owned(), refusal.build().into());
+            }
+        }
+    }
+}
+
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes.service(error::get(paths::OPENAPI, openapi));
+}
+
+async fn openapi(request: HttpRequest, service: Data<Service>) -> HttpResponse {
+    let mut description = Description::openapi();
+    let server = utoipa::openapi::Server::new(service.config.protocol.issuer.as_str());
+    description.servers = Some(vec![server]);
+    discovery::cacheable_json(&request, &description)
+}
