@@ -39,7 +39,16 @@ fn the_curl_lines_of_the_protocol_work() {
         ("ASSERTION", Assertion::of("ada@example.com").sign()),
         (
             "CLIENT_ASSERTION",
-            Assertion::of_key_demo(&pair.lobby_url()),
+            own.done(&format!(
+                "assertion --key {} --client-id key-demo --audience {}",
+                pair.artifacts()
+                    .repository
+                    .join("demo/key-demo.key.pem")
+                    .display(),
+                pair.lobby_url()
+            ))
+            .trim()
+            .to_owned(),
         ),
         ("PROOF", proof.prove("POST", &token_url, None).unwrap()),
     ]);

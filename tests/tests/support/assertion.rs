@@ -44,15 +44,6 @@ impl Assertion {
         }
     }
 
-    /// A client assertion of the demo's client with a key (protocol.md §5.12), for the service at `lobby`.
-    pub(crate) fn of_key_demo(lobby: &str) -> String {
-        let assertion = Self::of("key-demo").with("iss", json!("key-demo"));
-        let assertion = assertion.with("aud", json!(lobby));
-        let key = SigningKey::ed25519(&demo_pem("key-demo.key.pem")).unwrap();
-        let header = json!({"alg": "EdDSA", "kid": "demo-2026"});
-        key.sign(&header, &assertion.body).unwrap()
-    }
-
     /// With a member of the body changed.
     pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
         self.body[name] = value;

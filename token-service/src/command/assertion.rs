@@ -1,4 +1,4 @@
-//! `token-service assertion`: what a non-interactive integration signs, for trying things out.
+//! `token-service assertion`: what a client signs, for trying things out: an assertion about a user, or about the client itself.
 
 #![expect(
     clippy::disallowed_types,
@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use claims::json::BYTE_ORDER_MARK;
+use clap::ArgGroup;
 use jwt_simple::prelude::{
     Claims, JWTClaims, KeyMetadata, RS256KeyPair, RS256PublicKey, RSAKeyPairLike as _,
     UnixTimeStamp,
 };
 use serde::Serialize;
+use serde_json::json;
 use zeroize::Zeroizing;
 
+use super::proof;
 use domain::Certificate;
 use domain::clock::{Clock as _, Timestamp};
 use domain::random::{self, Random};
@@ -25,33 +28,35 @@ use system::{OsRandom, SystemClock};
 
 /// What to sign, and with what.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \\
-    --client-id non-interactive-demo --user ada@example.com --audience https://identity.example.com/")]
+    --client-id non-interactive-demo --user ada@example.com --audience https://identity.example.com/
+  token-service assertion --key demo/key-demo.key.pem --client-id key-demo --audience http://127.0.0.1:8081",
+    group = ArgGroup::new("names").args(["alias", "certificate"]).multiple(true))]
 pub(super) struct Arguments {
-    /// PEM file with the integration's RSA private key, 2048 to 4096 bits.
+    /// PEM file with the private key: RSA of 2048 to 4096 bits; of a client that signs in place of a secret also Ed25519 or P-256.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// The certificateAlias of the uploaded certificate; becomes the header `kid`.
-    #[arg(long, required_unless_present = "certificate")]
+    /// The certificateAlias of the uploaded certificate, or the `kid` of the client's key; becomes the header `kid`.
+    #[arg(long)]
     alias: Option<String>,
     /// The uploaded certificate (PEM); its thumbprint becomes the header `x5t`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "user")]
     certificate: Option<PathBuf>,
     /// The Client ID: `iss`.
     #[arg(long)]
     client_id: String,
-    /// The authorization-server account: `sub`.
-    #[arg(long)]
-    user: String,
-    /// The identity service's address, `identity_audience` in the configuration: `aud`.
+    /// The authorization-server account: `sub`. Without it, the client signs an assertion in place of its secret (protocol.md §5.12).
+    #[arg(long, requires = "names")]
+    user: Option<String>,
+    /// `aud`: the identity service's address, `identity_audience` in the configuration; in place of a secret, the issuer.
     #[arg(long)]
     audience: String,
     /// User ID of the linked account, if the user has several.
-    #[arg(long)]
+    #[arg(long, requires = "user")]
     user_id: Option<String>,
     /// URL of the linked account's instance, if the user has several.
-    #[arg(long)]
+    #[arg(long, requires = "user")]
     user_site: Option<String>,
     /// Lifetime of the assertion.
     #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]
@@ -72,11 +77,36 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// An assertion in place of the client's secret (RFC 7523 §3), in its compact form.
+fn in_place_of_secret(
+    arguments: &Arguments,
+    now: Timestamp,
+    random: &dyn Random,
+) -> anyhow::Result<String> {
+    let key = proof::read_key(&arguments.key)?;
+    let mut header = json!({"typ": "client-authentication+jwt", "alg": key.algorithm().name()});
+    if let Some(kid) = &arguments.alias {
+        header["kid"] = json!(kid);
+    }
+    let claims = json!({
+        "iss": arguments.client_id,
+        "sub": arguments.client_id,
+        "aud": arguments.audience,
+        "jti": random::text::<16>(random)?,
+        "iat": now.seconds(),
+        "exp": (now + arguments.lifetime).seconds(),
+    });
+    proof::compact(&key, &header, &claims)
+}
+
 /// The assertion in its compact form.
 ///
 /// The library signs in pure Rust, and its timing can leak an RSA key to an attacker who triggers many signatures
 /// (RUSTSEC-2023-0071). The owner of the key runs this command, and each run makes one signature.
 fn sign(arguments: &Arguments, now: Timestamp, random: &dyn Random) -> anyhow::Result<String> {
+    let Some(user) = &arguments.user else {
+        return in_place_of_secret(arguments, now, random);
+    };
     let mut key = read_key(&arguments.key)?;
     if let Some(path) = &arguments.certificate {
         let certificate = read_certificate(path, &key)?;
@@ -87,17 +117,22 @@ fn sign(arguments: &Arguments, now: Timestamp, random: &dyn Random) -> anyhow::R
     if let Some(alias) = &arguments.alias {
         key = key.with_key_id(alias);
     }
-    key.sign(claims(arguments, now, random::text::<16>(random)?))
+    key.sign(claims(arguments, user, now, random::text::<16>(random)?))
 }
 
-fn claims(arguments: &Arguments, now: Timestamp, jti: String) -> JWTClaims<LinkedAccount<'_>> {
+fn claims<'a>(
+    arguments: &'a Arguments,
+    user: &str,
+    now: Timestamp,
+    jti: String,
+) -> JWTClaims<LinkedAccount<'a>> {
     let account = LinkedAccount {
         user_id: arguments.user_id.as_deref(),
         user_site: arguments.user_site.as_deref(),
     };
     let mut claims = Claims::with_custom_claims(account, arguments.lifetime.into())
         .with_issuer(&arguments.client_id)
-        .with_subject(&arguments.user)
+        .with_subject(user)
         .with_audience(&arguments.audience)
         .with_jwt_id(jti);
     // The library would read the system clock.
@@ -214,6 +249,12 @@ pub(super) mod tests {
     #[test]
     fn an_assertion_names_its_certificate() {
         assert!(parse("k", &[]).is_err());
+        let of_client = "assertion --key k --client-id c --audience a";
+        for (more, is_right) in [("", true), (" --user-id 1", false), (" --user u", false)] {
+            let line = format!("{of_client}{more}");
+            let parsed = Line::try_parse_from(line.split(' '));
+            assert_eq!(parsed.is_ok(), is_right, "{line}");
+        }
         assert!(parse("k", &["--alias", "a", "--user-id", "1"]).is_ok());
         assert!(parse("k", &["--alias", "a", "--lifetime", "soon"]).is_err());
     }

@@ -80,13 +80,19 @@ fn proof(
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
         .collect();
-    let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    let input = format!("{}.{}", part(header), part(claims.into()));
+    compact(key, &header, &claims.into())
+}
+
+/// A JWT in its compact form.
+pub(super) fn compact(key: &SigningKey, header: &Value, claims: &Value) -> anyhow::Result<String> {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let input = format!("{}.{}", part(header), part(claims));
     let signature = URL_SAFE_NO_PAD.encode(key.sign(input.as_bytes())?);
     Ok(format!("{input}.{signature}"))
 }
 
-fn read_key(path: &Path) -> anyhow::Result<SigningKey> {
+/// Reads a private key of any algorithm from a PEM file, or from standard input.
+pub(super) fn read_key(path: &Path) -> anyhow::Result<SigningKey> {
     let file = path.display();
     let text = if path == Path::new("-") {
         std::io::read_to_string(std::io::stdin())
