@@ -237,6 +237,38 @@ fn links_of_pages_lead_somewhere() {
     assert!(followed > 50, "{followed} links");
 }
 
+/// Two clicks from the README: the page, and the section that it names.
+#[test]
+fn the_first_questions_of_a_team_have_answers() {
+    assert!(page("README.md").text.contains("](docs/questions.md)"));
+    let questions = page("docs/questions.md");
+    for question in [
+        "token valid",
+        "library",
+        "laptop",
+        "upgrade",
+        "signed in",
+        "back up",
+        "redb to PostgreSQL",
+        "nginx",
+        "https",
+        "forgot",
+        "second factor",
+        "second API",
+        "roles",
+        "single-page app",
+        "down",
+    ] {
+        let mut rows = questions
+            .text
+            .lines()
+            .map(|row| row.split(" | ").collect::<Vec<_>>());
+        let row = rows.find(|row| row[0].contains(question));
+        let more = row.map(|row| row[2]).unwrap_or_default();
+        assert!(links(more).next().is_some(), "{question}");
+    }
+}
+
 #[test]
 fn citations_are_read_as_people_write_them() {
     let cited = |line| citations(line).join("; ");
