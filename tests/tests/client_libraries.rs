@@ -105,6 +105,24 @@ fn requests_oauth2client_drives_keys_pushed_requests_and_bound_tokens() {
     );
 }
 
+#[test]
+fn requests_oauthlib_drives_code_pkce_and_client_credentials() {
+    let repository = &pair().artifacts().repository;
+    let mut python = Command::new(repository.join(".cache/venv/bin/python"));
+    python
+        .arg(repository.join("tests/clients/requests_oauthlib_client.py"))
+        .env("OAUTHLIB_INSECURE_TRANSPORT", "1");
+    let [code, refresh, pkce, public, _, credentials] = EVERY_GRANT;
+    drive(pair(), python, &[code, refresh, pkce, public, credentials]);
+}
+
+#[test]
+fn simple_oauth2_drives_clients_with_a_secret() {
+    let [code, refresh, _, _, _, credentials] = EVERY_GRANT;
+    let expected = [code, refresh, credentials];
+    drive(pair(), node("simple_oauth2_client.mjs"), &expected);
+}
+
 /// A program in JavaScript of `tests/clients`.
 pub(crate) fn node(program: &str) -> Command {
     let repository = &pair().artifacts().repository;
@@ -170,5 +188,5 @@ fn the_programs_have_the_lines_of_the_page() {
         }
         tested += 1;
     }
-    assert_eq!(tested, 14);
+    assert_eq!(tested, 17);
 }
