@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use tests::load::{ExactlyOnce, Operation, Scope, World};
+use tests::load::{ExactlyOnce, NOTICE, Operation, Scope, World};
 use tests::{Artifacts, Pair, Setup, pace};
 
 use crate::long_run::report_requests;
@@ -84,7 +84,7 @@ pub(crate) fn run() -> Result<bool> {
     let world = long_run::world(&pair, state.path())?;
     let mut load = load::start(&world, ACCESS_TOKEN)?;
     load::hold_a_token(&mut load, &world, ACCESS_TOKEN);
-    ExactlyOnce::of(&world).start(&mut load);
+    ExactlyOnce::of(&world, NOTICE).start(&mut load);
     let watch = Watch::start(&pair, &repository)?;
     let mut measured = BTreeMap::new();
     let outcome = faults.iter().try_for_each(|fault| {

@@ -186,7 +186,7 @@ fn person(world: &World, client: Client, is_stolen: bool) -> Option<()> {
         ("refresh_token", &*refresh),
     ];
     world.token(Operation::BadToken, 400, &visitor, client, &fields);
-    world.soon_kept_out(&visitor, &access);
+    world.soon_kept_out(&visitor, &access, NOTICE);
     Some(())
 }
 
@@ -399,7 +399,7 @@ fn registrar(world: &World, visitor: &Visitor, number: u64) -> Option<()> {
     change("PATCH", disabled, r#"{"enabled": false}"#)?;
     gets(refused);
     if let Some(token) = token {
-        world.soon_kept_out(visitor, &token);
+        world.soon_kept_out(visitor, &token, NOTICE);
     }
     change("PATCH", disabled, r#"{"enabled": true}"#)?;
     gets_again();

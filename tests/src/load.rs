@@ -127,13 +127,13 @@ impl World {
         });
     }
 
-    /// The API refuses the token soon, and from then on.
-    pub fn soon_kept_out(&self, visitor: &Visitor, token: &str) {
+    /// The API refuses the token within this time, and from then on.
+    pub fn soon_kept_out(&self, visitor: &Visitor, token: &str, within: Duration) {
         let refused = || {
             let answer = self.call_with(visitor, token);
             answer.is_ok_and(|answer| answer.status == 401)
         };
-        if self.soon(NOTICE, &refused) {
+        if self.soon(within, &refused) {
             self.kept_out(visitor, token);
             let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
             dead.push_back(token.to_owned());
@@ -141,7 +141,7 @@ impl World {
                 dead.pop_front();
             }
         } else {
-            let what = format!("PASSED {NOTICE:?} after it was revoked");
+            let what = format!("PASSED {within:?} after it was revoked");
             self.ledger.surprise(Operation::BadCall, &what);
         }
     }

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tests::PATIENCE;
 use tests::load::{ExactlyOnce, Load, Scope, World};
 
 use crate::api::until;
@@ -28,7 +29,7 @@ fn killed_again_and_again(changes: &[(&str, &str)]) {
     let mut pair = OwnPair::start(&[&patient, changes].concat());
     let admin_token = std::fs::read_to_string(pair.state().join("admin-token")).unwrap();
     let world = Arc::new(World::of(&pair.pair, &admin_token));
-    let clients = ExactlyOnce::of(&world);
+    let clients = ExactlyOnce::of(&world, PATIENCE);
     let mut load = Load::default();
     clients.start(&mut load);
     for kill in 0..kills() {
@@ -45,7 +46,9 @@ fn killed_again_and_again(changes: &[(&str, &str)]) {
         });
     }
     load.stop().unwrap();
-    assert_eq!(world.ledger.surprises(), BTreeMap::new());
+    // The last thing that a failure prints is its reason.
+    let log = pair.pair.end();
+    assert_eq!(BTreeMap::new(), world.ledger.surprises(), "{log}");
     let unanswered = clients.unanswered.load(Ordering::SeqCst);
     assert!(unanswered > 0, "no kill ever hit a request");
 }

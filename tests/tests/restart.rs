@@ -252,11 +252,10 @@ fn a_restart_with_held_sockets_fails_no_request() {
     let expected = json!([{"expr": alerts, "eval_time": end, "exp_samples": []}]);
     series.expect(pair.state(), ("1m", 10), &expected).unwrap();
     let log = pair.pair.end();
-    assert_eq!(
-        log.matches("sockets_opened_by").count(),
-        2 * restarts() + 2,
-        "{log}"
-    );
+    for (line, count) in [("sockets_opened_by", 2), ("serve: stopped", 1)] {
+        let count = count * (restarts() + 1);
+        assert_eq!(log.matches(line).count(), count, "{line}: {log}");
+    }
     assert!(
         !log.contains("\"sockets_opened_by\":\"Program\"")
             && !log.contains("sockets_opened_by=Program")

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tests::browsing::agent;
-use tests::load::{ExactlyOnce, Scope, World};
+use tests::load::{ExactlyOnce, NOTICE, Scope, World};
 use tests::{Artifacts, Pair, Postgres, Series, pace};
 
 use super::{ACCESS_TOKEN, Avoids, RESTARTED, print_failures, setup, until_the_gateway};
@@ -97,7 +97,7 @@ pub(crate) fn run(earlier: &Path) -> Result<bool> {
         alerts: Vec::new(),
     };
     let mut load = load::start(&upgrade.world, ACCESS_TOKEN)?;
-    ExactlyOnce::of(&upgrade.world).start(&mut load);
+    ExactlyOnce::of(&upgrade.world, NOTICE).start(&mut load);
     let outcome = upgrade.steps(&earlier, &this, finish);
     load.stop()?;
     outcome?;

@@ -13,7 +13,7 @@ use crate::browsing::agent;
 use crate::envoy;
 use crate::log::Log;
 use crate::ports::Ports;
-use crate::process::{Process, pace};
+use crate::process::{PATIENCE, Process, pace};
 
 /// Parts and settings of a pair.
 #[derive(Debug, Clone)]
@@ -441,7 +441,7 @@ impl Pair {
     pub fn gateway_avoids_a_service(&self) -> Result<bool> {
         let admin = self.setup.ports.envoy_admin;
         let url = format!("http://127.0.0.1:{admin}/clusters");
-        let clusters = agent(Duration::from_secs(5)).get(url).call()?;
+        let clusters = agent(PATIENCE).get(url).call()?;
         let clusters = clusters.into_body().read_to_string()?;
         // `failed_active_hc`: the health check; `failed_outlier_check`: requests that were not answered.
         Ok(clusters.contains("health_flags::/failed_"))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 
-use super::{CALLBACK, Load, NON_INTERACTIVE, Operation, WEB, World};
+use super::{CALLBACK, Load, NON_INTERACTIVE, Operation, Scope, WEB, World};
 use crate::pace;
 use crate::visitor::{Answer, Visitor};
 
@@ -28,6 +28,8 @@ const fn exchange_of(code: &str) -> [(&str, &str); 3] {
 #[derive(Debug)]
 pub struct ExactlyOnce {
     world: Arc<World>,
+    /// Longest time until the API refuses a revoked token.
+    notice: Duration,
     /// Responses of the service.
     pub answered: AtomicUsize,
     /// Requests that got 503 with `Retry-After`.
@@ -39,7 +41,7 @@ pub struct ExactlyOnce {
 impl ExactlyOnce {
     /// Registers the person for whom the clients act.
     #[must_use]
-    pub fn of(world: &Arc<World>) -> Arc<Self> {
+    pub fn of(world: &Arc<World>, notice: Duration) -> Arc<Self> {
         let (username, password) = PERSON;
         let site = "https://us1.example.com";
         let user = json!({
@@ -50,6 +52,7 @@ impl ExactlyOnce {
         let _ = world.administrate(&Visitor::default(), "POST", "/users", &user.to_string());
         Arc::new(Self {
             world: Arc::clone(world),
+            notice,
             answered: AtomicUsize::default(),
             unanswered: AtomicUsize::default(),
             down: RwLock::default(),
@@ -149,7 +152,10 @@ impl ExactlyOnce {
         );
         if person.is_none() {
             let browser = Visitor::default();
-            world.code_of_person(PERSON, &browser, &world.lobby, None, &request)?;
+            // After a restart too, a busy service may ask for another attempt: the next round makes it.
+            world.ledger.during_outage(Scope::Retryable, || {
+                world.code_of_person(PERSON, &browser, &world.lobby, None, &request)
+            })?;
             *person = Some(browser);
         }
         let browser = person.as_ref()?;
@@ -229,7 +235,7 @@ impl ExactlyOnce {
         self.is(Operation::Refresh, &dead, 400, "LIVES AGAIN");
         let used = self.token(Operation::Code, visitor, &exchange_of(&code));
         self.is(Operation::Code, &used, 400, "USED TWICE");
-        self.world.soon_kept_out(visitor, &access);
+        self.world.soon_kept_out(visitor, &access, self.notice);
         Some(())
     }
 }

@@ -15,13 +15,14 @@ use crate::support::{
 /// Requests straight to the service, without a gateway that would repeat them. The clients check readiness as load
 /// balancers do. A client that found the service ready gets a response.
 #[test]
-fn sigterm_drops_no_request() {
-    let mut pair = OwnPair::start(&[("TOKEN_SERVICE__DRAIN_FOR", "8s")]);
+fn sigterm_drops_no_request_and_a_second_signal_stops_the_service_at_once() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__DRAIN_FOR", "10m")]);
     let service = format!("http://127.0.0.1:{}", pair.pair.ports().public);
     let ready = format!("{}/readyz", pair.pair.internal_url());
     let (answered, turned_away) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let load = {
         let (answered, turned_away) = (Arc::clone(&answered), Arc::clone(&turned_away));
+        let ready = ready.clone();
         Load::start(4, move || {
             if turned_away.load(Ordering::Relaxed) > 0 || get(&ready, &[]).status == 503 {
                 turned_away.fetch_add(1, Ordering::Relaxed);
@@ -35,24 +36,11 @@ fn sigterm_drops_no_request() {
     until("the service is under load", || {
         answered.load(Ordering::Relaxed) > 20
     });
-    pair.pair.stop_token_service();
-    load.stop();
-    assert!(
-        turned_away.load(Ordering::Relaxed) > 0,
-        "its end was announced"
-    );
-    let stopped = "token_service::command::serve: stopped";
-    let log = pair.pair.end();
-    assert!(log.contains(stopped), "{log}");
-}
-
-#[test]
-fn a_draining_service_is_not_ready_and_a_second_signal_stops_it_at_once() {
-    let pair = OwnPair::start(&[("TOKEN_SERVICE__DRAIN_FOR", "10m")]);
-    let ready = format!("{}/readyz", pair.pair.internal_url());
-    assert_eq!(get(&ready, &[]).status, 200);
     pair.signal("TERM");
-    until("it is not ready", || get(&ready, &[]).status == 503);
+    until("its end is announced", || {
+        turned_away.load(Ordering::Relaxed) > 0
+    });
+    load.stop();
     let reason = get(&ready, &[]).json();
     assert_eq!(reason["reason"], "draining");
     let token = USER_BOUND.token(&pair.pair.lobby_url(), &CREDENTIALS);

@@ -31,15 +31,25 @@ pub(super) struct Gathering {
     wanted: AtomicUsize,
 }
 
+impl Last {
+    /// The longest pause after this transaction; `None` if its callers are too few.
+    fn pause(self) -> Option<Duration> {
+        (self.callers >= CROWD).then(|| self.took.min(LONGEST))
+    }
+}
+
 impl Gathering {
     /// Pauses the calling thread until as many operations are `queued` as the last transaction had callers.
     pub(super) fn pause(&self, last: Last, queued: impl Fn() -> usize) {
-        if last.callers < CROWD {
-            return;
+        if let Some(longest) = last.pause() {
+            self.until(last.callers, longest, queued);
         }
-        let end = Instant::now() + last.took.min(LONGEST);
-        self.wanted.store(last.callers, Ordering::SeqCst);
-        while queued() < last.callers {
+    }
+
+    fn until(&self, wanted: usize, longest: Duration, queued: impl Fn() -> usize) {
+        let end = Instant::now() + longest;
+        self.wanted.store(wanted, Ordering::SeqCst);
+        while queued() < wanted {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -60,56 +70,37 @@ impl Gathering {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::sync::Arc;
-
     use super::*;
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    fn last(callers: usize, took: Duration) -> Last {
-        Last { callers, took }
-    }
-
-    /// Returns how often a pause looked at the queue, in which nothing arrives.
-    fn looks(last: Last) -> u32 {
-        let looks = Cell::new(0);
-        Gathering::default().pause(last, || {
-            looks.set(looks.get() + 1);
-            1
-        });
-        looks.get()
-    }
-
     #[test]
     fn only_a_crowd_is_worth_a_pause() {
-        assert_eq!(looks(Last::default()), 0);
-        assert_eq!(looks(last(CROWD - 1, LONG)), 0);
-        assert!(looks(last(CROWD, LONG)) >= 2);
+        let pause = |callers, took| Last { callers, took }.pause();
+        assert_eq!(Last::default().pause(), None);
+        assert_eq!(pause(CROWD - 1, LONG), None);
+        assert_eq!(pause(CROWD, LONG), Some(LONGEST));
+        assert_eq!(pause(CROWD, Duration::ZERO), Some(Duration::ZERO));
     }
 
     #[test]
-    fn after_a_short_transaction_the_thread_does_not_pause() {
-        assert_eq!(looks(last(CROWD, Duration::ZERO)), 1);
+    fn the_pause_ends_with_its_time() {
+        Gathering::default().until(CROWD, Duration::ZERO, || 1);
     }
 
     #[test]
     fn the_pause_ends_when_the_expected_operations_have_arrived() {
-        let gathering = Arc::new(Gathering::default());
-        let queued = Arc::new(AtomicUsize::new(1));
-        let pausing = thread::spawn({
-            let (gathering, queued) = (Arc::clone(&gathering), Arc::clone(&queued));
-            move || {
-                // Repeated, because a pause may be over before the operation arrives.
-                while queued.load(Ordering::SeqCst) < CROWD {
-                    gathering.pause(last(CROWD, LONG), || queued.load(Ordering::SeqCst));
-                }
+        let gathering = Gathering::default();
+        let queued = AtomicUsize::new(1);
+        thread::scope(|scope| {
+            let pausing = scope.spawn(|| {
+                gathering.until(CROWD, LONG, || queued.load(Ordering::SeqCst));
+            });
+            for number in 2..=CROWD {
+                queued.store(number, Ordering::SeqCst);
+                gathering.arrived(number, pausing.thread());
             }
         });
-        for number in 2..=CROWD {
-            queued.store(number, Ordering::SeqCst);
-            gathering.arrived(number, pausing.thread());
-        }
-        pausing.join().unwrap();
+        assert_eq!(queued.into_inner(), CROWD);
     }
 }
