@@ -1,17 +1,20 @@
 //! Debian's Patroni and etcd with three PostgreSQL servers, in the network of `tests/tools/alone.sh`.
 
+mod node;
+mod runbook;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::{Value, json};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use tempfile::TempDir;
 use tests::browsing::agent;
 use tests::{Process, pace};
 
-use super::watch::Watch;
+use self::node::Node;
 
 /// Seconds without a sign of the leader after which Patroni elects another one: the least that Patroni takes.
 pub(crate) const TTL: u64 = 20;
@@ -48,131 +51,6 @@ impl Fault {
             Self::Frozen => "frozen",
             Self::CutOff => "cut off",
             Self::SwitchedOver => "switched over",
-        }
-    }
-}
-
-/// A server with its Patroni.
-struct Node {
-    number: usize,
-    folder: PathBuf,
-    patroni: Option<Process>,
-}
-
-impl Node {
-    fn address(&self) -> String {
-        format!("127.0.66.{}", self.number)
-    }
-
-    /// Group of the node's processes, by which the kernel tells their packets from those of other nodes.
-    fn group(&self) -> usize {
-        60_000 + self.number
-    }
-
-    fn config(&self) -> PathBuf {
-        self.folder.with_extension("json")
-    }
-
-    /// Writes the configuration. JSON is YAML.
-    fn configure(&self, bin: &Path) -> Result<()> {
-        let (address, folder) = (self.address(), &self.folder);
-        let api = format!("{address}:8008");
-        let trusted = ["local all", "host all", "host replication"].map(|who| match who {
-            "local all" => "local all all trust".to_owned(),
-            who => format!("{who} all 127.0.0.0/8 trust"),
-        });
-        let config = json!({
-            "scope": "gatepass",
-            "name": format!("node{}", self.number),
-            "restapi": {"listen": api, "connect_address": api},
-            // Not etcd3: with that, Patroni 3.0.2 takes the lock of the leader back after a cut without asking who has it.
-            "etcd": {"hosts": ETCD},
-            "bootstrap": {
-                "dcs": {
-                    "ttl": TTL,
-                    "loop_wait": LOOP_WAIT.as_secs(),
-                    "retry_timeout": 5,
-                    "synchronous_mode": true,
-                    "postgresql": {
-                        "use_pg_rewind": true,
-                        // The tests are about servers that die, not about their disks.
-                        "parameters": {"wal_log_hints": "on", "fsync": "off", "max_connections": 100},
-                    },
-                },
-                "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, {"auth": "trust"}],
-            },
-            "postgresql": {
-                "listen": format!("{address}:5432"),
-                "connect_address": format!("{address}:5432"),
-                "data_dir": folder.join("data"),
-                "bin_dir": bin,
-                "pgpass": folder.join("pgpass"),
-                // Otherwise a copy waits for minutes.
-                "basebackup": [{"checkpoint": "fast"}],
-                "authentication": {
-                    "superuser": {"username": "postgres"},
-                    "replication": {"username": "replicator"},
-                    "rewind": {"username": "postgres"},
-                },
-                "pg_hba": trusted,
-                "parameters": {"unix_socket_directories": folder},
-                "remove_data_directory_on_rewind_failure": true,
-                "remove_data_directory_on_diverged_timelines": true,
-            },
-        });
-        Ok(fs::write(self.config(), config.to_string())?)
-    }
-
-    fn start(&mut self) -> Result<()> {
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid=postgres", "--clear-groups"])
-            .arg(format!("--regid={}", self.group()))
-            .arg("patroni")
-            .arg(self.config())
-            .current_dir(&self.folder);
-        let log = self.folder.with_extension("log");
-        self.patroni = Some(Process::start("patroni", &command, &log)?);
-        Ok(())
-    }
-
-    /// The processes of PostgreSQL: the postmaster first.
-    fn postgres(&self) -> Result<Vec<String>> {
-        let pid = fs::read_to_string(self.folder.join("data/postmaster.pid"))?;
-        let pid = pid.lines().next().context("postmaster.pid is empty")?;
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-        let children = children.split_whitespace().map(str::to_owned);
-        Ok([pid.to_owned()].into_iter().chain(children).collect())
-    }
-
-    /// Sends a signal to Patroni and to all processes of PostgreSQL.
-    fn signal(&self, signal: &str) -> Result<()> {
-        let patroni = self.patroni.as_ref().context("Patroni does not run")?;
-        let send = |processes: &[String]| {
-            run(Command::new("kill")
-                .arg(format!("-{signal}"))
-                .args(processes))
-        };
-        let patroni = [patroni.pid()?.to_string()];
-        let postgres = self.postgres()?;
-        match signal {
-            // The server continues before Patroni learns that it is no longer the primary.
-            "CONT" => {
-                send(&postgres)?;
-                send(&patroni)
-            }
-            _ => {
-                send(&patroni)?;
-                let [postmaster, ..] = &*postgres else {
-                    bail!("PostgreSQL does not run");
-                };
-                // From now on, it makes no more children.
-                send(std::slice::from_ref(postmaster))?;
-                let children = self.postgres().map_or(postgres, |processes| processes);
-                // A child may have ended meanwhile.
-                let _ = send(children.get(1..).unwrap_or_default());
-                Ok(())
-            }
         }
     }
 }
@@ -373,123 +251,6 @@ impl Cluster {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{statement}: {errors}");
         Ok(String::from_utf8(output.stdout)?)
-    }
-
-    /// Does what docs/runbook.md says about PostgreSQL and in the table "What Patroni says". `watch` looks at the token services
-    /// meanwhile.
-    pub(crate) fn follow_the_runbook(&mut self, watch: &Watch) -> Result<()> {
-        self.look_at_sessions()?;
-        self.pause_and_copy()?;
-        self.lose_etcd(watch)?;
-        self.lose_the_synchronous_standby()
-    }
-
-    /// What the page prints as code and begins so.
-    fn printed(&self, start: &str) -> Result<String> {
-        let page = fs::read_to_string(self.repository.join("docs/runbook.md"))?;
-        let mut code = page.split('`').skip(1).step_by(2);
-        let found = code.find(|text| text.starts_with(start));
-        Ok(found.with_context(|| format!("no {start}"))?.to_owned())
-    }
-
-    /// Runs a command of patronictl as the page prints it, about the node `member`, and with these further arguments.
-    fn as_printed(&self, node: usize, command: &str, member: usize, more: &[&str]) -> Result<()> {
-        let printed = self.printed(&format!("patronictl -c FILE {command}"))?;
-        let member = format!("node{}", self.nodes[member].number);
-        let words = printed.split(' ').skip(3).map(|word| match word {
-            "CLUSTER" => "gatepass",
-            "MEMBER" => &*member,
-            word => word,
-        });
-        let arguments: Vec<&str> = words.chain(more.iter().copied()).collect();
-        self.patronictl(node, &arguments).map(drop)
-    }
-
-    /// The statements of the page.
-    fn look_at_sessions(&mut self) -> Result<()> {
-        let (leader, standby) = self.until_complete()?;
-        let sessions = self.sql(leader, &self.printed("SELECT usename")?)?;
-        ensure!(sessions.contains("|token-service|"), "{sessions}");
-        let names = self.sql(leader, &self.printed("SHOW synchronous_standby_names")?)?;
-        let standby = format!("node{}", self.nodes[standby].number);
-        let replicas = self.sql(leader, "SELECT application_name FROM pg_stat_replication")?;
-        ensure!(
-            names.contains(&standby) && replicas.contains(&standby),
-            "{standby}: {names} {replicas}"
-        );
-        Ok(())
-    }
-
-    /// A pause shows in the list and ends, and a replica is copied again.
-    fn pause_and_copy(&mut self) -> Result<()> {
-        let (leader, standby) = self.until_complete()?;
-        let is_paused = || {
-            let list = self.patronictl(leader, &["list"])?;
-            anyhow::Ok(list.contains("Maintenance mode: on"))
-        };
-        self.patronictl(leader, &["pause", "--wait", "gatepass"])?;
-        ensure!(is_paused()?, "the list does not show the pause");
-        self.as_printed(leader, "resume", leader, &["--wait"])?;
-        ensure!(!is_paused()?, "the pause has not ended");
-        self.as_printed(leader, "reinit", standby, &["--wait", "--force"])?;
-        self.until_complete().map(drop)
-    }
-
-    /// Without etcd, Patroni makes all servers standbys. When etcd is back, it promotes one by itself.
-    fn lose_etcd(&mut self, watch: &Watch) -> Result<()> {
-        let (leader, _) = self.until_complete()?;
-        let unready = watch.unready();
-        self.etcd.take().context("etcd does not run")?.kill()?;
-        self.until("without a primary", |cluster| {
-            let has_primary = (0..COUNT).any(|node| cluster.is_primary(node));
-            Ok((watch.unready() > unready && !has_primary).then_some(()))
-        })?;
-        // It never ends by itself.
-        let mut list = Command::new("timeout");
-        list.args(["6", "patronictl", "-c"]);
-        let list = list.arg(self.nodes[leader].config()).arg("list").output()?;
-        let said = String::from_utf8_lossy(&list.stderr);
-        ensure!(
-            list.status.code() == Some(124) && said.contains("Failed to get list of machines"),
-            "{said}"
-        );
-        self.etcd = Some(Self::start_etcd(&self.repository, self.folder.path())?);
-        self.until_complete()?;
-        self.until("ready again", |_| Ok(watch.all_ready().then_some(())))
-    }
-
-    /// The primary and the synchronous standby are lost: Patroni promotes nobody, until an operator names a server.
-    fn lose_the_synchronous_standby(&mut self) -> Result<()> {
-        let (leader, standby) = self.until_complete()?;
-        for node in [standby, leader] {
-            // At the same moment: otherwise the other standby becomes the synchronous one.
-            self.nodes[node].signal("STOP")?;
-        }
-        for node in [standby, leader] {
-            self.strike(Fault::Killed, node, node)?;
-        }
-        let left = (0..COUNT).find(|node| ![leader, standby].contains(node));
-        let left = left.context("no third server")?;
-        let has_no_leader = |cluster: &Self| {
-            let list = cluster.patronictl(left, &["list"])?;
-            let has_one = list.contains("Leader") || list.contains("Sync Standby");
-            Ok((!has_one).then_some(()))
-        };
-        self.until("without a leader", has_no_leader)?;
-        // Nor a while later.
-        let start = Instant::now();
-        while start.elapsed() < 2 * LOOP_WAIT {
-            ensure!(!self.is_primary(left), "Patroni has promoted node {left}");
-            pace();
-        }
-        self.as_printed(left, "failover", left, &["--force"])?;
-        self.until("a primary", |cluster| {
-            Ok(cluster.is_primary(left).then_some(()))
-        })?;
-        for node in [standby, leader] {
-            self.nodes[node].start()?;
-        }
-        self.until_complete().map(drop)
     }
 
     /// True if a node other than `former` is the primary.
