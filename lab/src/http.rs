@@ -9,8 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use tests::load;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -131,14 +130,7 @@ pub(crate) fn get(path: &str, headers: &str) -> Vec<u8> {
 }
 
 pub(crate) fn basic(client_id: &str, secret: &str) -> String {
-    let credentials = STANDARD.encode(format!("{client_id}:{secret}"));
-    format!("authorization: Basic {credentials}\r\n")
-}
-
-pub(crate) fn form(fields: &[(&str, &str)]) -> String {
-    url::form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(fields)
-        .finish()
+    format!("authorization: {}\r\n", load::basic(client_id, secret))
 }
 
 /// The requests of one connection. The script continues in the next block.

@@ -14,7 +14,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use tests::Issuer;
-use tests::load::{CALLBACK, Client, Load, NON_INTERACTIVE, NOTICE, Operation, WEB, World, basic};
+use tests::load::{
+    CALLBACK, CREDENTIALS, Client, INSTALLED, JWT_BEARER, Load, NON_INTERACTIVE, NOTICE, Operation,
+    USER_BOUND, WEB, World, basic,
+};
 use tests::visitor::Visitor;
 
 /// Time from the expiry of a token until the filter must refuse the token. It tolerates clocks that differ by five
@@ -34,23 +37,8 @@ const LEGACY_CALLBACK: &str = "http://localhost:8765/callback";
 const LEGACY_HOST: &str = "us1.legacy.example";
 const LEGACY_AUTHORITY: &str = "sso-us1.legacy.example";
 
-const INSTALLED: Client = Client {
-    id: "installed-demo",
-    secret: None,
-};
-pub(crate) const USER_BOUND: Client = Client {
-    id: "user-bound-demo",
-    secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
-};
-
 /// Username and password. Her oldest sessions end at the limit of protocol.md §8: the load signs her in all the time.
 const ADA: (&str, &str) = ("ada@example.com", "demo-password-of-ada");
-
-const USER: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048402"),
-    ("user_site", "https://us1.example.com"),
-];
 
 /// Starts the load of every grant and the API, with access tokens of this lifetime.
 ///
@@ -242,10 +230,7 @@ fn integration(world: &World, visitor: &Visitor) -> Option<()> {
             return None;
         }
     };
-    let fields = [
-        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-        ("assertion", &*assertion),
-    ];
+    let fields = [("grant_type", JWT_BEARER), ("assertion", &*assertion)];
     let answer = world.token(Operation::JwtBearer, 200, visitor, NON_INTERACTIVE, &fields)?;
     world.let_in(visitor, &answer.member("access_token")?)?;
     // An assertion works once.
@@ -272,7 +257,7 @@ fn program(
         200,
         visitor,
         USER_BOUND,
-        &USER,
+        &CREDENTIALS,
     )?;
     let issued = Instant::now();
     let token = answer.member("access_token")?;
@@ -301,7 +286,7 @@ fn holder(
         .is_none_or(|(issued, _)| issued.elapsed() > lifetime / 3)
     {
         let grant = Operation::ClientCredentials;
-        let answer = world.token(grant, 200, visitor, USER_BOUND, &USER);
+        let answer = world.token(grant, 200, visitor, USER_BOUND, &CREDENTIALS);
         if let Some(token) = answer.and_then(|answer| answer.member("access_token")) {
             *held = Some((Instant::now(), token));
         }

@@ -1,21 +1,17 @@
 //! Sends many requests at once, to 127.0.0.1 only, for the tests and for `make attack`.
 
-use std::io::{Cursor, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io::{self, Cursor, Read as _};
+use std::net::{Ipv4Addr, TcpStream};
 
 use anyhow::{Context as _, Result, ensure};
 use h2::SendStream;
-use h2::client::{ResponseFuture, SendRequest};
+use h2::client::ResponseFuture;
 use http::Request;
-use tokio::net::TcpSocket;
 use tokio::runtime::Runtime;
 
-/// Streams of one HTTP/2 connection: the most that Envoy allows.
-const STREAMS: usize = 100;
-
-/// Longest time that the flood reads from a held connection.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::browsing::FORM;
+use crate::http2::{self, STREAMS};
+use crate::{Answer, wire};
 
 /// Raises this process's limit of open files as far as allowed.
 ///
@@ -30,77 +26,17 @@ pub fn allow_open_files(needed: u64) -> Result<()> {
     Ok(())
 }
 
-/// A runtime for the connections of a flood.
-///
-/// # Errors
-/// If the runtime cannot be started.
-pub fn runtime() -> Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .context("cannot start a runtime")
-}
-
-/// Parts of a body, ready to send.
-pub type Part = Cursor<Vec<u8>>;
-
-/// Opens an HTTP/2 connection from `source`, an address of this machine, to `port`. A task of the runtime drives it.
-///
-/// # Errors
-/// If the connection cannot be opened.
-pub async fn connect_http2(source: Ipv4Addr, port: u16) -> Result<SendRequest<Part>> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::from((source, 0)))?;
-    let stream = socket
-        .connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-        .await?;
-    let (requests, connection) = h2::client::Builder::new()
-        .initial_max_send_streams(STREAMS)
-        .handshake(stream)
-        .await?;
-    tokio::spawn(async move {
-        // The other side ends the connection.
-        let _ended = connection.await;
-    });
-    Ok(requests)
-}
-
-/// Sends a request on one stream of a connection. Returns status and body of the response.
-///
-/// # Errors
-/// When the stream or the connection breaks.
-pub async fn exchange(
-    requests: &SendRequest<Part>,
-    request: Request<()>,
-    body: &str,
-) -> Result<(u16, Vec<u8>)> {
-    let mut requests = requests.clone().ready().await?;
-    let (response, mut stream) = requests.send_request(request, body.is_empty())?;
-    if !body.is_empty() {
-        stream.send_data(Cursor::new(body.as_bytes().to_vec()), true)?;
-    }
-    let (head, mut content) = response.await?.into_parts();
-    let mut read = Vec::new();
-    while let Some(chunk) = content.data().await {
-        let chunk = chunk?;
-        content.flow_control().release_capacity(chunk.len())?;
-        read.extend_from_slice(&chunk);
-    }
-    Ok((head.status.as_u16(), read))
-}
-
 /// POST requests whose bodies never end. Dropping this value ends them.
 #[derive(Debug, Default)]
 pub struct UnfinishedPosts {
     http1: Vec<TcpStream>,
-    http2: Vec<(ResponseFuture, SendStream<Part>)>,
+    http2: Vec<(ResponseFuture, SendStream<Cursor<Vec<u8>>>)>,
     // Dropped last, because it drives the streams.
     runtime: Option<Runtime>,
 }
 
 /// The part of each body that is sent, of 1,000 announced bytes.
-const BEGINNING: &[u8] = b"grant_type=client";
+const BEGINNING: &str = "grant_type=client";
 
 impl UnfinishedPosts {
     /// `count` connections to `port`, each with one unfinished form for `path`.
@@ -108,19 +44,14 @@ impl UnfinishedPosts {
     /// # Errors
     /// When a connection cannot be opened.
     pub fn http1(port: u16, path: &str, count: usize) -> Result<Self> {
-        let mut held = Self::default();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-www-form-urlencoded\r\n\
-             content-length: 1000\r\n\r\n"
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {FORM}\r\ncontent-length: 1000\r\n\r\n{BEGINNING}"
         );
-        for _ in 0..count {
-            let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-            connection.set_read_timeout(Some(PATIENCE))?;
-            connection.write_all(head.as_bytes())?;
-            connection.write_all(BEGINNING)?;
-            held.http1.push(connection);
-        }
-        Ok(held)
+        let http1: io::Result<_> = (0..count).map(|_| wire::begin(port, &request)).collect();
+        Ok(Self {
+            http1: http1?,
+            ..Self::default()
+        })
     }
 
     /// `count` streams on as few connections to `port` as possible, each with one unfinished form for `path`.
@@ -128,19 +59,19 @@ impl UnfinishedPosts {
     /// # Errors
     /// When a connection cannot be opened.
     pub fn http2(port: u16, path: &str, count: usize) -> Result<Self> {
-        let runtime = runtime()?;
+        let runtime = http2::runtime()?;
         let mut held = Vec::with_capacity(count);
         runtime.block_on(async {
             while held.len() < count {
-                let mut requests = connect_http2(Ipv4Addr::LOCALHOST, port).await?;
+                let mut requests = http2::connect(Ipv4Addr::LOCALHOST, port).await?;
                 for _ in 0..STREAMS.min(count - held.len()) {
                     requests = requests.ready().await?;
                     let request = Request::post(format!("http://127.0.0.1:{port}{path}"))
-                        .header("content-type", "application/x-www-form-urlencoded")
+                        .header("content-type", FORM)
                         .header("content-length", "1000")
                         .body(())?;
                     let (response, mut body) = requests.send_request(request, false)?;
-                    body.send_data(Cursor::new(BEGINNING.to_vec()), false)?;
+                    body.send_data(Cursor::new(BEGINNING.into()), false)?;
                     held.push((response, body));
                 }
             }
@@ -153,15 +84,15 @@ impl UnfinishedPosts {
         })
     }
 
-    /// Everything that the other side sends on the first HTTP/1.1 connection until it closes the connection.
+    /// The response on the first HTTP/1.1 connection, which the other side then closes.
     ///
     /// # Errors
-    /// If there is no such connection, or it is not closed within a minute.
-    pub fn last_words(&mut self) -> Result<String> {
+    /// If there is no such connection, or it is not closed in time.
+    pub fn last_words(&mut self) -> Result<Answer> {
         let connection = self.http1.first_mut().context("nothing is held")?;
         let mut words = Vec::new();
         connection.read_to_end(&mut words)?;
-        Ok(String::from_utf8_lossy(&words).into_owned())
+        wire::parse(&String::from_utf8_lossy(&words)).context("no response")
     }
 
     /// The status of the response on the first HTTP/2 stream.

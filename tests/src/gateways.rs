@@ -1,14 +1,13 @@
 //! token-guard, and the gateways that ask it, with the files of `gateways/`. Only ports and timeouts are changed.
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 
-use harness::{Artifacts, Log, Process, envoy, free_port, pace, status_of};
+use harness::{Artifacts, Log, Process, envoy, free_port, listens, pace, status_of};
 
 use crate::tls::{self, Identity};
 
@@ -226,8 +225,7 @@ impl Gateway {
         };
         process.until("listening", || {
             // Traefik listens before it has routes.
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-                && (kind != Kind::Traefik || status() != Some(404))
+            listens(port) && (kind != Kind::Traefik || status() != Some(404))
         })?;
         Ok(Self {
             port,
@@ -377,6 +375,20 @@ impl TokenGuard {
             process,
             _folder: folder,
         })
+    }
+
+    /// Like [`Self::start`], and waits until token-guard knows keys and revocations.
+    ///
+    /// # Errors
+    /// If token-guard does not start, or does not become ready.
+    pub fn ready(
+        configuration: &str,
+        clusters: &[(&str, u16)],
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let mut guard = Self::start(configuration, clusters, arguments)?;
+        guard.until_ready()?;
+        Ok(guard)
     }
 
     /// Waits until token-guard knows keys and revocations.

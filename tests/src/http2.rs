@@ -1,20 +1,27 @@
 //! A client of HTTP/2, with and without TLS. It sends what the text of an HTTP/1.1 request says.
 
 use std::io::Cursor;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use h2::client::SendRequest;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 
-use crate::flood;
+use crate::Answer;
 use crate::tls::{self, Identity};
-use crate::wire::Answer;
+
+/// Streams of one connection: the most that Envoy allows.
+pub const STREAMS: usize = 100;
+
+/// A connection, from which requests are sent.
+pub type Requests = SendRequest<Cursor<Vec<u8>>>;
 
 /// Longest time to wait for a response.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -56,6 +63,14 @@ impl Parts {
             trailers: fields(trailers)?,
         })
     }
+
+    async fn exchange(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Option<Answer>> {
+        let requests = handshake(stream).await?;
+        exchange_with(&requests, self.request, &self.content, Some(self.trailers)).await
+    }
 }
 
 fn fields(text: &str) -> Result<HeaderMap> {
@@ -83,37 +98,79 @@ pub fn send(
     let exchange = async {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         let Some(server) = server else {
-            return exchange(stream, Parts::read(request, "http")?).await;
+            return Parts::read(request, "http")?.exchange(stream).await;
         };
         let mut config = tls::config(server, client)?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         let name = ServerName::try_from("localhost")?;
         let connector = TlsConnector::from(Arc::new(config));
         let stream = connector.connect(name, stream).await?;
-        exchange(stream, Parts::read(request, "https")?).await
+        Parts::read(request, "https")?.exchange(stream).await
     };
-    flood::runtime()?.block_on(async { tokio::time::timeout(PATIENCE, exchange).await })?
+    runtime()?.block_on(async { tokio::time::timeout(PATIENCE, exchange).await })?
 }
 
-async fn exchange(
+/// A runtime for connections.
+///
+/// # Errors
+/// If the runtime cannot be started.
+pub fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("cannot start a runtime")
+}
+
+/// Opens a connection from `source`, an address of this machine, to `port`. A task of the runtime drives it.
+///
+/// # Errors
+/// If the connection cannot be opened.
+pub async fn connect(source: Ipv4Addr, port: u16) -> Result<Requests> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((source, 0)))?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    handshake(socket.connect(address).await?).await
+}
+
+async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    parts: Parts,
-) -> Result<Option<Answer>> {
-    let (requests, connection) = h2::client::Builder::new().handshake(stream).await?;
+) -> Result<Requests> {
+    let (requests, connection) = h2::client::Builder::new()
+        .initial_max_send_streams(STREAMS)
+        .handshake(stream)
+        .await?;
     tokio::spawn(async move {
         // The other side ends the connection.
         let _ended = connection.await;
     });
-    let Ok(mut requests) = requests.ready().await else {
+    Ok(requests)
+}
+
+/// Sends a request on one stream of a connection, and reads the response.
+///
+/// # Errors
+/// When the other side ends the stream without a response.
+pub async fn exchange(requests: &Requests, request: Request<()>, content: &str) -> Result<Answer> {
+    let answer = exchange_with(requests, request, content, None).await?;
+    answer.context("no response")
+}
+
+async fn exchange_with(
+    requests: &Requests,
+    request: Request<()>,
+    content: &str,
+    trailers: Option<HeaderMap>,
+) -> Result<Option<Answer>> {
+    let Ok(mut requests) = requests.clone().ready().await else {
         return Ok(None);
     };
-    let is_short = parts.content.is_empty();
-    let (response, mut stream) = requests.send_request(parts.request, is_short)?;
+    let is_short = content.is_empty();
+    let (response, mut stream) = requests.send_request(request, is_short)?;
     if !is_short {
         // A server may answer before it has read everything.
-        let content = Cursor::new(parts.content.into_bytes());
-        let _sent = stream.send_data(content, false);
-        let _sent = stream.send_trailers(parts.trailers);
+        let _sent = stream.send_data(Cursor::new(content.into()), trailers.is_none());
+        let _sent = trailers.map(|trailers| stream.send_trailers(trailers));
     }
     let Ok(response) = response.await else {
         return Ok(None);
@@ -124,13 +181,9 @@ async fn exchange(
         content.flow_control().release_capacity(chunk.len())?;
         body.extend_from_slice(&chunk);
     }
-    let headers = head.headers.iter().map(|(name, value)| {
-        let value = String::from_utf8_lossy(value.as_bytes());
-        format!("{name}: {value}\r\n")
-    });
     Ok(Some(Answer {
         status: head.status.as_u16(),
-        head: headers.collect(),
+        headers: head.headers,
         body: String::from_utf8_lossy(&body).into_owned(),
     }))
 }

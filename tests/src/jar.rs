@@ -2,26 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use ureq::http::header::{COOKIE, SET_COOKIE};
 use ureq::http::{HeaderValue, Request, Response};
 use ureq::middleware::{Middleware, MiddlewareNext};
-use ureq::{Agent, Body, Error, SendBody};
-
-use crate::browsing;
-
-/// Like [`browsing::agent`], with the cookies of one browser.
-#[must_use]
-pub fn browser(patience: Duration) -> Agent {
-    let config = browsing::config(patience);
-    config.middleware(Jar::default()).build().into()
-}
+use ureq::{Body, Error, SendBody};
 
 /// Values of cookies by host and name. As in browsers, all ports of a host share them, and a host without TLS gets cookies with
 /// `Secure` because it is this machine.
 #[derive(Default)]
-struct Jar(Mutex<BTreeMap<(String, String), String>>);
+pub(crate) struct Jar(Mutex<BTreeMap<(String, String), String>>);
 
 impl Jar {
     fn sent_to(&self, host: &str) -> String {

@@ -1,12 +1,13 @@
 //! Parts of the end-to-end tests: other gateways, upstreams, issuers and clients around the pair of [`harness`].
 
+mod answer;
 #[cfg(test)]
 mod documents;
 pub mod flood;
 pub mod gateways;
 pub mod http2;
 mod issuer;
-pub mod jar;
+mod jar;
 #[cfg(test)]
 mod layers;
 pub mod load;
@@ -16,10 +17,11 @@ mod upstream;
 pub mod visitor;
 pub mod wire;
 
+pub use answer::Answer;
 pub use harness::{
     Artifacts, Chromedriver, Form, Log, PATIENCE, Pair, Ports, Postgres, Process, Series, Setup,
-    Tour, browsing, demo_registrations, envoy, free_port, pace, setting, state_in, status_of,
-    store_causes,
+    Tour, browsing, demo_registrations, envoy, free_port, listens, pace, setting, state_in,
+    status_of, store_causes,
 };
 pub use issuer::{Issuer, SigningKey};
-pub use upstream::{Arrived, Upstream};
+pub use upstream::{Arrived, Upstream, response, serve};

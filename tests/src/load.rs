@@ -17,8 +17,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::browsing::{action, csrf};
-use crate::visitor::{Answer, Visitor};
-use crate::{Artifacts, Pair, pace};
+use crate::visitor::Visitor;
+use crate::{Answer, Artifacts, Pair, pace};
 
 pub use exactly_once::ExactlyOnce;
 pub use ledger::{Ledger, Operation, Scope, Times};
@@ -42,10 +42,27 @@ pub const WEB: Client = Client {
     id: "web-demo",
     secret: Some("demo-secret-of-web-demo-not-for-real-use"),
 };
+pub const INSTALLED: Client = Client {
+    id: "installed-demo",
+    secret: None,
+};
 pub const NON_INTERACTIVE: Client = Client {
     id: "non-interactive-demo",
     secret: Some("demo-secret-of-non-interactive-demo-not-for-real-use"),
 };
+pub const USER_BOUND: Client = Client {
+    id: "user-bound-demo",
+    secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
+};
+
+pub const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// A token request of [`USER_BOUND`], for one of the accounts of its user.
+pub const CREDENTIALS: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048402"),
+    ("user_site", "https://us1.example.com"),
+];
 
 /// State that all actors share.
 #[derive(Debug)]
@@ -259,10 +276,10 @@ impl World {
         let signed_in = self.ledger.expect(Operation::SignIn, &[303], || {
             browser.post(&url, &headers, &fields)
         })?;
-        let done = open(Operation::Page, &[302, 303], &signed_in.location?)?;
+        let done = open(Operation::Page, &[302, 303], signed_in.header("location")?)?;
         let code = done.code().map(str::to_owned);
         if code.is_none() {
-            let what = format!("no code in {:?}", done.location);
+            let what = format!("no code in {:?}", done.header("location"));
             self.ledger.surprise(Operation::Page, &what);
         }
         code

@@ -9,7 +9,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::wire::{self, Answer};
+use crate::{Answer, wire};
 
 /// A key with a certificate.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub fn send(
     let config = config(server, client)?;
     let name = ServerName::try_from("localhost")?;
     let connection = ClientConnection::new(Arc::new(config), name)?;
-    let mut stream = StreamOwned::new(connection, wire::connect(port, wire::PATIENCE)?);
+    let mut stream = StreamOwned::new(connection, wire::connect(port)?);
     Ok(wire::exchange(&mut stream, request))
 }
 

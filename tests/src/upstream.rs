@@ -25,6 +25,14 @@ pub struct Arrived {
 }
 
 impl Arrived {
+    /// A number among the parameters of the query.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<usize> {
+        let (_, query) = self.target.split_once('?')?;
+        let mut parameters = query.split('&').filter_map(|part| part.split_once('='));
+        parameters.find(|(known, _)| *known == name)?.1.parse().ok()
+    }
+
     /// The values of a header, in any case and in all spellings that servers treat as equal: `x_user_id` and
     /// `x.user.id` for `x-user-id`.
     #[must_use]
@@ -57,21 +65,22 @@ impl Upstream {
     /// # Errors
     /// If no port is free.
     pub fn start(remembers: bool) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let upstream = Self {
-            port: listener.local_addr()?.port(),
+        let arrived: Arc<Mutex<HashMap<_, _>>> = Arc::default();
+        let recorder = remembers.then(|| Arc::clone(&arrived));
+        let port = listen("127.0.0.1", 0, move |connection| {
+            let recorder = recorder.as_deref();
+            let switched = exchange(connection, |request| {
+                let switching = switching(&request);
+                record(recorder, request);
+                switching.unwrap_or_else(|| response("200 OK", "", "ok"))
+            })?;
+            switched.map_or(Ok(()), |connection| serve_http2(connection, recorder))
+        })?;
+        Ok(Self {
+            port,
             remembers,
-            arrived: Arc::default(),
-        };
-        let arrived = Arc::clone(&upstream.arrived);
-        std::thread::spawn(move || {
-            for connection in listener.incoming().flatten() {
-                let arrived = remembers.then(|| Arc::clone(&arrived));
-                // If a connection breaks, the gateway must handle that.
-                std::thread::spawn(move || serve(connection, arrived.as_deref()));
-            }
-        });
-        Ok(upstream)
+            arrived,
+        })
     }
 
     /// Where it listens.
@@ -89,46 +98,95 @@ impl Upstream {
     }
 }
 
-fn serve(connection: TcpStream, arrived: Option<&Mutex<HashMap<String, Arrived>>>) -> Result<()> {
+/// Starts a server at this port of `host`, or at a free one if `port` is 0. It ends with the process. `answer` returns the text of
+/// each response; an empty text closes the connection.
+///
+/// # Errors
+/// If no port is free.
+pub fn serve(
+    host: &str,
+    port: u16,
+    answer: impl Fn(&Arrived) -> String + Send + Sync + 'static,
+) -> Result<u16> {
+    listen(host, port, move |connection| {
+        exchange(connection, |request| answer(&request)).map(drop)
+    })
+}
+
+/// The text of a response. Each of its header lines ends with a line end.
+#[must_use]
+pub fn response(status: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}")
+}
+
+fn listen(
+    host: &str,
+    port: u16,
+    serve: impl Fn(TcpStream) -> Result<()> + Send + Sync + 'static,
+) -> Result<u16> {
+    let listener = TcpListener::bind((host, port))?;
+    let port = listener.local_addr()?.port();
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let serve = Arc::clone(&serve);
+            // If a connection breaks, the client must handle that.
+            std::thread::spawn(move || serve(connection));
+        }
+    });
+    Ok(port)
+}
+
+/// Answers the requests of a connection, one after the other. Returns the connection if the protocol was switched.
+fn exchange(
+    connection: TcpStream,
+    answer: impl Fn(Arrived) -> String,
+) -> Result<Option<TcpStream>> {
     connection.set_nodelay(true)?;
     let mut writer = connection.try_clone()?;
     let mut reader = BufReader::new(connection);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(());
+    while let Some(request) = next(&mut reader)? {
+        let answer = answer(request);
+        writer.write_all(answer.as_bytes())?;
+        if answer.is_empty() {
+            break;
         }
-        let mut words = line.split_whitespace();
-        let mut request = Arrived {
-            method: words.next().context("no method")?.to_owned(),
-            target: words.next().context("no target")?.to_owned(),
-            ..Arrived::default()
-        };
-        request.headers = fields(&mut reader)?;
-        let mut body = Vec::new();
-        if request.values("transfer-encoding") == ["chunked"] {
-            while let size @ 1.. = chunk_size(&mut reader)? {
-                reader.by_ref().take(size).read_to_end(&mut body)?;
-                reader.read_line(&mut String::new())?;
-            }
-            // As servers do that do not keep trailers apart.
-            request.headers.append(&mut fields(&mut reader)?);
-        } else {
-            let length = request.values("content-length").first().copied();
-            body.resize(length.map_or(Ok(0), str::parse)?, 0);
-            reader.read_exact(&mut body)?;
+        if answer.starts_with("HTTP/1.1 101 ") {
+            return Ok(Some(writer));
         }
-        request.body = String::from_utf8_lossy(&body).into_owned();
-        let switching = switching(&request);
-        if let Some(arrived) = arrived {
-            record(arrived, request);
-        }
-        if let Some(switching) = switching {
-            writer.write_all(switching.as_bytes())?;
-            return serve_http2(writer, arrived);
-        }
-        writer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")?;
     }
+    Ok(None)
+}
+
+/// The next request; `None` at the end of the connection.
+fn next(reader: &mut impl BufRead) -> Result<Option<Arrived>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace();
+    let mut request = Arrived {
+        method: words.next().context("no method")?.to_owned(),
+        target: words.next().context("no target")?.to_owned(),
+        ..Arrived::default()
+    };
+    request.headers = fields(reader)?;
+    let mut body = Vec::new();
+    if request.values("transfer-encoding") == ["chunked"] {
+        while let size @ 1.. = chunk_size(reader)? {
+            reader.by_ref().take(size).read_to_end(&mut body)?;
+            reader.read_line(&mut String::new())?;
+        }
+        // As servers do that do not keep trailers apart.
+        request.headers.append(&mut fields(reader)?);
+    } else {
+        let length = request.values("content-length").first().copied();
+        body.resize(length.map_or(Ok(0), str::parse)?, 0);
+        reader.read_exact(&mut body)?;
+    }
+    request.body = String::from_utf8_lossy(&body).into_owned();
+    Ok(Some(request))
 }
 
 /// The fields of a header or trailer section, to the empty line behind it.
@@ -151,7 +209,8 @@ fn chunk_size(reader: &mut impl BufRead) -> Result<u64> {
     Ok(u64::from_str_radix(line.trim_end(), 16)?)
 }
 
-fn record(arrived: &Mutex<HashMap<String, Arrived>>, request: Arrived) {
+fn record(arrived: Option<&Mutex<HashMap<String, Arrived>>>, request: Arrived) {
+    let Some(arrived) = arrived else { return };
     let test = request.values("x-test").concat();
     let mut arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
     arrived.insert(test, request);
@@ -187,9 +246,7 @@ fn serve_http2(
         let mut connection = h2::server::handshake(connection).await?;
         while let Some(accepted) = connection.accept().await {
             let (request, mut response) = accepted?;
-            if let Some(arrived) = arrived {
-                record(arrived, read(&request));
-            }
+            record(arrived, read(&request));
             response.send_response(Response::new(()), true)?;
         }
         Ok(())

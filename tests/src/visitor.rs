@@ -1,61 +1,36 @@
-//! Requests of a program or of a person's browser, for the soak test, the attacks and the benchmarks.
+//! Requests of a program or of a person's browser.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use ureq::Agent;
-use ureq::http::{Request, Response};
-use ureq::{AsSendBody, Body};
+use ureq::http::Request;
+use ureq::{Agent, AsSendBody};
 
+use crate::Answer;
 use crate::browsing::{self, FORM};
-use crate::jar;
+use crate::jar::Jar;
 
-/// Timeout: longer than a request may wait in any part of the pair.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Timeout: longer than a request may wait in any part of the pair, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The parts of a response that visitors read.
-#[derive(Debug, Clone)]
-pub struct Answer {
-    pub status: u16,
-    pub location: Option<String>,
-    /// The value of `Retry-After`.
-    pub retry_after: Option<String>,
-    pub body: String,
-}
-
-impl Answer {
-    /// A text member of the JSON body.
-    #[must_use]
-    pub fn member(&self, name: &str) -> Option<String> {
-        let body: serde_json::Value = serde_json::from_str(&self.body).ok()?;
-        Some(body.get(name)?.as_str()?.to_owned())
-    }
-
-    /// True for 503 with the time of the next attempt.
-    #[must_use]
-    pub const fn names_a_retry(&self) -> bool {
-        self.status == 503 && self.retry_after.is_some()
-    }
-
-    /// The code in the address of the redirect.
-    #[must_use]
-    pub fn code(&self) -> Option<&str> {
-        let (_, rest) = self.location.as_ref()?.split_once("code=")?;
-        rest.split('&').next()
-    }
-}
-
-/// A program, or a browser: it keeps cookies.
+/// A program, or a browser: it keeps cookies, and follows no redirect.
 #[derive(Debug)]
 pub struct Visitor(Agent);
 
 impl Default for Visitor {
     fn default() -> Self {
-        Self(jar::browser(PATIENCE))
+        Self::patient(PATIENCE)
     }
 }
 
 impl Visitor {
+    /// A visitor that waits for each response for this time.
+    #[must_use]
+    pub fn patient(patience: Duration) -> Self {
+        let config = browsing::config(patience);
+        Self(config.middleware(Jar::default()).build().into())
+    }
+
     /// # Errors
     /// Without a complete response.
     pub fn get(&self, url: &str, headers: &[(&str, &str)]) -> Result<Answer> {
@@ -72,11 +47,7 @@ impl Visitor {
         headers: &[(&str, &str)],
         fields: &[(&str, &str)],
     ) -> Result<Answer> {
-        let headers: Vec<(&str, &str)> = headers
-            .iter()
-            .copied()
-            .chain([("content-type", FORM)])
-            .collect();
+        let headers = [headers, &[("content-type", FORM)]].concat();
         self.send("POST", url, &headers, browsing::form_body(fields))
     }
 
@@ -93,21 +64,12 @@ impl Visitor {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        read(self.0.run(request.body(body)?)?)
+        let (head, mut body) = self.0.run(request.body(body)?)?.into_parts();
+        Ok(Answer {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            // Read completely, so that the next request can use the connection.
+            body: body.read_to_string()?,
+        })
     }
-}
-
-fn read(mut response: Response<Body>) -> Result<Answer> {
-    let header = |name: &str| {
-        let value = response.headers().get(name)?;
-        value.to_str().ok().map(str::to_owned)
-    };
-    let (location, retry_after) = (header("location"), header("retry-after"));
-    Ok(Answer {
-        status: response.status().as_u16(),
-        location,
-        retry_after,
-        // Read completely, so that the next request can use the connection.
-        body: response.body_mut().read_to_string()?,
-    })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Browser, Reply, agent, get, lobby, pair, send};
+use crate::support::{Browser, Reply, get, lobby, pair, send};
 
 /// Reads a path of the lobby.
 fn read(path: &str) -> Reply {
@@ -88,13 +88,12 @@ fn health_is_internal() {
 #[test]
 fn rfc9700_s2_6_cors_for_registered_apps_alone() {
     let preflight = |path: &str, origin: &str| {
-        let request = ureq::http::Request::options(format!("{}{path}", lobby()))
-            .header("origin", origin)
-            .header("access-control-request-method", "POST")
-            .header("access-control-request-headers", "content-type,dpop")
-            .body(())
-            .unwrap();
-        let reply = send(&agent(), request);
+        let headers = [
+            ("origin", origin),
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", "content-type,dpop"),
+        ];
+        let reply = send("OPTIONS", &format!("{}{path}", lobby()), &headers, ());
         assert!(reply.header("x-request-id").is_some());
         let allowed = reply.header("access-control-allow-origin");
         if allowed.is_none() && path != "/auth/authorize" {
@@ -119,11 +118,6 @@ fn rfc9700_s2_6_cors_for_registered_apps_alone() {
     for name in ["dpop-nonce", "www-authenticate"] {
         assert!(exposed.contains(name), "{exposed}");
     }
-}
-
-fn request(method: &str, url: &str) -> Reply {
-    let request = ureq::http::Request::builder().method(method).uri(url);
-    send(&agent(), request.body(()).unwrap())
 }
 
 /// D-29, RFC 9110 §9.1: "All general-purpose servers MUST support the methods GET and HEAD."
@@ -154,7 +148,7 @@ fn rfc9110_s9_3_2_head_is_get_without_a_body() {
     ]
     .map(|path| format!("{}{path}", pair().internal_url()));
     for url in public.into_iter().chain(internal) {
-        let (got, head) = (get(&url, &[]), request("HEAD", &url));
+        let (got, head) = (get(&url, &[]), send("HEAD", &url, &[], ()));
         assert_eq!(head.status, got.status, "{url}");
         assert_eq!(
             head.header("content-type"),
@@ -197,11 +191,11 @@ fn who_asks_in_the_wrong_way_is_told_the_right_one() {
         ("GET", "/auth/introspect", "POST", "POST"),
         ("DELETE", "/auth/jwks", "GET", "GET, HEAD, OPTIONS"),
     ] {
-        let reply = request(method, &format!("{}{path}", lobby()));
+        let reply = send(method, &format!("{}{path}", lobby()), &[], ());
         let description = format!("{path} takes {right}; this request is {method}");
         assert_eq!(reply.assert_error(405, "method_not_allowed"), description);
         assert_eq!(reply.header("allow"), Some(allow));
-        let asked = request("OPTIONS", &format!("{}{path}", lobby()));
+        let asked = send("OPTIONS", &format!("{}{path}", lobby()), &[], ());
         let expected = if allow.contains("OPTIONS") { 204 } else { 405 };
         assert_eq!(
             (asked.status, asked.header("allow")),

@@ -5,15 +5,14 @@ use std::net::Ipv4Addr;
 
 use serde_json::Value;
 use tests::flood::{self, UnfinishedPosts};
-use tests::wire::{self, Answer};
-use tests::{Artifacts, Ports, Process, envoy, free_port};
+use tests::{Artifacts, Ports, Process, envoy, free_port, http2, wire};
 use ureq::http::{HeaderName, Request};
 
 use crate::api::until;
 use crate::nonsense::POSTS;
 use crate::support::{
-    CREDENTIALS, OwnPair, Reply, USER_BOUND, WEB, agent, api, form_body, get, lobby, pair, post,
-    send,
+    CREDENTIALS, OwnPair, Reply, USER_BOUND, WEB, api, form_body, get, lobby, pair, post, send,
+    stat,
 };
 
 /// More than 1,024, Envoy's default limit of connections to a cluster.
@@ -29,7 +28,7 @@ fn raw(port: u16, request: &str) -> Reply {
 /// What the other side says last to unfinished forms.
 #[track_caller]
 fn last_words(held: &mut UnfinishedPosts) -> Reply {
-    Answer::parse(&held.last_words().unwrap()).unwrap().into()
+    held.last_words().unwrap().into()
 }
 
 /// All listeners of the gateway, by name.
@@ -164,15 +163,15 @@ fn one_address_does_not_use_up_the_lobby_of_others() {
     let _gateway = Gateway::start("envoy/envoy.yaml", ports.envoy_admin, &changes);
 
     let url = format!("http://127.0.0.1:{}/auth/jwks", ports.lobby);
-    let runtime = flood::runtime().unwrap();
+    let runtime = http2::runtime().unwrap();
     let statuses = runtime.block_on(async {
         let eve = Ipv4Addr::new(127, 0, 0, 2);
-        let requests = flood::connect_http2(eve, ports.lobby).await.unwrap();
+        let requests = http2::connect(eve, ports.lobby).await.unwrap();
         let mut statuses = Vec::new();
         for _ in 0..6 {
             let request = Request::get(&url).body(()).unwrap();
-            let (status, _) = flood::exchange(&requests, request, "").await.unwrap();
-            statuses.push(status);
+            let answer = http2::exchange(&requests, request, "").await.unwrap();
+            statuses.push(answer.status);
         }
         statuses
     });
@@ -220,13 +219,12 @@ fn plain_envoy_answers_for_a_resource_server_that_does_not() {
 }
 
 fn preflight(url: &str, origin: &str, method: &str) -> Reply {
-    let request = Request::builder()
-        .method("OPTIONS")
-        .uri(url)
-        .header("origin", origin)
-        .header("access-control-request-method", method)
-        .header("access-control-request-headers", "authorization,dpop");
-    send(&agent(), request.body(()).unwrap())
+    let headers = [
+        ("origin", origin),
+        ("access-control-request-method", method),
+        ("access-control-request-headers", "authorization,dpop"),
+    ];
+    send("OPTIONS", url, &headers, ())
 }
 
 fn cors_headers(reply: &Reply) -> Vec<&str> {
@@ -322,13 +320,8 @@ fn assert_served(lobby: &str) {
 
 /// A counter of the gateway of `pair`.
 fn counted(pair: &OwnPair, name: &str) -> usize {
-    let admin = pair.pair.ports().envoy_admin;
-    let stats = get(
-        &format!("http://127.0.0.1:{admin}/stats?filter=^{name}$"),
-        &[],
-    );
-    let count = stats.body.trim().rsplit(' ').next().unwrap_or_default();
-    count.parse().unwrap()
+    let count = stat(pair.pair.ports().envoy_admin, name).unwrap();
+    count.try_into().unwrap()
 }
 
 /// Number of unfinished requests at the lobby of `pair`.

@@ -4,10 +4,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tests::{Artifacts, Form, envoy};
-use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{OwnPair, agent, call, get, send};
+use crate::support::{OwnPair, call, get, send};
 
 /// Issue: "stopping the token service leaves already issued tokens working at the API".
 #[forms::each]
@@ -138,7 +137,7 @@ fn rfc9728_s3_the_metadata_of_the_api_is_there_for_get_and_head() {
         assert_eq!(reply.status, 200);
         let servers = json!([pair.pair.lobby_url(), pair.pair.lobby_ea_url()]);
         assert_eq!(reply.json()["authorization_servers"], servers);
-        let head = send(&agent(), Request::head(url(end)).body(()).unwrap());
+        let head = send("HEAD", &url(end), &[], ());
         assert_eq!((head.status, head.body.as_str()), (200, ""));
         for name in ["content-type", "content-length", "cache-control"] {
             assert_eq!(head.header(name), reply.header(name), "{name}");

@@ -1,70 +1,53 @@
 //! A thousand requests that wait for the same fetch, and get their answers together. Envoy ends each stream inside the
 //! call that answers it, so a filter that answered all of them at once would overflow the stack of its VM.
 
-use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
-use tokio::net::TcpStream;
+use tests::http2::{self, STREAMS};
+use tests::wire;
 use tokio::task::JoinSet;
 use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{OwnPair, get};
+use crate::native::metric;
+use crate::support::{OwnPair, get, stat};
 
 /// Number of concurrent requests: less than the filter's limit of held requests.
 const REQUESTS: usize = 1000;
-
-/// Streams that the gateway accepts on one connection (`max_concurrent_streams`).
-const STREAMS: usize = 100;
 
 fn api_url(pair: &OwnPair) -> String {
     format!("{}/api/projects", pair.pair.api_url())
 }
 
-/// A metric of Envoy; `None` if no metric has this name.
-fn stat(pair: &OwnPair, name: &str) -> Option<u64> {
-    let admin = format!("http://127.0.0.1:{}", pair.pair.ports().envoy_admin);
-    let stats = get(&format!("{admin}/stats?filter={name}"), &[]).body;
-    let line = stats
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-    line.map(|value| value.parse().unwrap())
-}
-
 /// Number of VMs that this Envoy has created so far. An increase means that a VM was lost. The native module has none: its crash
 /// ends Envoy.
 fn vms_made(pair: &OwnPair) -> Option<u64> {
-    stat(pair, "wasm.envoy.wasm.runtime.v8.created")
+    stat(
+        pair.pair.ports().envoy_admin,
+        "wasm.envoy.wasm.runtime.v8.created",
+    )
 }
 
 /// Sends the requests over a few connections, all before the first response is read. Returns the statuses, each with
 /// true if the response has `Retry-After`, as the filter's own refusals with 503 have.
 fn send_at_once(pair: &OwnPair, token: &str) -> Vec<(u16, bool)> {
-    let address = ("127.0.0.1", pair.pair.ports().api);
+    let port = pair.pair.ports().api;
     let (url, authorization) = (api_url(pair), format!("Bearer {token}"));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = http2::runtime().unwrap();
     let exchange = async {
         let mut answers = JoinSet::new();
         for _ in 0..REQUESTS / STREAMS {
-            let stream = TcpStream::connect(address).await.unwrap();
-            let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
-            tokio::spawn(connection);
+            let client = http2::connect(Ipv4Addr::LOCALHOST, port).await.unwrap();
             for _ in 0..STREAMS {
-                client = client.ready().await.unwrap();
                 let request = Request::get(&url).header("authorization", &authorization);
-                let request = request.body(()).unwrap();
-                let (response, _) = client.send_request(request, true).unwrap();
-                answers.spawn(async {
-                    let response = response.await.unwrap();
-                    let again = response.headers().contains_key("retry-after");
-                    (response.status().as_u16(), again)
+                let (client, request) = (client.clone(), request.body(()).unwrap());
+                answers.spawn(async move {
+                    let answer = http2::exchange(&client, request, "").await.unwrap();
+                    (answer.status, answer.header("retry-after").is_some())
                 });
             }
         }
@@ -93,7 +76,7 @@ fn assert_survives(pair: &OwnPair, token: &str, expected: (u16, bool)) {
     );
     assert_eq!(vms_made(pair), before, "a VM was lost");
     until("nobody waits any more", || {
-        stat(pair, "wasmcustom.token_filter.waiting") == Some(0)
+        metric(pair.pair.ports().envoy_admin, "waiting") == Some(0)
     });
 }
 
@@ -149,14 +132,7 @@ fn half_sent_requests_that_close_the_lobby_keep_no_keys_away() {
     let ports = pair.pair.ports();
     let at = |port: u16, path: &str| format!("http://127.0.0.1:{port}{path}");
     let held: Vec<_> = (0..LOBBY)
-        .map(|_| {
-            let address = (Ipv4Addr::LOCALHOST, ports.lobby);
-            let mut connection = std::net::TcpStream::connect(address).unwrap();
-            connection
-                .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-half")
-                .unwrap();
-            connection
-        })
+        .map(|_| wire::begin(ports.lobby, "GET / HTTP/1.1\r\nhost: a\r\nx-half").unwrap())
         .collect();
     let refused = || {
         let keys = at(ports.lobby, "/auth/jwks");

@@ -2,7 +2,6 @@
 //! service, and tokens that are bound to a key only with a proof of this key (RFC 9449 §4.3, §7). Debian's version neither
 //! asks for `jti` (check 3) nor compares `ath` (check 12), so proofs without them are not among the refused ones.
 
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -46,8 +45,7 @@ impl Apache {
         command.args(["-D", "FOREGROUND", "-f"]).arg(file);
         let log = folder.path().join("log");
         let mut process = Process::start("Apache", &command, &log).unwrap();
-        let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-        process.until("listening", listens).unwrap();
+        process.until_listening(port).unwrap();
         Self {
             port,
             _process: process,

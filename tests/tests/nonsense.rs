@@ -1,8 +1,6 @@
 //! Nonsense at every endpoint gets a clear 4xx with the error body, and the service continues.
 
-use ureq::http::Request;
-
-use crate::support::{Reply, USER_BOUND, agent, lobby, send};
+use crate::support::{Reply, USER_BOUND, lobby, send};
 
 pub(crate) const POSTS: [&str; 7] = [
     "/auth/token",
@@ -15,12 +13,11 @@ pub(crate) const POSTS: [&str; 7] = [
 ];
 
 fn post_bytes(path: &str, content_type: &str, body: &[u8]) -> Reply {
-    let request = Request::post(format!("{}{path}", lobby()))
-        .header("content-type", content_type)
-        .header("authorization", USER_BOUND.basic())
-        .body(body)
-        .unwrap();
-    send(&agent(), request)
+    let headers = [
+        ("content-type", content_type),
+        ("authorization", &USER_BOUND.basic()),
+    ];
+    send("POST", &format!("{}{path}", lobby()), &headers, body)
 }
 
 /// Checks for a JSON error at endpoints for clients, and for a page at endpoints for people: neither a success nor a

@@ -1,14 +1,13 @@
 //! The systemd units for machines without containers, and the rules for the kernel.
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use tests::{Artifacts, Process, free_port};
+use tests::{Artifacts, Process, free_port, listens, status_of};
 
-use crate::support::{agent, file};
+use crate::support::file;
 
 /// Highest exposure that `systemd-analyze security` may report, in tenths of its scale from 0 to 10. The rest is the
 /// network.
@@ -178,7 +177,7 @@ fn the_programs_take_the_sockets_that_systemd_passes() {
         let log = folder.path().join("log");
         let mut running = activated(&log, ports, &program, &arguments);
         let healthz = format!("http://127.0.0.1:{}/healthz", ports[1]);
-        let is_up = || agent().get(&healthz).call().is_ok();
+        let is_up = || status_of(&healthz).is_some();
         running.until("listening", is_up).unwrap();
         assert!(running.end().unwrap().contains("Parent"));
     }
@@ -195,7 +194,7 @@ fn sockets_of_other_addresses_than_the_configuration_end_the_start() {
         let mut running = activated(&log, [public, other], &program, &arguments);
         let is_ready = || {
             // The first connection starts the program.
-            let _ = TcpStream::connect(("127.0.0.1", public));
+            let _ = listens(public);
             false
         };
         let said = running.until("ready", is_ready).unwrap_err().to_string();

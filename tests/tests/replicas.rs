@@ -1,13 +1,11 @@
 //! Two token services on one PostgreSQL database, behind a gateway that alternates between them.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use tests::Postgres;
 use tests::proofs::ProofKey;
+use tests::{Postgres, response};
 
 use crate::api::until;
 use crate::support::{
@@ -443,37 +441,18 @@ impl DyingReplica {
             posts: Arc::default(),
         };
         let (reads, posts) = (Arc::clone(&dying.reads), Arc::clone(&dying.posts));
-        serve(public, move |line| {
-            if line.starts_with("GET /auth/authorize") {
+        let public = tests::serve("127.0.0.1", public, move |request| {
+            if request.target.starts_with("/auth/authorize") {
                 reads.fetch_add(1, Ordering::SeqCst);
-            } else if line.starts_with("POST /auth/token") {
+            } else if request.target.starts_with("/auth/token") {
                 posts.fetch_add(1, Ordering::SeqCst);
             }
-            ""
+            String::new()
         });
-        serve(
-            internal,
-            |_| "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
-        );
+        let internal = tests::serve("127.0.0.1", internal, |_| response("200 OK", "", "{}"));
+        assert!(public.is_ok() && internal.is_ok());
         dying
     }
-}
-
-/// Reads the headers of each request, sends the answer to its first line, and closes the connection.
-fn serve(port: u16, answer: impl Fn(&str) -> &'static str + Send + 'static) {
-    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    std::thread::spawn(move || {
-        for connection in listener.incoming() {
-            let mut connection = connection.unwrap();
-            let lines = BufReader::new(connection.try_clone().unwrap()).lines();
-            let head: Vec<String> = lines
-                .map_while(Result::ok)
-                .take_while(|line| !line.is_empty())
-                .collect();
-            let first = head.first().map_or("", String::as_str);
-            let _ = connection.write_all(answer(first).as_bytes());
-        }
-    });
 }
 
 /// RFC 9110 §9.2.2: a proxy may repeat a request that only reads. A POST may have had its effect already.

@@ -1,13 +1,11 @@
 //! Refresh tokens, used `jti` values and used codes survive a restart, and also a crash. A restart with held sockets fails no
 //! request.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use tests::Series;
+use tests::{Series, wire};
 
 use crate::api::until;
 use crate::support::{
@@ -200,14 +198,6 @@ fn undisturbed(pair: &OwnPair, done: &Arc<AtomicUsize>) -> Vec<Load> {
     ]
 }
 
-/// A connection on which a request was sent, though no process has accepted the connection.
-fn asked(port: u16, path: &str) -> TcpStream {
-    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let head = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
-    connection.write_all(head.as_bytes()).unwrap();
-    connection
-}
-
 /// `sd_listen_fds(3)`: connections wait at the sockets, which the parent keeps open, until the next process serves them. To
 /// Prometheus too the service is never down: no alert fires.
 #[test]
@@ -226,14 +216,17 @@ fn a_restart_with_held_sockets_fails_no_request() {
         let metrics = get(&format!("http://127.0.0.1:{}/metrics", ports.internal), &[]);
         series.take("token-service", "service", 2 * number, Some(&metrics.body));
         pair.pair.stop_token_service();
-        let waiting = [(ports.public, "/auth/jwks"), (ports.internal, "/metrics")]
-            .map(|(port, path)| asked(port, path));
+        // No process accepts these connections yet.
+        let waiting = [(ports.public, "/auth/jwks"), (ports.internal, "/metrics")];
+        let waiting = waiting.map(|(port, path)| {
+            let request = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+            wire::begin(port, &request).unwrap()
+        });
         pair.pair.start_token_service().unwrap();
         let responses = waiting.map(|mut connection| {
-            let mut response = String::new();
-            connection.read_to_string(&mut response).unwrap();
-            assert!(response.starts_with("HTTP/1.1 200"), "{response}");
-            response
+            let response = wire::answer(&mut connection).unwrap();
+            assert_eq!(response.status, 200, "{response:?}");
+            response.body
         });
         series.take(
             "token-service",

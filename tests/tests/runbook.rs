@@ -8,8 +8,8 @@ use tests::proofs::ProofKey;
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Form, INSTALLED, NON_INTERACTIVE, OwnPair, Pkce, Reply, WEB, file,
-    lasting_code,
+    Assertion, Browser, Form, INSTALLED, JWT_BEARER, NON_INTERACTIVE, OwnPair, Pkce, Reply, WEB,
+    file, lasting_code,
 };
 
 /// The commands of a chapter.
@@ -29,11 +29,7 @@ fn run(pair: &OwnPair, command: &str, variables: &[(&str, &str)]) -> String {
     let output = Command::new("sh")
         .args(["-c", &command])
         .env("PROGRAM", program)
-        .env("TOKEN_SERVICE_ADMIN_URL", pair.pair.internal_url())
-        .env(
-            "TOKEN_SERVICE_ADMIN_TOKEN_FILE",
-            pair.state().join("admin-token"),
-        )
+        .envs(pair.environment())
         .envs(variables.iter().copied())
         .current_dir(pair.state())
         .stdin(Stdio::null())
@@ -57,7 +53,7 @@ fn a_stolen_token_ends() {
         panic!("{commands:?}");
     };
     let (stolen, other) = (WEB.grant(&lobby), WEB.grant(&lobby));
-    fs::write(pair.state().join("token.txt"), stolen.text("access_token")).unwrap();
+    pair.write("token.txt", stolen.text("access_token"));
     let explained = run(&pair, explain, &[]);
     let (_, grant) = explained.split_once("\"grant_id\": \"").unwrap();
     let (grant, _) = grant.split_once('"').unwrap();
@@ -93,8 +89,7 @@ fn a_stolen_secret_and_key_end() {
     refused.assert_error(401, "invalid_client");
 
     let bearer = |assertion: &str| {
-        let grant_type = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-        let form = [("grant_type", grant_type), ("assertion", assertion)];
+        let form = [("grant_type", JWT_BEARER), ("assertion", assertion)];
         NON_INTERACTIVE.token(&lobby, &form)
     };
     let stolen = || Assertion::of("ada@example.com").sign();
@@ -102,7 +97,7 @@ fn a_stolen_secret_and_key_end() {
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let certificate = rcgen::CertificateParams::new(vec!["next".to_owned()]).unwrap();
     let certificate = certificate.self_signed(&key).unwrap();
-    fs::write(pair.state().join("next.pem"), certificate.pem()).unwrap();
+    pair.write("next.pem", certificate.pem());
     for command in of_key {
         run(&pair, command, &[]);
     }
@@ -143,7 +138,7 @@ fn a_stolen_laptop_has_nothing_left() {
     assert_eq!(laptop.authorize(&request).status, 302, "signed in");
 
     let password = "a new password of Joan";
-    fs::write(pair.state().join("password.txt"), password).unwrap();
+    pair.write("password.txt", password);
     for command in commands(&page, "The laptop or the password of a person was stolen") {
         run(&pair, &command, &[]);
     }

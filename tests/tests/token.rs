@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     ADA, Assertion, Browser, Client, INSTALLED, JWT_BEARER, NON_INTERACTIVE, Pkce, Reply,
-    USER_BOUND, WEB, answered, api, form_body, lobby, now, post,
+    USER_BOUND, WEB, answered, api, form_body, lobby, now, post, send,
 };
 
 fn pkce() -> Pkce {
@@ -136,12 +136,12 @@ fn protocol_s4_2_rule_5_content_types() {
     let fields = [("grant_type", "client_credentials"), ("client_secret", "")];
     let body = form_body(&[&fields, &SECOND_ACCOUNT[..]].concat());
     let ask = |content_type: &str| {
-        let request = ureq::http::Request::post(format!("{}/auth/token?code=&scope", lobby()))
-            .header("authorization", USER_BOUND.basic())
-            .header("content-type", content_type)
-            .body(body.as_str())
-            .unwrap();
-        crate::support::send(&crate::support::agent(), request)
+        let headers = [
+            ("authorization", &*USER_BOUND.basic()),
+            ("content-type", content_type),
+        ];
+        let url = format!("{}/auth/token?code=&scope", lobby());
+        send("POST", &url, &headers, body.as_str())
     };
     let good = ask("application/x-www-form-urlencoded; charset=UTF-8");
     assert_eq!(good.status, 200, "{}", good.body);

@@ -6,8 +6,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use tests::Answer;
 use tests::browsing::{self, FORM, csrf};
-use tests::visitor::{Answer, Visitor};
+use tests::visitor::Visitor;
 
 use super::tally::Observed;
 use super::target::{TOKEN_FORM, Target, basic};

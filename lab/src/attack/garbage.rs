@@ -28,7 +28,7 @@ pub(crate) const ATTACK: Attack = Attack {
             };
             async move {
                 let request = Request::get(url).header("authorization", credentials.as_bytes());
-                Ok(attacker.send(request, "").await?.0)
+                Ok(attacker.send(request, "").await?.status)
             }
         })
     },

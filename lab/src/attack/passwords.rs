@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use tests::browsing::csrf;
+use tests::visitor::Visitor;
 
 use super::Attack;
 use super::client::{AUTHORIZE, Operation, sign_in_form};
@@ -24,15 +25,10 @@ pub(crate) fn guess(
     target: &Target,
     headers: fn(u64) -> Vec<(&'static str, String)>,
 ) -> Result<Tally> {
-    let page = ureq::get(format!("{}{AUTHORIZE}", target.lobby)).call()?;
-    let cookie = page
-        .headers()
-        .get("set-cookie")
-        .context("no cookie")?
-        .to_str()?;
+    let page = Visitor::default().get(&format!("{}{AUTHORIZE}", target.lobby), &[])?;
+    let cookie = page.header("set-cookie").context("no cookie")?;
     let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
-    let page = page.into_body().read_to_string()?;
-    let csrf = csrf(&page).context("the page has no form")?.to_owned();
+    let csrf = csrf(&page.body).context("the page has no form")?.to_owned();
     let lobby = target.lobby.clone();
     target.flood(target.ports.lobby, 1, 64, move |attacker, number| {
         let username = match number % 3 {
@@ -46,7 +42,7 @@ pub(crate) fn guess(
             let headers = headers(number);
             let mut all = vec![("cookie", cookie.as_str())];
             all.extend(headers.iter().map(|(name, value)| (*name, value.as_str())));
-            Ok(attacker.post(&url, &all, &form).await?.0)
+            Ok(attacker.post(&url, &all, &form).await?.status)
         }
     })
 }

@@ -1,7 +1,6 @@
 //! A registered client that gets tokens, and revokes new and already revoked tokens as fast as it can.
 
 use anyhow::Context as _;
-use serde_json::Value;
 
 use super::Attack;
 use super::target::{TOKEN_FORM, basic};
@@ -21,22 +20,16 @@ pub(crate) const ATTACK: Attack = Attack {
             async move {
                 let basic = basic();
                 let headers = [("authorization", basic.as_str())];
-                let (status, body) = attacker.post(&issue, &headers, TOKEN_FORM).await?;
-                if status != 200 {
-                    return Ok(status);
+                let mut answer = attacker.post(&issue, &headers, TOKEN_FORM).await?;
+                if answer.status != 200 {
+                    return Ok(answer.status);
                 }
-                let answer: Value = serde_json::from_slice(&body)?;
-                let token = answer
-                    .get("access_token")
-                    .and_then(Value::as_str)
-                    .context("no token")?;
-                let mut status = 0;
+                let token = answer.member("access_token").context("no token")?;
                 for _ in 0..5 {
-                    (status, _) = attacker
-                        .post(&revoke, &headers, &format!("token={token}"))
-                        .await?;
+                    let form = format!("token={token}");
+                    answer = attacker.post(&revoke, &headers, &form).await?;
                 }
-                Ok(status)
+                Ok(answer.status)
             }
         })
     },

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use tests::visitor::Visitor;
 
 use super::target::{Attacker, TOKEN_FORM, Target, basic};
 use super::{Attack, Outage};
@@ -34,7 +35,7 @@ pub(crate) const ATTACK: Attack = Attack {
                 let headers = headers
                     .each_ref()
                     .map(|(name, value)| (*name, value.as_str()));
-                Ok(attacker.post(&url, &headers, TOKEN_FORM).await?.0)
+                Ok(attacker.post(&url, &headers, TOKEN_FORM).await?.status)
             }
         };
         let mut sent = target.flood(target.ports.lobby, 1, 32, attacker.clone())?;
@@ -54,7 +55,7 @@ pub(crate) const ATTACK: Attack = Attack {
 /// Number of lines of the stream that the token service has dropped.
 fn dropped(target: &Target, stream: &str) -> Result<u64> {
     let url = format!("http://127.0.0.1:{}/metrics", target.ports.internal);
-    let metrics = ureq::get(url).call()?.into_body().read_to_string()?;
+    let metrics = Visitor::default().get(&url, &[])?.body;
     let name = format!("token_service_{stream}_lines_dropped_total ");
     let count = metrics.lines().find_map(|line| line.strip_prefix(&name));
     Ok(count.context(name)?.trim().parse()?)

@@ -5,21 +5,22 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use h2::client::SendRequest;
 use http::Request;
 use http::request::Builder;
-use tests::flood::{self, Part};
-use tests::{Pair, Ports, load};
+use tests::http2::{self, Requests};
+use tests::{Answer, Pair, Ports, load};
 
 use super::tally::Tally;
-use crate::load::USER_BOUND;
 
 /// The address from which attackers connect; the client connects from 127.0.0.1. Envoy reports the machine's address for both.
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// `Authorization` of the demo's user-bound client.
 pub(crate) fn basic() -> String {
-    load::basic(USER_BOUND.id, USER_BOUND.secret.unwrap_or_default())
+    load::basic(
+        load::USER_BOUND.id,
+        load::USER_BOUND.secret.unwrap_or_default(),
+    )
 }
 
 /// The token request of that client.
@@ -71,7 +72,7 @@ impl Target {
         F: Fn(Attacker, u64) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<u16>> + Send,
     {
-        let runtime = flood::runtime()?;
+        let runtime = http2::runtime()?;
         let end = tokio::time::Instant::from_std(self.end);
         let tallies = (0..connections).map(|connection| {
             let attacker = attacker.clone();
@@ -79,7 +80,7 @@ impl Target {
                 let mut tally = Tally::default();
                 let mut round = 0_u64;
                 while tokio::time::Instant::now() < end {
-                    let Ok(requests) = flood::connect_http2(ATTACKER, port).await else {
+                    let Ok(requests) = http2::connect(ATTACKER, port).await else {
                         tally.count("no connection");
                         tokio::time::timeout(RECONNECT, std::future::pending::<()>())
                             .await
@@ -137,12 +138,12 @@ const fn numbers(connection: usize, streams: usize, stream: usize, round: u64) -
 
 /// One of many concurrent attackers.
 #[derive(Clone)]
-pub(crate) struct Attacker(SendRequest<Part>);
+pub(crate) struct Attacker(Requests);
 
 impl Attacker {
-    /// Sends a request. Returns status and body of the response.
-    pub(crate) async fn send(&self, request: Builder, body: &str) -> Result<(u16, Vec<u8>)> {
-        flood::exchange(&self.0, request.body(())?, body).await
+    /// Sends a request.
+    pub(crate) async fn send(&self, request: Builder, body: &str) -> Result<Answer> {
+        http2::exchange(&self.0, request.body(())?, body).await
     }
 
     /// Posts a form.
@@ -151,7 +152,7 @@ impl Attacker {
         url: &str,
         headers: &[(&str, &str)],
         form: &str,
-    ) -> Result<(u16, Vec<u8>)> {
+    ) -> Result<Answer> {
         let mut request =
             Request::post(url).header("content-type", "application/x-www-form-urlencoded");
         for (name, value) in headers {

@@ -26,7 +26,7 @@ pub(crate) fn flood(target: &Target) -> Result<Tally> {
         let token = token(&lobby, &api, number);
         async move {
             let request = Request::get(url).header("authorization", format!("Bearer {token}"));
-            Ok(attacker.send(request, "").await?.0)
+            Ok(attacker.send(request, "").await?.status)
         }
     })
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use claims::revocation::Page;
+use tests::browsing::form_body;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::{mpsc, watch};
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use super::scripts::{Assertions, Refreshes, Web, client_credentials, demo_client};
 use super::seed::{Size, seed};
 use super::server::{Demo, Postgres, Server};
-use crate::http::{Connection, Load, block, form, get, post, scripts};
+use crate::http::{Connection, Load, block, get, post, scripts};
 use crate::measure::{Bound, Latencies, percentile, row};
 use crate::short;
 
@@ -122,7 +123,7 @@ async fn revocations(server: &Server, refresh_tokens: Vec<String>) -> Vec<Vec<u8
 
 fn revocation(client_id: &str, token: &str) -> Vec<u8> {
     let headers = demo_client(client_id);
-    post("/auth/revoke", &headers, &form(&[("token", token)]))
+    post("/auth/revoke", &headers, &form_body(&[("token", token)]))
 }
 
 /// A request that revokes a new access token.

@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result, ensure};
 use tests::visitor::Visitor;
 use tests::{Pair, load};
 
-use crate::load::USER_BOUND;
 use crate::measure::percentile;
 use crate::short;
 
@@ -35,7 +34,10 @@ pub(crate) fn measure() -> Result<()> {
 
 /// Issues one token, uses it, revokes it and waits for its refusal.
 fn round(pair: &Pair, visitor: &Visitor) -> Result<Duration> {
-    let basic = load::basic(USER_BOUND.id, USER_BOUND.secret.unwrap_or_default());
+    let basic = load::basic(
+        load::USER_BOUND.id,
+        load::USER_BOUND.secret.unwrap_or_default(),
+    );
     let post = |path: &str, form: &[(&str, &str)]| {
         let url = format!("{}{path}", pair.lobby_url());
         visitor.post(&url, &[("authorization", &basic)], form)

@@ -10,9 +10,11 @@ use domain::clock::Clock as _;
 use protocol::token::SigningKey;
 use serde_json::{Value, json};
 use system::SystemClock;
+use tests::browsing::form_body;
+use tests::load::JWT_BEARER;
 
 use super::seed::REDIRECT_URI;
-use crate::http::{Connection, InTurn, Reply, Script, Scripts, assert_ok, basic, form, get, post};
+use crate::http::{Connection, InTurn, Reply, Script, Scripts, assert_ok, basic, get, post};
 use crate::short;
 
 /// Assertions that are signed before a block. The block ends when they are used up.
@@ -55,14 +57,14 @@ impl Web {
             ("code_challenge", CHALLENGE),
             ("code_challenge_method", "S256"),
         ];
-        let query = form(&[&usual, self.fields].concat());
+        let query = form_body(&[&usual, self.fields].concat());
         format!("{}?{query}", self.authorization_path)
     }
 
     /// A request for tokens.
     pub(crate) fn token(&self, fields: &[(&str, &str)]) -> Vec<u8> {
         let credentials = basic(self.client_id, self.secret);
-        post(self.token_path, &credentials, &form(fields))
+        post(self.token_path, &credentials, &form_body(fields))
     }
 }
 
@@ -81,7 +83,7 @@ pub(crate) fn client_credentials() -> Vec<u8> {
 /// The same, with a header for the proof.
 fn proven_by(proof: &str) -> Vec<u8> {
     let headers = demo_client("user-bound-demo") + proof;
-    let body = form(&[
+    let body = form_body(&[
         ("grant_type", "client_credentials"),
         ("user_id", "1879048402"),
         ("user_site", "https://us1.example.com"),
@@ -143,7 +145,7 @@ impl Script for Bound {
 }
 
 fn token_request(user_id: usize, client_id: &str, secret: &str) -> Vec<u8> {
-    let body = form(&[
+    let body = form_body(&[
         ("grant_type", "client_credentials"),
         ("user_id", &user_id.to_string()),
         ("user_site", "https://us1.example.com"),
@@ -257,8 +259,8 @@ impl Assertor {
             URL_SAFE_NO_PAD.encode(claims.to_string())
         );
         let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes()).unwrap());
-        let body = form(&[
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        let body = form_body(&[
+            ("grant_type", JWT_BEARER),
             ("assertion", &format!("{input}.{signature}")),
         ]);
         post("/auth/token", &demo_client("non-interactive-demo"), &body)
@@ -442,7 +444,7 @@ async fn sign_in(connection: &mut Connection) -> String {
         let value = html.split_once(&start).unwrap().1.split('"').next();
         value.unwrap().replace("&#38;", "&").replace("&amp;", "&")
     };
-    let body = form(&[
+    let body = form_body(&[
         ("csrf", &hidden("csrf")),
         ("request", &hidden("request")),
         ("username", "ada@example.com"),

@@ -1,13 +1,13 @@
 //! The measured processes: the floor, the token service, PostgreSQL.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::{NamedTempFile, TempDir};
-use tests::free_port;
+use tests::{free_port, listens};
 use token_service::config::Config;
 
 use crate::measure::{cpu, resident};
@@ -45,7 +45,7 @@ impl Server {
             internal: address,
             started_in: 0.0,
         };
-        server.until(|| TcpStream::connect(address).ok());
+        server.until(|| listens(port).then_some(()));
         server.started_in = start.elapsed().as_secs_f64() * 1000.0;
         server
     }

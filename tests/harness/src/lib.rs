@@ -21,7 +21,7 @@ pub use log::Log;
 pub use pair::{Pair, Setup, demo_registrations, setting, state_in, status_of};
 pub use ports::{Ports, free_port};
 pub use postgres::Postgres;
-pub use process::{PATIENCE, Process, pace};
+pub use process::{PATIENCE, Process, listens, pace};
 pub use runbook::store_causes;
 pub use series::Series;
 pub use tour::Tour;

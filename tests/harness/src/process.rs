@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{PipeReader, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -167,6 +167,14 @@ impl Process {
         Ok(())
     }
 
+    /// Waits until the process takes connections at this port.
+    ///
+    /// # Errors
+    /// Like [`Self::until`].
+    pub fn until_listening(&mut self, port: u16) -> Result<()> {
+        self.until("listening", || listens(port))
+    }
+
     /// True if the process still runs.
     ///
     /// # Errors
@@ -224,6 +232,12 @@ impl Drop for Process {
             eprintln!("--- {} ---\n{}", self.name, self.log.text());
         }
     }
+}
+
+/// True if a program takes connections at this port of this machine.
+#[must_use]
+pub fn listens(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 /// Pauses between two checks of a condition, so that waiting leaves the processor to the awaited work.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 
-use super::{CALLBACK, Load, NON_INTERACTIVE, Operation, Scope, WEB, World};
-use crate::pace;
-use crate::visitor::{Answer, Visitor};
+use super::{CALLBACK, JWT_BEARER, Load, NON_INTERACTIVE, Operation, Scope, WEB, World};
+use crate::visitor::Visitor;
+use crate::{Answer, pace};
 
 /// Username and password of a person who signs in a few times only, so that no session ends at the limit.
 const PERSON: (&str, &str) = ("once@example.com", "password-of-once");
@@ -204,10 +204,7 @@ impl ExactlyOnce {
     fn asserting(&self, visitor: &Visitor) -> Option<()> {
         let world = &self.world;
         let assertion = world.assertion().ok()?;
-        let fields = [
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", &*assertion),
-        ];
+        let fields = [("grant_type", JWT_BEARER), ("assertion", &*assertion)];
         let assert = || world.post(visitor, NON_INTERACTIVE, "/auth/token", &fields);
         let first = self.insist(Operation::JwtBearer, assert);
         if first.status != 200 {

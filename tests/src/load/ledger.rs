@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::visitor::Answer;
+use crate::Answer;
 
 /// Operations of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -342,12 +342,14 @@ mod tests {
     use super::*;
 
     fn answer(status: u16) -> Result<Answer> {
-        Ok(Answer {
+        let mut answer = Answer {
             status,
-            location: None,
-            retry_after: (status == 503).then(|| "1".to_owned()),
-            body: String::new(),
-        })
+            ..Answer::default()
+        };
+        if status == 503 {
+            answer.headers.insert("retry-after", 1.into());
+        }
+        Ok(answer)
     }
 
     #[test]

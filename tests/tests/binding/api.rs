@@ -194,11 +194,7 @@ fn openid_client_authenticates_with_a_certificate_and_uses_bound_tokens() {
     pair.own.release(&[&INSTALLED]);
     let update = format!("client update {} --certificate-bound", INSTALLED.id);
     pair.own.done(&update);
-    let file = |name: &str, content: &str| {
-        let path = pair.own.state().join(name);
-        std::fs::write(&path, content).unwrap();
-        path
-    };
+    let file = |name: &str, content: &str| pair.own.write(name, content);
     let mut program = client_libraries::node("mtls_client.mjs");
     program
         .env(

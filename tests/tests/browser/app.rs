@@ -1,9 +1,6 @@
 //! An application on this machine: a small web server to which the service redirects people.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-
+use tests::{Arrived, response};
 use url::form_urlencoded;
 
 use super::lobby;
@@ -35,16 +32,8 @@ impl App {
             "text/html",
             "<!doctype html><title>App</title><h1>Back in the app</h1>".to_owned(),
         ));
-        let listener = TcpListener::bind(format!("{host}:0")).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let files = Arc::new(files);
-        std::thread::spawn(move || {
-            for connection in listener.incoming() {
-                let (connection, files) = (connection.unwrap(), Arc::clone(&files));
-                // Browsers open connections that they may use later.
-                std::thread::spawn(move || answer(connection, &files));
-            }
-        });
+        let address = host.trim_matches(['[', ']']);
+        let port = tests::serve(address, 0, move |request| answer(request, &files)).unwrap();
         Self {
             origin: format!("http://{host}:{port}"),
             port,
@@ -96,32 +85,17 @@ pub(super) fn authorize(client: &str, redirect_uri: &str, parameters: &[(&str, &
     format!("{}/auth/authorize?{query}", lobby())
 }
 
-fn answer(mut connection: TcpStream, files: &[File]) {
-    let mut lines = BufReader::new(&connection).lines().map_while(Result::ok);
-    let Some(request) = lines.next() else { return };
-    // Reads all headers.
-    lines.by_ref().take_while(|line| !line.is_empty()).count();
-    let target = request.split(' ').nth(1).unwrap_or_default();
-    let path = target.split('?').next().unwrap_or_default();
-    let (status, kind, content) = files
-        .iter()
-        .find(|(name, ..)| *name == path)
-        .map_or(("404 Not Found", "text/plain", ""), |(_, kind, content)| {
-            ("200 OK", kind, content)
-        });
-    let (status, header, content) = if kind == REDIRECT {
-        ("302 Found", format!("location: {content}"), "")
-    } else {
-        (
-            status,
-            format!("content-type: {kind}; charset=utf-8"),
-            content,
-        )
+fn answer(request: &Arrived, files: &[File]) -> String {
+    let path = request.target.split('?').next().unwrap_or_default();
+    let file = files.iter().find(|(name, ..)| *name == path);
+    let Some((_, kind, content)) = file else {
+        return response("404 Not Found", "", "");
     };
-    let length = content.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\n{header}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
-    );
-    // If the browser has closed the connection, nobody needs the response.
-    let _gone = connection.write_all(format!("{head}{content}").as_bytes());
+    match *kind {
+        REDIRECT => response("302 Found", &format!("location: {content}\r\n"), ""),
+        kind => {
+            let kind = format!("content-type: {kind}; charset=utf-8\r\n");
+            response("200 OK", &kind, content)
+        }
+    }
 }

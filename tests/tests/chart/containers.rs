@@ -9,10 +9,10 @@ use std::process::Command;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use tests::{Artifacts, Process, free_port};
+use tests::{Artifacts, Process, free_port, status_of};
 
 use super::{cases, component, documents_of, list, of_kind, pod};
-use crate::support::{agent, file};
+use crate::support::{file, get};
 
 /// What an operator puts into the Secret of `guard.existingSecret`.
 const GUARD_CONFIGURATION: &str = r#"{
@@ -186,20 +186,15 @@ fn a_token_service_of_the_chart_serves() {
     let [public, internal] = [(); 2].map(|()| free_port().unwrap());
     let mut service = token_service(root.path(), documents, [public, internal]);
     let url = format!("http://127.0.0.1:{internal}/readyz");
-    let ready = || {
-        agent()
-            .get(&url)
-            .call()
-            .is_ok_and(|reply| reply.status() == 200)
-    };
-    service.until("ready", ready).unwrap();
+    service
+        .until("ready", || status_of(&url) == Some(200))
+        .unwrap();
     // The host that the filter names, in a cluster with its own domain.
     let plugin = &of_kind(documents, "TrafficExtension")[0]["spec"]["wasm"]["pluginConfig"];
     let feed = &plugin["issuers"][0]["revocations"];
     let url = format!("http://127.0.0.1:{internal}/revocations");
     let host = feed["authority"].as_str().unwrap();
-    let reply = agent().get(&url).header("host", host).call().unwrap();
-    assert_eq!(reply.status(), 200, "{host}");
+    assert_eq!(get(&url, &[("host", host)]).status, 200, "{host}");
     let stored = fs::read_dir(root.path().join("data")).unwrap();
     let mut stored: Vec<_> = stored.map(|entry| entry.unwrap().file_name()).collect();
     stored.sort();
@@ -263,8 +258,7 @@ fn helm_test_finds_running_programs() {
             .status
             .success()
     };
-    let listens = || std::net::TcpStream::connect(("127.0.0.1", guarded)).is_ok();
-    guard.until("listening", listens).unwrap();
+    guard.until_listening(guarded).unwrap();
     assert!(!succeeds("-guard"), "it has no keys yet");
     assert!(!succeeds("-service"), "nothing listens");
     let mut service = token_service(of_service, documents, [public, internal]);

@@ -1,4 +1,4 @@
-//! Bound tokens (RFC 9449, RFC 8705): what a gateway hands over of proofs and certificates, and a table of attacks.
+//! Bound tokens (RFC 9449, RFC 8705): a table of attacks with proofs and certificates.
 
 mod rows;
 
@@ -8,14 +8,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::dpop::NonceKey;
 use serde_json::{Value, json};
-use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
+use tests::gateways::{Gateway, Kind, TokenGuard};
 use tests::proofs::SHARE;
 use tests::tls::{self, Identity};
-use tests::wire::{self, Answer};
-use tests::{Arrived, Issuer, Upstream, http2};
+use tests::{Answer, Arrived, Issuer, Upstream, http2, wire};
 
 use self::rows::{Client, Fate, Row, Shown};
-use super::{at_every_gateway, clusters};
+use super::handover::certificate_header;
+use super::{at_every_gateway, neighbours, ready_guard};
 use crate::support::{now, pair};
 
 /// Where clients reach the API, as the guard's configuration says.
@@ -26,96 +26,6 @@ const STRICT: &str = "https://strict.test";
 
 /// The key of the guard's nonces.
 const NONCE_KEY: [u8; 32] = [3; 32];
-
-/// What a client sends in place of the gateway, in the spellings that some server takes for the same.
-const FORGED: &str = "X-Token-Guard-Client-Certificate: forged\r\n\
-                      X-Token-Guard-Client-Certificate: forged\r\n\
-                      X_Token_Guard_Client_Certificate: forged\r\n\
-                      x-token-guard_client-certificate: forged\r\n\
-                      X.Token.Guard.Client.Certificate: forged\r\n\
-                      X-Forwarded-Tls-Client-Cert: forged\r\n\
-                      X_Forwarded_Tls_Client_Cert: forged\r\n\
-                      X-Forwarded-Uri: /forged\r\n\
-                      X-Forwarded-Method: FORGED\r\n";
-
-fn request(test: &str, headers: &str) -> String {
-    format!(
-        "GET /api/projects HTTP/1.1\r\nHost: localhost\r\nX-Test: {test}\r\nAuthorization: DPoP token\r\n{headers}\r\n"
-    )
-}
-
-/// RFC 9449 §4.3, check 1; RFC 8705 §3. A recorder stands in for token-guard: it allows everything, and repeats nothing.
-#[test]
-fn gateways_hand_over_every_proof_and_their_own_word_about_the_certificate() {
-    let [server, client] = [(); 2].map(|()| Identity::new().unwrap());
-    at_every_gateway(|kind| {
-        handed_over(kind, &server, &client);
-        Vec::new()
-    });
-}
-
-fn handed_over(kind: Kind, server: &Identity, client: &Identity) {
-    let name = kind.name();
-    let [guard, resource_server] = [(); 2].map(|()| Upstream::start(true).unwrap());
-    let neighbours = Neighbours {
-        guard: guard.port(),
-        resource_server: resource_server.port(),
-        ..Neighbours::default()
-    };
-    let gateway = Gateway::start_with_tls(kind, &neighbours, &[], server).unwrap();
-    let header = certificate_header(kind);
-    // All but Caddy hand over only what token-guard reads: not the name of the test.
-    let asked = |test: &str, shown: Option<&Identity>, headers: &str| {
-        let request = request(test, &format!("Connection: close\r\n{headers}"));
-        let answer = tls::send(gateway.port(), server, shown, &request).unwrap();
-        let answer = answer.unwrap_or_else(|| panic!("{name}: {test}: no answer"));
-        assert_eq!(answer.status, 200, "{name}: {test}: {}", answer.head);
-        let arrived = resource_server.arrived(test).unwrap();
-        let withheld: &[&str] = match kind {
-            // A recorder does not tell Envoy which headers to remove.
-            Kind::EnvoyExtAuthz => &["x-token-guard-client-certificate"],
-            _ => &["authorization", "dpop", "x-token-guard-client-certificate"],
-        };
-        for withheld in withheld {
-            assert!(
-                arrived.values(withheld).is_empty(),
-                "{name}: {test}: {arrived:?}"
-            );
-        }
-        let asked = guard.arrived(if kind == Kind::Caddy { test } else { "" });
-        let asked = asked.unwrap();
-        if kind != Kind::EnvoyExtAuthz {
-            assert_eq!(asked.values("x-forwarded-method"), ["GET"], "{name}");
-            assert_eq!(asked.values("x-forwarded-uri"), ["/api/projects"], "{name}");
-        }
-        let certificates = asked.values(header).into_iter();
-        let certificates: Vec<String> = certificates.map(str::to_owned).collect();
-        let proofs = asked.values("dpop").into_iter().map(str::to_owned);
-        (proofs.collect::<Vec<String>>(), certificates)
-    };
-    let (proofs, certificates) = asked("forged", None, &format!("DPoP: one\r\n{FORGED}"));
-    assert_eq!(proofs, ["one"], "{name}");
-    let shown = certificates.concat();
-    assert!(["", "sha256:"].contains(&&*shown), "{name}: {shown}");
-    let (proofs, _) = asked("two", None, "DPoP: one\r\nDPoP: two\r\n");
-    match kind {
-        // Older than 1.23. The resource server gets the same one.
-        Kind::DebianNginx => assert_eq!(proofs, ["one"], "{name}"),
-        // No proof has a comma.
-        Kind::Nginx | Kind::EnvoyExtAuthz => {
-            assert_eq!(proofs.concat().replace(' ', ""), "one,two", "{name}");
-        }
-        _ => assert_eq!(proofs, ["one", "two"], "{name}"),
-    }
-    let (_, shown) = asked("shown", Some(client), FORGED);
-    let [shown] = &shown[..] else {
-        panic!("{name}: {shown:?}");
-    };
-    assert!(
-        !shown.is_empty() && !shown.contains("forged"),
-        "{name}: {shown}"
-    );
-}
 
 /// The guard's configuration, with two issuers whose tokens the tests sign.
 fn configuration(issuer: &Issuer, audience: &str, forward_authorization: Value) -> String {
@@ -185,15 +95,8 @@ impl Bound {
         } else {
             &[]
         };
-        let mut guard = TokenGuard::start(&configuration, &clusters(), arguments).unwrap();
-        guard.until_ready().unwrap();
-        let ports = pair().ports();
-        let neighbours = Neighbours {
-            guard: guard.port(),
-            resource_server: upstream.port(),
-            token_service: (ports.public, ports.internal),
-            plugin: &configuration,
-        };
+        let guard = ready_guard(&configuration, arguments);
+        let neighbours = neighbours(&guard, &configuration, upstream.port());
         let changes = version.changes(kind);
         let gateway = match &server {
             Some(server) => Gateway::start_with_tls(kind, &neighbours, changes, server),
@@ -248,7 +151,6 @@ impl Bound {
             }
             let (answer, arrived) = self.ask(row, shown);
             if let Err(difference) = self.judge(row, answer.as_ref(), arrived.as_ref()) {
-                let answer = answer.map(|answer| (answer.head, answer.body));
                 differences.push(format!(
                     "{}, {}: {difference}; expected {:?}; answered {answer:?}; arrived: {arrived:?}",
                     self.kind.name(),
@@ -346,13 +248,6 @@ fn refused(answer: &Answer, error: &str) -> Result<(), String> {
         return Err("no nonce".to_owned());
     }
     Ok(())
-}
-
-const fn certificate_header(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Traefik => "x-forwarded-tls-client-cert",
-        _ => "x-token-guard-client-certificate",
-    }
 }
 
 /// RFC 9449 §4.3, §7, §11.1.

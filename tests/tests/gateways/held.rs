@@ -1,11 +1,10 @@
 //! Connections that a client holds: many of one address, bodies that never end, and WebSockets that never end.
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::io::{ErrorKind, Read as _};
+use std::net::TcpStream;
 
 use tests::gateways::{Gateway, Kind, Neighbours};
-use tests::{Upstream, wire};
+use tests::{Upstream, response, wire};
 
 use crate::api::until;
 
@@ -18,13 +17,6 @@ fn open_gateway(kind: Kind, changes: &[(&str, &str)]) -> (Gateway, Upstream) {
     let neighbours = Neighbours::of_guard(guard("200 OK"), resource_server.port());
     let gateway = Gateway::start(kind, &neighbours, changes).unwrap();
     (gateway, resource_server)
-}
-
-fn connect(port: u16, sent: &str) -> TcpStream {
-    let mut connection = wire::connect(port, Duration::from_secs(60)).unwrap();
-    // The gateway may have closed the connection.
-    let _sent = connection.write_all(sent.as_bytes());
-    connection
 }
 
 fn is_served(port: u16) -> bool {
@@ -42,7 +34,9 @@ fn haproxy_counts_the_half_sent_requests_of_an_address() {
     let head = "GET /api/projects HTTP/1.1\r\nHost: localhost\r\nX-Half";
     // HAProxy ends an unfinished request after ten seconds.
     until("the address has all its connections", || {
-        let _held: Vec<TcpStream> = (0..MOST).map(|_| connect(port, head)).collect();
+        let _held: Vec<TcpStream> = (0..MOST)
+            .map(|_| wire::begin(port, head).unwrap())
+            .collect();
         !is_served(port)
     });
     until("the address is served again", || is_served(port));
@@ -50,19 +44,7 @@ fn haproxy_counts_the_half_sent_requests_of_an_address() {
 
 /// Starts a server that decides about every request in the same way. Returns its port.
 fn guard(status: &'static str) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for mut connection in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let _size = connection.read(&mut [0; 4096]);
-                let answer =
-                    format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-                let _sent = connection.write_all(answer.as_bytes());
-            });
-        }
-    });
-    port
+    tests::serve("127.0.0.1", 0, move |_| response(status, "", "")).unwrap()
 }
 
 /// Go reads the rest of a body before it sends a response, so a client could hold a refusal and its connection for ever.
@@ -79,7 +61,7 @@ fn a_body_that_never_ends_holds_no_refusal_back() {
         };
         let gateway = Gateway::start(kind, &neighbours, &[change]).unwrap();
         let head = "POST /api/projects HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nbeginning";
-        let mut connection = connect(gateway.port(), head);
+        let mut connection = wire::begin(gateway.port(), head).unwrap();
         let mut answer = Vec::new();
         let ended = connection.read_to_end(&mut answer);
         let name = kind.name();

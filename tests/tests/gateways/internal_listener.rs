@@ -2,10 +2,9 @@
 
 use tests::Issuer;
 use tests::gateways::TokenGuard;
-use ureq::http::Request;
 
 use super::{clusters, configuration};
-use crate::support::{PRIVATE_HOSTS, REBOUND_HOSTS, agent, send};
+use crate::support::{PRIVATE_HOSTS, REBOUND_HOSTS, get};
 
 /// A page whose host name resolves to the listener after the page was loaded (DNS rebinding).
 #[test]
@@ -17,8 +16,10 @@ fn a_name_that_leads_to_the_internal_listener_of_token_guard_reads_nothing() {
     ];
     let guard = TokenGuard::start(&configuration, &clusters(), &hosts).unwrap();
     let ask = |path: &str, host: &str| {
-        let request = Request::get(format!("{}{path}", guard.internal_url()));
-        send(&agent(), request.header("host", host).body(()).unwrap())
+        get(
+            &format!("{}{path}", guard.internal_url()),
+            &[("host", host)],
+        )
     };
     for path in ["/metrics", "/nothing"] {
         for host in REBOUND_HOSTS {

@@ -9,7 +9,7 @@ use guard::config::Config;
 use guard::rules::Access;
 use guard::signature::NoHostVerifier;
 use tests::gateways::Kind;
-use tests::wire::{self, Answer};
+use tests::{Answer, wire};
 use tests::{Arrived, Upstream};
 
 use self::rows::{row, rows};

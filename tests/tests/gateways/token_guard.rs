@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use serde_json::{Value, json};
 use tests::gateways::TokenGuard;
-use tests::{Artifacts, Issuer, wire};
+use tests::{Answer, Artifacts, Issuer, wire};
 
 use super::{clusters, configuration};
 use crate::api::{token, until};
@@ -25,7 +25,7 @@ fn metric(guard: &TokenGuard, name: &str) -> u64 {
 }
 
 /// Sends a request to token-guard directly.
-fn ask(guard: &TokenGuard, path: &str, headers: &str) -> wire::Answer {
+fn ask(guard: &TokenGuard, path: &str, headers: &str) -> Answer {
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: guard\r\nConnection: close\r\n{headers}\r\n");
     wire::send(guard.port(), &request).unwrap().unwrap()

@@ -4,12 +4,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tests::free_port;
-use ureq::http::Request;
 
 use super::gate::Gate;
 use super::server::Issuer;
 use crate::api::until;
-use crate::support::{agent, form_body, get, send};
+use crate::support::{form_body, get, post};
 
 /// The `jti` of each token that Authlib was asked about.
 fn introspections(authlib: &Issuer) -> Vec<Value> {
@@ -19,11 +18,9 @@ fn introspections(authlib: &Issuer) -> Vec<Value> {
 
 fn revoke(issuer: &Issuer, token: &str) {
     let credentials = STANDARD.encode("web:secret-of-web");
-    let request = Request::post(format!("{}/revoke", issuer.url()))
-        .header("authorization", format!("Basic {credentials}"))
-        .header("content-type", "application/x-www-form-urlencoded");
+    let headers = [("authorization", format!("Basic {credentials}"))];
     let form = form_body(&[("token", token), ("token_type_hint", "access_token")]);
-    let reply = send(&agent(), request.body(form).unwrap());
+    let reply = post(&format!("{}/revoke", issuer.url()), &headers, &form);
     assert_eq!(reply.status, 200, "{}", reply.body);
 }
 

@@ -10,12 +10,11 @@ mod server;
 
 use serde_json::json;
 use tests::proofs::ProofKey;
-use ureq::http::Request;
 
 use self::gate::Gate;
 use self::server::{AUDIENCE, Issuer};
 use crate::api::until;
-use crate::support::{agent, basic, form_body, send};
+use crate::support::{basic, form_body, post};
 
 /// Checks for every issuer that access tokens pass, and no other tokens.
 #[track_caller]
@@ -96,16 +95,16 @@ fn rfc9449_s6_1_bound_tokens_of_oidc_provider_need_the_key_of_their_client() {
     {
         let [key, other] = [(); 2].map(|()| ProofKey::new(algorithm).unwrap());
         let endpoint = format!("{}/token", issuer.url());
-        let request = Request::post(&endpoint)
-            .header("authorization", basic("web", "secret-of-the-test"))
-            .header("content-type", "application/x-www-form-urlencoded")
-            .header("dpop", key.prove("POST", &endpoint, None).unwrap());
+        let headers = [
+            ("authorization", basic("web", "secret-of-the-test")),
+            ("dpop", key.prove("POST", &endpoint, None).unwrap()),
+        ];
         let fields = [
             ("grant_type", "client_credentials"),
             ("scope", "read"),
             ("resource", AUDIENCE),
         ];
-        let reply = send(&agent(), request.body(form_body(&fields)).unwrap());
+        let reply = post(&endpoint, &headers, &form_body(&fields));
         assert_eq!(reply.status, 200, "{reply:?}");
         assert_eq!(reply.text("token_type"), "DPoP");
         let token = reply.text("access_token");

@@ -1,12 +1,12 @@
 //! Requests that wait for keys, in Envoy with each form of the filter.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
+use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{Artifacts, Form, Issuer, Process, Series, free_port};
+use tests::{Artifacts, Form, Issuer, Process, Series, free_port, response, wire};
 
 use super::{metric, serve};
 use crate::api::until;
@@ -17,27 +17,17 @@ const AUDIENCE: &str = "https://api.example.com";
 
 /// A server of an issuer's keys, which answers no request before it is told to.
 fn keys(issuer: &Issuer) -> (u16, Sender<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
     let body = issuer.configuration(AUDIENCE)["jwks"].to_string();
     let (told, wait) = channel();
-    std::thread::spawn(move || {
-        let mut is_told = false;
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 4096]);
-            is_told = is_told || wait.recv().is_ok();
-            if !is_told {
-                return;
-            }
-            let length = body.len();
-            let _ = write!(
-                stream,
-                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-            );
+    let wait = Mutex::new(Some(wait));
+    let port = tests::serve("127.0.0.1", 0, move |_| {
+        if let Some(wait) = wait.lock().unwrap().take() {
+            // The test has ended if nobody can tell any more.
+            let _told = wait.recv();
         }
+        response("200 OK", "", &body)
     });
-    (port, told)
+    (port.unwrap(), told)
 }
 
 /// Calls `test` for both forms at the same time: each waits most of its time.
@@ -88,19 +78,15 @@ impl Gateway {
 
     /// Sends a request and does not wait for the answer.
     fn send(&self, token: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.api)).unwrap();
         let request = format!(
             "GET /later HTTP/1.1\r\nhost: api\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
         );
-        stream.write_all(request.as_bytes()).unwrap();
-        stream
+        wire::begin(self.api, &request).unwrap()
     }
 }
 
-fn status(mut stream: TcpStream) -> String {
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    reply.lines().next().unwrap_or_default().to_owned()
+fn status(mut stream: TcpStream) -> u16 {
+    wire::answer(&mut stream).unwrap().status
 }
 
 /// A request that ends before its turn is not answered, and those before and behind it are.
@@ -117,7 +103,7 @@ fn a_request_that_has_ended_is_forgotten() {
         until("two requests wait", || gateway.waiting() == Some(2));
         told.send(()).unwrap();
         for request in [first, last] {
-            assert_eq!(status(request), "HTTP/1.1 200 OK");
+            assert_eq!(status(request), 200);
         }
         until("no request waits", || gateway.waiting() == Some(0));
     });
@@ -187,7 +173,7 @@ fn a_denial_is_logged_with_method_and_path() {
         let held = gateway.send(&issuer.token(AUDIENCE, &[]).unwrap());
         until("a request waits", || gateway.waiting() == Some(1));
         told.send(()).unwrap();
-        assert_eq!(status(held), "HTTP/1.1 401 Unauthorized");
+        assert_eq!(status(held), 401);
         let log = gateway.envoy.end().unwrap();
         let lines = log.lines().filter_map(|line| {
             let (_, json) = line.split_once('{')?;

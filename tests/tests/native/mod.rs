@@ -14,7 +14,7 @@ use tests::{Artifacts, Form, Issuer, Process, envoy, free_port};
 
 use crate::api::until;
 use crate::issuers::gate::{address, listener};
-use crate::support::{file, get};
+use crate::support::{file, get, stat};
 
 const CALLBACK: &str = "envoy_dynamic_module_callback_";
 
@@ -129,10 +129,7 @@ fn serve(
 
 /// A metric of the module. `None` before Envoy has it.
 pub(crate) fn metric(admin: u16, name: &str) -> Option<u64> {
-    let name = format!("wasmcustom.token_filter.{name}");
-    let url = format!("http://127.0.0.1:{admin}/stats?filter={name}$");
-    let body = get(&url, &[]).body;
-    body.trim().rsplit_once(": ")?.1.parse().ok()
+    stat(admin, &format!("wasmcustom.token_filter.{name}"))
 }
 
 /// Envoy chooses a route before the filters run, and again after the filter has changed headers: by those that it set, and not

@@ -220,11 +220,7 @@ fn the_log_is_paged_and_a_reader_may_stop_reading() {
 
     let mut listing = Command::new(&pair.pair.artifacts().token_service)
         .args(["audit", "--limit", "1000"])
-        .env("TOKEN_SERVICE_ADMIN_URL", pair.pair.internal_url())
-        .env(
-            "TOKEN_SERVICE_ADMIN_TOKEN_FILE",
-            pair.state().join("admin-token"),
-        )
+        .envs(pair.environment())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

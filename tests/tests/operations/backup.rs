@@ -28,9 +28,8 @@ fn a_copy_taken_under_load_is_whole_and_serves() {
     pair.pair.stop_token_service();
     let store = pair.state().join("restored.redb");
     let url = format!("redb:{}", store.display());
-    let config = pair.state().join("restore.toml");
-    std::fs::write(&config, format!("[store]\nurl = \"{url}\"\n")).unwrap();
-    let restore = format!("restore {copy} --config {}", config.display());
+    let config = pair.write("restore.toml", format!("[store]\nurl = \"{url}\"\n"));
+    let restore = format!("restore {copy} --config {config}");
     pair.done(&restore);
     let again = pair.failed(&restore);
     assert!(again.contains("exists already"), "{again}");
@@ -44,13 +43,9 @@ fn a_torn_copy_is_refused() {
     let pair = OwnPair::start(&[]);
     let copy = pair.state().join("copy");
     pair.done(&format!("backup {}", copy.display()));
-    let config = pair.state().join("restore.toml");
     let store = pair.state().join("restored.redb");
-    std::fs::write(
-        &config,
-        format!("[store]\nurl = \"redb:{}\"\n", store.display()),
-    )
-    .unwrap();
+    let text = format!("[store]\nurl = \"redb:{}\"\n", store.display());
+    let config = pair.write("restore.toml", text);
     let whole = std::fs::read(&copy).unwrap();
     let half = &whole[..whole.len() / 2];
     let mut changed = whole.clone();
@@ -68,7 +63,7 @@ fn a_torn_copy_is_refused() {
     ] {
         let torn = pair.state().join(name);
         std::fs::write(&torn, bytes).unwrap();
-        let restore = format!("restore {} --config {}", torn.display(), config.display());
+        let restore = format!("restore {} --config {config}", torn.display());
         let refusal = pair.run(&restore);
         assert_eq!(refusal.code, 1, "{name}: {}", refusal.errors);
         assert!(!store.exists(), "{name}");

@@ -2,13 +2,14 @@
 //! log.
 
 use std::collections::BTreeSet;
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use tests::flood;
-use tokio::net::TcpStream;
+use tests::browsing::FORM;
+use tests::wire;
 
 use crate::api::until;
-use crate::support::{OwnPair, USER_BOUND, database, form_body, unanswered};
+use crate::support::{OwnPair, USER_BOUND, database, form_body};
 use crate::token::claims;
 
 /// Number of requests whose connections are reset together.
@@ -37,6 +38,15 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
+/// Sends a request, and waits for no response.
+fn begin(port: u16, head: &str, credentials: &str, body: &str) -> TcpStream {
+    let length = body.len();
+    let request = format!(
+        "{head} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {credentials}\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    wire::begin(port, &request).unwrap()
+}
+
 fn changes_leave_their_entries(store: &[(&str, &str)]) {
     let pair = OwnPair::start(store);
     let client = |number| {
@@ -56,19 +66,18 @@ fn changes_leave_their_entries(store: &[(&str, &str)]) {
         let changed = clients.filter(is_changed);
         changed.map(|client| text(&client["client_id"])).collect()
     };
-    let (runtime, port) = (flood::runtime().unwrap(), pair.pair.ports().internal);
+    let port = pair.pair.ports().internal;
     for round in 0..ROUNDS {
         let requests = round * REQUESTS..(round + 1) * REQUESTS;
         let request = |number: usize| {
             let head = format!("PATCH /admin/clients/reset-{number}");
-            let headers = [("authorization", bearer.as_str())];
-            unanswered(&runtime, port, &head, &headers, "{\"name\": \"after\"}")
+            begin(port, &head, &bearer, "{\"name\": \"after\"}")
         };
         let before = changed().len();
-        let connections: Vec<TcpStream> = requests.map(request).collect();
+        let connections = requests.map(request).collect();
         until("a change takes effect", || changed().len() > before);
         // The service makes one change after the other, so it is making another change now.
-        drop(connections);
+        wire::reset(connections).unwrap();
     }
     // This change is the last.
     pair.administrate("PATCH", "/clients/reset-0", "{\"name\": \"last\"}")
@@ -98,21 +107,12 @@ fn revocations_by_clients_leave_their_entries() {
     let lobby = pair.pair.lobby_url();
     let issue = |_| pair.token();
     let tokens: Vec<String> = (0..REQUESTS).map(issue).collect();
-    let basic = USER_BOUND.basic();
-    let headers = [
-        ("authorization", basic.as_str()),
-        ("content-type", "application/x-www-form-urlencoded"),
-    ];
-    let (runtime, port) = (flood::runtime().unwrap(), pair.pair.ports().public);
+    let credentials = format!("{}\r\ncontent-type: {FORM}", USER_BOUND.basic());
+    let port = pair.pair.ports().public;
     for token in &tokens {
         let body = form_body(&[("token", token)]);
-        drop(unanswered(
-            &runtime,
-            port,
-            "POST /auth/revoke",
-            &headers,
-            &body,
-        ));
+        let connection = begin(port, "POST /auth/revoke", &credentials, &body);
+        wire::reset(vec![connection]).unwrap();
     }
     let revoked = || -> BTreeSet<String> {
         let is_revoked = |token: &&String| {

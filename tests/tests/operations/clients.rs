@@ -127,8 +127,7 @@ fn certificates_are_added_and_removed_while_the_service_runs() {
         .unwrap()
         .self_signed(&key)
         .unwrap();
-    let file = pair.state().join("cert.der");
-    std::fs::write(&file, certificate.der()).unwrap();
+    let file = pair.write("cert.der", certificate.der());
     pair.release(&[&NON_INTERACTIVE]);
     let assert_with = |alias: &str| {
         let mut assertion = Assertion::of("ada@example.com");
@@ -137,10 +136,7 @@ fn certificates_are_added_and_removed_while_the_service_runs() {
         NON_INTERACTIVE.assert(&pair.lobby(), &signed, &[])
     };
     assert_with("new").assert_error(400, "invalid_grant");
-    let add = format!(
-        "client add-certificate non-interactive-demo new {}",
-        file.display()
-    );
+    let add = format!("client add-certificate non-interactive-demo new {file}");
     let shown = pair.done(&add);
     assert!(
         shown.contains("demo-2020") && shown.contains("new"),
@@ -270,18 +266,13 @@ fn nobody_administrates_without_the_token() {
 #[test]
 fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let pair = OwnPair::start(&[]);
-    let write = |name: &str, text: &str| {
-        let path = pair.state().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    write(
+    pair.write(
         "wrong.toml",
         "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\"]\n\
          scope = []\n\n[[clients]]\nclient_id = \"sap\"\ntype = \"non_interactive\"\n\
          [[clients.certificates]]\nalias = \"a\"\nfile = \"absent.pem\"\n",
     );
-    let config = write(
+    let config = pair.write(
         "config.toml",
         "registrations = \"wrong.toml\"\nlisen = \"127.0.0.1:1\"\n",
     );
@@ -297,15 +288,15 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
         assert!(output.contains(line), "{line} in {output}");
     }
     // The output shows problems that only the service can find with the lines of the file.
-    write("bad.pem", "no certificate");
+    pair.write("bad.pem", "no certificate");
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let parameters = rcgen::CertificateParams::new(vec!["sync".to_owned()]).unwrap();
     let certificate = parameters.self_signed(&key).unwrap();
-    std::fs::write(pair.state().join("good.der"), certificate.der()).unwrap();
+    pair.write("good.der", certificate.der());
     let secret = "s".repeat(32);
-    let wrong = write(
+    let wrong = pair.write(
         "wrong.toml",
-        &format!(
+        format!(
             "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\",\n\
              \"nonsense\"]\nscope = []\n\n[[clients]]\nclient_id = \"spa\"\n\n\
              [[clients]]\nclient_id = \"sync\"\ntype = \"non_interactive\"\nclient_secret = \"{secret}\"\n\
@@ -328,9 +319,9 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     // The service's problems have the lines of the file too, and so have its warnings.
     let installed = |uri: &str| {
         let client = "[[clients]]\nclient_id = \"app\"\ntype = \"installed\"\n";
-        let file = write(
+        let file = pair.write(
             "unwise.toml",
-            &format!("{client}redirect_uris = [\"{uri}\"]\n"),
+            format!("{client}redirect_uris = [\"{uri}\"]\n"),
         );
         (format!("{file}:4: redirect_uris: {uri}: "), file)
     };
@@ -345,14 +336,14 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     // Beside the legacy flow, a User ID must have room in its tokens.
     let instance =
         "[[legacy_instances]]\nhostname = \"a.example\"\nauth_server_hostname = \"b.example\"\n";
-    write(
+    pair.write(
         "config.toml",
-        &format!("registrations = \"wrong.toml\"\n{instance}"),
+        format!("registrations = \"wrong.toml\"\n{instance}"),
     );
     let user_id = "1".repeat(25);
-    write(
+    pair.write(
         "wrong.toml",
-        &format!(
+        format!(
             "[[users]]\nusername = \"ada\"\n[[users.accounts]]\nuser_id = \"{user_id}\"\nusername = \"a\"\n\
              site = \"https://a.example\"\n"
         ),
@@ -369,10 +360,8 @@ fn applying_a_file_is_idempotent_and_prunes_only_when_asked() {
     let nothing = pair.done(&format!("apply {demo}"));
     assert!(nothing.contains("Nothing differs."), "{nothing}");
 
-    let file = pair.state().join("more.toml");
     let text = "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\"]\n";
-    std::fs::write(&file, text).unwrap();
-    let file = file.to_str().unwrap();
+    let file = pair.write("more.toml", text);
     let dry = pair.done(&format!("apply {file} --dry-run"));
     assert!(dry.contains("+ client spa"), "{dry}");
     pair.failed("client show spa");
@@ -385,7 +374,7 @@ fn applying_a_file_is_idempotent_and_prunes_only_when_asked() {
         "{dry}"
     );
     let scoped = format!("{text}scopes = [\"projects\"]\nname = \"App\"\n");
-    std::fs::write(pair.state().join("more.toml"), scoped).unwrap();
+    pair.write("more.toml", scoped);
     let drift = pair.run(&format!("apply {file} --dry-run --exit-code"));
     assert_eq!(drift.code, 2, "{}", drift.errors);
     let lines = "~ client spa: name, scopes\n    name: \"spa\" -> \"App\"\n    scopes: +projects\n";

@@ -1,6 +1,8 @@
 //! Copies of the store from redb to PostgreSQL and back.
 
-use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Reply, WEB, database, get};
+use crate::support::{
+    Assertion, Browser, JWT_BEARER, NON_INTERACTIVE, OwnPair, Reply, WEB, database, get,
+};
 
 fn assert_refused(reply: &Reply) {
     reply.assert_error(400, "invalid_grant");
@@ -23,8 +25,7 @@ fn what_was_issued_before_a_copy_is_worth_the_same_after() {
     assert_eq!(end.status, 200);
     let assertion = Assertion::of("ada@example.com").sign();
     let jwt_bearer = || {
-        let grant_type = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-        let form = [("grant_type", grant_type), ("assertion", &assertion)];
+        let form = [("grant_type", JWT_BEARER), ("assertion", &assertion)];
         NON_INTERACTIVE.token(&lobby, &form)
     };
     assert_eq!(jwt_bearer().status, 200);

@@ -131,13 +131,12 @@ fn a_realm_of_keycloak_moves_in_with_passwords_and_secrets() {
 #[test]
 fn a_table_of_users_moves_in() {
     let pair = OwnPair::start(&[]);
-    let path = pair.state().join("users.csv");
     let table = "username,email,enabled,password_hash,account_user_id,account_username,account_site\r\n\
                  kim,kim@example.com,,\"$2b$06$CCCCCCCCCCCCCCCCCCCCC.eJ2SOrJVxHDPGQQoWuRWXRPOI3B9QuW\",1,kim,https://us1.example.com\r\n\
                  lee,lee,false,,,,\r\n\
                  ,nobody@example.com,,,,,\r\n";
-    std::fs::write(&path, table).unwrap();
-    let import = ["import", "csv", path.to_str().unwrap()];
+    let path = pair.write("users.csv", table);
+    let import = ["import", "csv", &path];
     let done = pair.operate(&import, "");
     assert!(
         done.output
@@ -148,13 +147,13 @@ fn a_table_of_users_moves_in() {
     let kim = pair.json("user show kim");
     assert_eq!(kim["accounts"][0]["site"], "https://us1.example.com");
     assert_eq!(kim["has_password"], true);
-    std::fs::write(&path, "name\nkim\n").unwrap();
+    pair.write("users.csv", "name\nkim\n");
     let unknown = pair.operate(&import, "").failed(1);
     assert!(
         unknown.contains("the column \"name\" is unknown"),
         "{unknown}"
     );
-    std::fs::write(&path, "username,email\nmo,\"mo@example.com\nno,\n").unwrap();
+    pair.write("users.csv", "username,email\nmo,\"mo@example.com\nno,\n");
     let open = pair.operate(&import, "").failed(1);
     assert!(
         open.contains("users.csv: line 2: the quotes of a cell do not end"),
@@ -167,7 +166,6 @@ fn a_table_of_users_moves_in() {
 #[test]
 fn a_problem_of_one_user_stops_no_other() {
     let pair = OwnPair::start(&[]);
-    let path = pair.state().join("users.csv");
     let mut table = String::from("username,email,account_user_id,account_username,account_site\n");
     for number in 0..5000 {
         table += &format!("u{number},u{number}@example.com,,,\n");
@@ -176,8 +174,8 @@ fn a_problem_of_one_user_stops_no_other() {
     table += "U0,other@example.com,,,\n";
     table += &format!("long,,{},long,{site}\n", "1".repeat(36));
     table += "\"a\nuser forged\",,,,\nlast,,,,\n";
-    std::fs::write(&path, table).unwrap();
-    let import = ["import", "csv", path.to_str().unwrap()];
+    let path = pair.write("users.csv", table);
+    let import = ["import", "csv", &path];
     for more in [&["--dry-run"][..], &[]] {
         let done = pair.operate(&[&import, more].concat(), "");
         let counts = "Users: 5004 read, 5002 new, 0 changed, 0 kept, 2 not imported";
@@ -207,22 +205,17 @@ fn a_problem_of_one_user_stops_no_other() {
 #[test]
 fn an_import_takes_nobody_over() {
     let pair = OwnPair::start(&[]);
-    let write = |name: &str, text: &str| {
-        let path = pair.state().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
     let head = "username,email,organization,password,account_user_id,account_username,account_site";
     let staff = format!(
         "{head}\nboss,boss@a.example,majestic,password of the boss,42,boss,https://us1.example.com\n"
     );
-    pair.done(&format!("import csv {}", write("staff.csv", &staff)));
+    pair.done(&format!("import csv {}", pair.write("staff.csv", &staff)));
     let before = pair.json("user show boss");
     let others = format!(
         "{head}\nboss,boss@b.example,,password of another,,,\nada@example.com,,,password of another,,,\n\
          mallory,,,password of mallory,42,mallory,https://us1.example.com\n"
     );
-    let others = write("others.csv", &others);
+    let others = pair.write("others.csv", &others);
     for more in [" --dry-run", ""] {
         let done = pair.run(&format!("import csv {others}{more}"));
         assert_eq!(done.code, 3, "{done:?}");
@@ -255,10 +248,9 @@ fn an_import_takes_nobody_over() {
 #[test]
 fn tables_of_spreadsheets_are_read_or_refused_with_the_cause() {
     let pair = OwnPair::start(&[]);
-    let path = pair.state().join("users.csv");
     let import = |table: &str| {
-        std::fs::write(&path, table).unwrap();
-        pair.operate(&["import", "csv", path.to_str().unwrap(), "--dry-run"], "")
+        let path = pair.write("users.csv", table);
+        pair.operate(&["import", "csv", &path, "--dry-run"], "")
     };
     let marked = import("\u{feff}username,enabled\r\nkim,TRUE\r\nlee,False\r\n").done();
     assert!(marked.starts_with("Users: 2 read, 2 new"), "{marked}");
@@ -291,7 +283,6 @@ fn tables_of_spreadsheets_are_read_or_refused_with_the_cause() {
 #[test]
 fn the_report_names_who_can_no_longer_sign_in() {
     let pair = OwnPair::start(&[]);
-    let path = pair.state().join("realm-of-people.json");
     let realm = serde_json::json!({"realm": "site", "users": [
         {"username": "key", "enabled": true, "credentials": [{"type": "webauthn-passwordless"}]},
         {"username": "social", "enabled": true, "federatedIdentities": [{"identityProvider": "google"}]},
@@ -299,8 +290,8 @@ fn the_report_names_who_can_no_longer_sign_in() {
         {"username": "invited", "enabled": true, "requiredActions": ["UPDATE_PASSWORD"]},
         {"username": "gone", "enabled": false},
     ]});
-    std::fs::write(&path, format!("\u{feff}{realm}")).unwrap();
-    let done = pair.operate(&["import", "keycloak", path.to_str().unwrap()], "");
+    let path = pair.write("realm-of-people.json", format!("\u{feff}{realm}"));
+    let done = pair.operate(&["import", "keycloak", &path], "");
     let errors = done.failed(3);
     for line in [
         "user key cannot sign in: the passkey is not imported; set a password",

@@ -1,10 +1,9 @@
 //! The internal listener: allowed host names, and the roles of admin tokens.
 
 use serde_json::Value;
-use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{OwnPair, PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send};
+use crate::support::{OwnPair, PRIVATE_HOSTS, REBOUND_HOSTS, Reply, get, send};
 
 /// A page whose host name resolves to the listener after the page was loaded (DNS rebinding). The browser treats both
 /// as the same origin.
@@ -12,8 +11,8 @@ use crate::support::{OwnPair, PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, s
 fn a_name_that_leads_to_the_internal_listener_reads_nothing() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE__INTERNAL_HOSTS", "ops.example.com")]);
     let ask = |path: &str, host: &str| {
-        let request = Request::get(format!("{}{path}", pair.pair.internal_url()));
-        send(&agent(), request.header("host", host).body(()).unwrap())
+        let url = format!("{}{path}", pair.pair.internal_url());
+        get(&url, &[("host", host)])
     };
     for path in [
         "/metrics",
@@ -74,11 +73,9 @@ fn admin_tokens_have_names_and_roles_and_change_while_the_service_runs() {
     let (ada, eve) = ("A".repeat(43), "B".repeat(42) + "A");
     let write = |text: String| std::fs::write(&file, text).unwrap();
     let ask = |token: &str, method: &str, path: &str| -> Reply {
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{}/admin{path}", pair.pair.internal_url()))
-            .header("authorization", format!("Bearer {token}"));
-        send(&agent(), request.body("").unwrap())
+        let url = format!("{}/admin{path}", pair.pair.internal_url());
+        let bearer = format!("Bearer {token}");
+        send(method, &url, &[("authorization", &bearer)], "")
     };
     write(format!("{first}{ada} ada full\n{eve} eve read-only\n"));
     for path in [

@@ -1,11 +1,12 @@
 //! Starting and stopping.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
+use tests::visitor::Visitor;
 
 use crate::api::until;
 use crate::support::{
@@ -129,14 +130,10 @@ fn is_of_log(line: &str, is_json: bool) -> bool {
 fn the_reason_of_an_end_is_a_line_of_the_log() {
     let pair = OwnPair::start(&[]);
     let used = "is in use by another process";
-    let malformed = pair.state().join("malformed.toml");
     let demo = pair.pair.artifacts().repository.join("demo/config.toml");
     for format in ["text", "json"] {
-        std::fs::write(
-            &malformed,
-            format!("log_format = \"{format}\"\nnonsense = 1\n"),
-        )
-        .unwrap();
+        let malformed = format!("log_format = \"{format}\"\nnonsense = 1\n");
+        let malformed = PathBuf::from(pair.write("malformed.toml", malformed));
         let variable = ("TOKEN_SERVICE__LOG_FORMAT", format);
         for (config, environment, code, reason) in [
             (Some(&demo), vec![variable], 1, used),
@@ -230,11 +227,8 @@ impl OnAFullDisk {
     }
 
     fn ready(&self) -> Option<u16> {
-        let request = ureq::http::Request::get(format!("{}/readyz", self.internal));
-        let answer = crate::support::agent()
-            .run(request.body(()).unwrap())
-            .ok()?;
-        Some(answer.status().as_u16())
+        let answer = Visitor::default().get(&format!("{}/readyz", self.internal), &[]);
+        Some(answer.ok()?.status)
     }
 }
 

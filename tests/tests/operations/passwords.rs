@@ -67,10 +67,8 @@ fn people_sign_in_with_the_password_of_another_server() {
         let mut changes = vec![("TOKEN_SERVICE_LOG", "trace")];
         changes.extend(store.map(|url| ("TOKEN_SERVICE__STORE__URL", url)));
         let pair = OwnPair::start(&changes);
-        let path = pair.state().join("people.toml");
-        std::fs::write(&path, file("CCCCCCCCCCCCCCCCCCCCC.")).unwrap();
-        let people = path.to_str().unwrap();
-        let mut outputs = pair.operate(&["apply", people], "").done();
+        let people = pair.write("people.toml", file("CCCCCCCCCCCCCCCCCCCCC."));
+        let mut outputs = pair.operate(&["apply", &people], "").done();
         let service = format!("http://127.0.0.1:{}", pair.pair.ports().public);
         let sign_in = |number: usize, password: &str| {
             let browser = Browser::from_address(&service, &format!("203.0.113.{number}"));
@@ -90,18 +88,18 @@ fn people_sign_in_with_the_password_of_another_server() {
             assert_eq!(sign_in(number, password), 303, "{hash}, replaced");
         }
         // The replaced hashes are still those of the file.
-        let again = pair.operate(&["apply", people, "--exit-code"], "").done();
+        let again = pair.operate(&["apply", &people, "--exit-code"], "").done();
         assert!(again.contains("Nothing differs."), "{again}");
-        std::fs::write(&path, file("DDDDDDDDDDDDDDDDDDDDD.")).unwrap();
-        outputs += &pair.operate(&["apply", people, "--dry-run"], "").done();
+        pair.write("people.toml", file("DDDDDDDDDDDDDDDDDDDDD."));
+        outputs += &pair.operate(&["apply", &people, "--dry-run"], "").done();
         assert_eq!(outputs.matches("~ user").count(), 4, "{outputs}");
         outputs += &pair.operate(&["user", "list"], "").done();
         outputs += &pair.operate(&["user", "show", "u3"], "").done();
         outputs += &pair.json("user show u3").to_string();
         outputs += &pair.json("audit").to_string();
         let refused = "[[users]]\nusername = 'x'\npassword_hash = '$scrypt$ln=30,r=8,p=1$AAECAwQF$AAECAwQFBgcICQoLDA0ODw'\n";
-        std::fs::write(&path, refused).unwrap();
-        let refused = pair.operate(&["apply", people], "").failed(1);
+        pair.write("people.toml", refused);
+        let refused = pair.operate(&["apply", &people], "").failed(1);
         assert!(refused.contains("costs too much"), "{refused}");
         let logs = pair.pair.end();
         for part in PARTS_OF_HASHES {

@@ -66,8 +66,7 @@ fn readers_that_stall_stop_neither_the_service_nor_its_end() {
     let mut unread = Unread::start();
     let ready = unread.internal("/readyz");
     until("the service is ready", || {
-        std::net::TcpStream::connect(("127.0.0.1", unread.ports.internal)).is_ok()
-            && get(&ready, &[]).status == 200
+        tests::listens(unread.ports.internal) && get(&ready, &[]).status == 200
     });
     let service = format!("http://127.0.0.1:{}", unread.ports.public);
     let load = Load::start(4, move || {

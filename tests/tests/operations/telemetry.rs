@@ -2,12 +2,10 @@
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::Value;
-use ureq::http::Request;
 
 use crate::api::until;
 use crate::support::{
-    Browser, CREDENTIALS, Collector, OwnPair, Span, USER_BOUND, WEB, agent, database, form_body,
-    send,
+    Browser, CREDENTIALS, Collector, OwnPair, Span, USER_BOUND, WEB, database, form_body, post,
 };
 
 /// The spans of the token service for requests with this name.
@@ -46,12 +44,13 @@ fn one_trace_shows_gateway_and_service_and_names_nobody() {
         changes.extend(store.map(|url| ("TOKEN_SERVICE__STORE__URL", url)));
         let pair = OwnPair::with_traces(&collector, &changes);
         let lobby = pair.pair.lobby_url();
-        let request = Request::post(format!("{lobby}/auth/token?secret-of-a-query"))
-            .header("authorization", USER_BOUND.basic())
-            .header("content-type", "application/x-www-form-urlencoded")
-            .header("user-agent", "secret-agent")
-            .header("traceparent", FORGED);
-        let token = send(&agent(), request.body(form_body(&CREDENTIALS)).unwrap()).done();
+        let headers = [
+            ("authorization", USER_BOUND.basic()),
+            ("user-agent", "secret-agent".to_owned()),
+            ("traceparent", FORGED.to_owned()),
+        ];
+        let url = format!("{lobby}/auth/token?secret-of-a-query");
+        let token = post(&url, &headers, &form_body(&CREDENTIALS)).done();
         Browser::new(&lobby).code_for(&WEB, None);
         let user = pair.administrate("GET", "/users/ada@example.com", "");
         assert_eq!(user.status, 200);

@@ -1,19 +1,18 @@
 //! A person's browser: keeps cookies, reads pages, and submits their forms unchanged.
 
-use tests::jar;
-use ureq::Agent;
-use ureq::http::Request;
-use ureq::http::request::Builder;
+use tests::browsing::FORM;
+use tests::visitor::Visitor;
+use ureq::AsSendBody;
 use url::Url;
 
 use super::form_body;
 use super::html::tags;
-use super::http::{PATIENCE, Reply, send};
+use super::http::Reply;
 use super::{Client, Pkce};
 
 /// A browser with its cookies.
 pub(crate) struct Browser {
-    agent: Agent,
+    visitor: Visitor,
     lobby: String,
     host: Option<String>,
     address: Option<String>,
@@ -58,7 +57,7 @@ impl Form {
 impl Browser {
     pub(crate) fn new(lobby: &str) -> Self {
         Self {
-            agent: jar::browser(PATIENCE),
+            visitor: Visitor::default(),
             lobby: lobby.to_owned(),
             host: None,
             address: None,
@@ -83,17 +82,13 @@ impl Browser {
 
     pub(crate) fn open(&self, address: &str) -> Reply {
         let url = Url::parse(&self.lobby).unwrap().join(address).unwrap();
-        let mut request = Request::get(url.as_str());
-        request = self.with_headers(request);
-        send(&self.agent, request.body(()).unwrap())
+        self.send("GET", url.as_str(), None, ())
     }
 
     /// Sends a request with the cookies and `header`, without opening the page.
     pub(crate) fn look(&self, method: &str, address: &str, header: (&str, &str)) -> Reply {
         let url = Url::parse(&self.lobby).unwrap().join(address).unwrap();
-        let request = Request::builder().method(method).uri(url.as_str());
-        let request = self.with_headers(request.header(header.0, header.1));
-        send(&self.agent, request.body(()).unwrap())
+        self.send(method, url.as_str(), Some(header), ())
     }
 
     /// Opens an address of the authorization endpoint.
@@ -118,20 +113,24 @@ impl Browser {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
         let all: Vec<(&str, &str)> = hidden.chain(fields.iter().copied()).collect();
-        let mut request =
-            Request::post(&form.action).header("content-type", "application/x-www-form-urlencoded");
-        request = self.with_headers(request);
-        send(&self.agent, request.body(form_body(&all)).unwrap())
+        let kind = ("content-type", FORM);
+        self.send("POST", &form.action, Some(kind), form_body(&all))
     }
 
-    fn with_headers(&self, mut request: Builder) -> Builder {
-        if let Some(host) = &self.host {
-            request = request.header("host", host);
-        }
-        if let Some(address) = &self.address {
-            request = request.header("x-forwarded-for", address);
-        }
-        request
+    fn send(
+        &self,
+        method: &str,
+        url: &str,
+        header: Option<(&str, &str)>,
+        body: impl AsSendBody,
+    ) -> Reply {
+        let own = [("host", &self.host), ("x-forwarded-for", &self.address)];
+        let own = own
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        let headers: Vec<_> = header.into_iter().chain(own).collect();
+        let answer = self.visitor.send(method, url, &headers, body);
+        answer.unwrap().into()
     }
 
     /// Submits the sign-in form on `page`, and follows the redirect.

@@ -3,9 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
-use ureq::http::Request;
+use tests::browsing::FORM;
+use tests::load::{self, JWT_BEARER};
 
-use super::http::{Reply, agent, send};
+use super::http::{Reply, send};
 use super::{basic, form_body};
 
 /// A client of the demo registrations.
@@ -16,35 +17,18 @@ pub(crate) struct Client {
     pub(crate) redirect_uri: &'static str,
 }
 
-pub(crate) const WEB: Client = Client {
-    id: "web-demo",
-    secret: Some("demo-secret-of-web-demo-not-for-real-use"),
-    redirect_uri: "https://app.example.com/callback",
-};
-pub(crate) const INSTALLED: Client = Client {
-    id: "installed-demo",
-    secret: None,
-    redirect_uri: "http://127.0.0.1:8765/callback",
-};
-pub(crate) const NON_INTERACTIVE: Client = Client {
-    id: "non-interactive-demo",
-    secret: Some("demo-secret-of-non-interactive-demo-not-for-real-use"),
-    redirect_uri: "",
-};
-pub(crate) const USER_BOUND: Client = Client {
-    id: "user-bound-demo",
-    secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
-    redirect_uri: "",
-};
+const fn demo(client: load::Client, redirect_uri: &'static str) -> Client {
+    Client {
+        id: client.id,
+        secret: client.secret,
+        redirect_uri,
+    }
+}
 
-pub(crate) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-
-/// A token request of [`USER_BOUND`], for one of the accounts of its user.
-pub(crate) const CREDENTIALS: [(&str, &str); 3] = [
-    ("grant_type", "client_credentials"),
-    ("user_id", "1879048402"),
-    ("user_site", "https://us1.example.com"),
-];
+pub(crate) const WEB: Client = demo(load::WEB, "https://app.example.com/callback");
+pub(crate) const INSTALLED: Client = demo(load::INSTALLED, "http://127.0.0.1:8765/callback");
+pub(crate) const NON_INTERACTIVE: Client = demo(load::NON_INTERACTIVE, "");
+pub(crate) const USER_BOUND: Client = demo(load::USER_BOUND, "");
 
 /// Fields of the sign-in form.
 pub(crate) const ADA: [(&str, &str); 2] = [
@@ -157,12 +141,9 @@ impl Client {
 
 /// Posts a form with these headers.
 pub(crate) fn post(url: &str, headers: &[(&str, String)], body: &str) -> Reply {
-    let mut request =
-        Request::post(url).header("content-type", "application/x-www-form-urlencoded");
-    for (name, value) in headers {
-        request = request.header(*name, value);
-    }
-    send(&agent(), request.body(body).unwrap())
+    let mut all = vec![("content-type", FORM)];
+    all.extend(headers.iter().map(|(name, value)| (*name, value.as_str())));
+    send("POST", url, &all, body)
 }
 
 /// A PKCE pair.

@@ -33,12 +33,20 @@ impl Outcome {
     }
 }
 
+/// By which the program finds the service of `pair`.
+pub(super) fn environment(pair: &Pair, state: &Path) -> [(&'static str, String); 2] {
+    let token = state.join("admin-token").display().to_string();
+    [
+        ("TOKEN_SERVICE_ADMIN_URL", pair.internal_url()),
+        ("TOKEN_SERVICE_ADMIN_TOKEN_FILE", token),
+    ]
+}
+
 /// Runs the program for the service of `pair`.
 pub(super) fn run(pair: &Pair, state: &Path, arguments: &[&str], input: &str) -> Outcome {
     let mut child = Command::new(&pair.artifacts().token_service)
         .args(arguments)
-        .env("TOKEN_SERVICE_ADMIN_URL", pair.internal_url())
-        .env("TOKEN_SERVICE_ADMIN_TOKEN_FILE", state.join("admin-token"))
+        .envs(environment(pair, state))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,11 +1,10 @@
 //! A revocation feed that tests fill, and that records requests.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tests::{Arrived, response};
 
 use super::now;
 
@@ -28,20 +27,15 @@ struct State {
 impl FeedService {
     /// Starts the feed. It ends with the process.
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new((Mutex::new(State::default()), Condvar::new()));
-        let service = Self {
-            port,
-            shared: Arc::clone(&shared),
-        };
-        std::thread::spawn(move || {
-            for connection in listener.incoming() {
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || serve(connection.unwrap(), &shared));
-            }
+        let shared = Arc::<(Mutex<State>, Condvar)>::default();
+        let own = Arc::clone(&shared);
+        let port = tests::serve("127.0.0.1", 0, move |request| {
+            response("200 OK", "", &answer(request, &own).to_string())
         });
-        service
+        Self {
+            port: port.unwrap(),
+            shared,
+        }
     }
 
     /// Port of the feed.
@@ -69,45 +63,11 @@ impl FeedService {
     }
 }
 
-/// Answers the requests of one connection, one after the other.
-fn serve(mut connection: TcpStream, shared: &(Mutex<State>, Condvar)) {
-    let reader = BufReader::new(connection.try_clone().unwrap());
-    let mut path = None;
-    for line in reader.lines() {
-        let Ok(line) = line else {
-            return;
-        };
-        if let Some(request) = line.strip_prefix("GET ") {
-            path = request.split(' ').next().map(str::to_owned);
-        } else if line.is_empty()
-            && let Some(path) = path.take()
-        {
-            let body = answer(&path, shared).to_string();
-            let length = body.len();
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
-            if connection
-                .write_all(&[head.as_bytes(), body.as_bytes()].concat())
-                .is_err()
-            {
-                return;
-            }
-        }
-    }
-}
-
-fn answer(path: &str, (state, changed): &(Mutex<State>, Condvar)) -> Value {
-    let parameter = |name: &str| {
-        let mut parts = path
-            .split(['?', '&'])
-            .filter_map(|part| part.split_once('='));
-        parts
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value.parse::<usize>().unwrap())
-    };
-    let since = parameter("since").unwrap();
+fn answer(request: &Arrived, (state, changed): &(Mutex<State>, Condvar)) -> Value {
+    let since = request.parameter("since").unwrap();
     let mut state = state.lock().unwrap();
-    state.requests.push(path.to_owned());
-    if let Some(wait) = parameter("wait") {
+    state.requests.push(request.target.clone());
+    if let Some(wait) = request.parameter("wait") {
         state.held += 1;
         state.most_held = state.most_held.max(state.held);
         let wait = Duration::from_secs(wait.try_into().unwrap());

@@ -1,16 +1,10 @@
 //! Requests and replies.
 
-use std::net::Ipv4Addr;
-use std::time::Duration;
-
 use serde_json::Value;
-use tests::browsing;
-use tests::wire::Answer;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
-use tokio::runtime::Runtime;
-use ureq::Agent;
-use ureq::http::{HeaderMap, HeaderName, HeaderValue, Request};
+use tests::Answer;
+use tests::visitor::Visitor;
+use ureq::AsSendBody;
+use ureq::http::HeaderMap;
 
 /// Values of `Host` of a page whose name resolves to an internal listener after the page was loaded (DNS rebinding).
 pub(crate) const REBOUND_HOSTS: &[&str] = &[
@@ -78,67 +72,33 @@ impl Reply {
 
 impl From<Answer> for Reply {
     fn from(answer: Answer) -> Self {
-        let headers = answer.headers().map(|(name, value)| {
-            let name = HeaderName::try_from(name).unwrap();
-            (name, HeaderValue::try_from(value).unwrap())
-        });
         Self {
             status: answer.status,
-            headers: headers.collect(),
-            body: answer.body.clone(),
+            headers: answer.headers,
+            body: answer.body,
         }
     }
 }
 
-/// How long a request may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// An agent that follows no redirect and treats no status as an error.
-pub(crate) fn agent() -> Agent {
-    browsing::agent(PATIENCE)
+/// Sends a request without cookies.
+pub(crate) fn send(
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: impl AsSendBody,
+) -> Reply {
+    let answer = Visitor::default().send(method, url, headers, body);
+    answer.unwrap().into()
 }
 
-/// Sends `request` unchanged.
-pub(crate) fn send(agent: &Agent, request: Request<impl ureq::AsSendBody>) -> Reply {
-    let response = agent.run(request).unwrap();
-    let (parts, mut body) = response.into_parts();
-    Reply {
-        status: parts.status.as_u16(),
-        headers: parts.headers,
-        body: body.read_to_string().unwrap(),
-    }
+/// A metric of Envoy with this port for its admin interface; `None` if no metric has this name.
+pub(crate) fn stat(admin: u16, name: &str) -> Option<u64> {
+    let url = format!("http://127.0.0.1:{admin}/stats?filter=^{name}$");
+    let body = get(&url, &[]).body;
+    body.trim().rsplit_once(": ")?.1.parse().ok()
 }
 
 /// A GET with these headers.
 pub(crate) fn get(url: &str, headers: &[(&str, &str)]) -> Reply {
-    let mut request = Request::get(url);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    send(&agent(), request.body(()).unwrap())
-}
-
-/// Sends a request. Dropping the connection resets it.
-pub(crate) fn unanswered(
-    runtime: &Runtime,
-    port: u16,
-    head: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> TcpStream {
-    let headers = headers.iter();
-    let headers: String = headers
-        .map(|(name, value)| format!("{name}: {value}\r\n"))
-        .collect();
-    let length = body.len();
-    let request = format!(
-        "{head} HTTP/1.1\r\nhost: 127.0.0.1\r\n{headers}content-length: {length}\r\n\r\n{body}"
-    );
-    let sent = runtime.block_on(async {
-        let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        connection.set_zero_linger()?;
-        connection.write_all(request.as_bytes()).await?;
-        std::io::Result::Ok(connection)
-    });
-    sent.unwrap()
+    send("GET", url, headers, ())
 }

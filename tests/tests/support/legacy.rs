@@ -1,10 +1,9 @@
 //! The legacy flow of an instance, and the demo's legacy clients.
 
 use tests::Pair;
-use ureq::http::Request;
 
-use super::http::{Reply, agent, send};
-use super::{ADA, Browser, Client, answer, form_body};
+use super::http::Reply;
+use super::{ADA, Browser, Client, answer, form_body, post};
 
 /// The client without a secret.
 pub(crate) const LEGACY: Client = Client {
@@ -69,13 +68,11 @@ impl Instance {
     /// A request to the authorization server, with the client's authentication.
     pub(crate) fn token(&self, client: &Client, query: &str, fields: &[(&str, &str)]) -> Reply {
         let url = format!("{}/as/token.oauth2{query}", self.address);
-        let mut request = Request::post(url)
-            .header("host", &self.server)
-            .header("content-type", "application/x-www-form-urlencoded");
+        let mut headers = vec![("host", self.server.clone())];
         if client.secret.is_some() {
-            request = request.header("authorization", client.basic());
+            headers.push(("authorization", client.basic()));
         }
-        send(&agent(), request.body(form_body(fields)).unwrap())
+        post(&url, &headers, &form_body(fields))
     }
 
     pub(crate) fn exchange(&self, client: &Client, code: &str) -> Reply {

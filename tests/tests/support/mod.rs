@@ -24,18 +24,16 @@ use tests::{Artifacts, Pair, Ports, Setup};
 pub(crate) use assertion::{Assertion, now};
 pub(crate) use authenticator::{code_at, is_accepted, lasting_code, wrong_code};
 pub(crate) use browser::{Browser, Form, answer, answered};
-pub(crate) use client::{
-    ADA, CREDENTIALS, Client, INSTALLED, JWT_BEARER, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post,
-};
+pub(crate) use client::{ADA, Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
 pub(crate) use collector::{Collector, Span};
 pub(crate) use command::{Load, Outcome};
 pub(crate) use feed::FeedService;
 pub(crate) use html::tags;
-pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, agent, get, send, unanswered};
+pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, get, send, stat};
 pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
 pub(crate) use steps::{database, file};
 pub(crate) use tests::browsing::form_body;
-pub(crate) use tests::load::basic;
+pub(crate) use tests::load::{CREDENTIALS, JWT_BEARER, basic};
 
 /// A pair with its own state.
 pub(crate) struct OwnPair {
@@ -201,6 +199,13 @@ impl OwnPair {
         self.state.path()
     }
 
+    /// Writes a file in the folder of the state. Returns its path.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.state().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    }
+
     /// Sends a signal to the token service.
     pub(crate) fn signal(&self, name: &str) {
         signal(self.pair.token_service_pid().unwrap(), name);
@@ -304,6 +309,11 @@ impl OwnPair {
         command::run(&self.pair, self.state.path(), arguments, input)
     }
 
+    /// The environment of an operator.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
+        command::environment(&self.pair, self.state.path())
+    }
+
     /// The admin token of the token service.
     pub(crate) fn admin_token(&self) -> String {
         admin_token(self.state.path())
@@ -330,11 +340,9 @@ impl OwnPair {
 
 fn administrate(state: &Path, internal_url: &str, method: &str, path: &str, body: &str) -> Reply {
     let token = admin_token(state);
-    let request = ureq::http::Request::builder()
-        .method(method)
-        .uri(format!("{internal_url}/admin{path}"))
-        .header("authorization", format!("Bearer {token}"));
-    send(&agent(), request.body(body).unwrap())
+    let url = format!("{internal_url}/admin{path}");
+    let headers = [("authorization", &*format!("Bearer {token}"))];
+    send(method, &url, &headers, body)
 }
 
 fn admin_token(state: &Path) -> String {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read as _};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{Artifacts, Form, Issuer, Process, SigningKey, envoy, free_port, status_of};
+use tests::{
+    Artifacts, Form, Issuer, Process, SigningKey, envoy, free_port, listens, status_of, wire,
+};
 
 use crate::api::until;
 use crate::issuers::gate::{address, cluster, listener};
@@ -206,7 +207,7 @@ fn an_envoy_that_refuses_a_call_gets_nothing_past_the_filter() {
         issuer.token(AUDIENCE, &[("cnf", of_certificate)]).unwrap(),
     ];
     for (name, [enforcing, reporting]) in calls.iter().zip(ports) {
-        let starts = TcpStream::connect(("127.0.0.1", enforcing)).is_ok();
+        let starts = listens(enforcing);
         assert_eq!(starts, !NEEDED.contains(&name.as_str()), "{name}");
         if !starts {
             continue;
@@ -236,10 +237,8 @@ fn an_envoy_that_refuses_a_call_gets_nothing_past_the_filter() {
         }
         if name == "proxy_send_local_response" {
             // The request gets no answer, and stays where it is.
-            let mut stream = TcpStream::connect(("127.0.0.1", enforcing)).unwrap();
-            stream
-                .write_all(b"GET / HTTP/1.1\r\nhost: api\r\n\r\n")
-                .unwrap();
+            let request = "GET / HTTP/1.1\r\nhost: api\r\n\r\n";
+            let mut stream = wire::begin(enforcing, request).unwrap();
             gateway.envoy.log().until_it_says(name).unwrap();
             stream.set_nonblocking(true).unwrap();
             assert_eq!(

@@ -1,13 +1,13 @@
 //! One Envoy with a listener per variant.
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{Artifacts, Form, Process, envoy, free_port};
+use tests::visitor::Visitor;
+use tests::{Artifacts, Form, Process, envoy, free_port, listens};
 
 use super::tokens::{AUDIENCE, FORWARDED, Issuers};
 
@@ -111,11 +111,7 @@ impl Gateway {
         fs::write(&config, bootstrap.to_string())?;
         let command = envoy::command(artifacts, &config, workers);
         let mut process = Process::start("envoy", &command, &folder.path().join("envoy.log"))?;
-        process.until("listening", || {
-            ports
-                .iter()
-                .all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
-        })?;
+        process.until("listening", || ports.iter().all(|port| listens(*port)))?;
         Ok(Self {
             process,
             ports,
@@ -137,7 +133,7 @@ impl Gateway {
     pub(crate) fn metric(&self, name: &str) -> Result<u64> {
         let name = format!("wasmcustom.token_filter.{name}");
         let url = format!("http://127.0.0.1:{}/stats?filter=^{name}$", self.admin);
-        let line = ureq::get(url).call()?.into_body().read_to_string()?;
+        let line = Visitor::default().get(&url, &[])?.body;
         let value = line.trim().rsplit(' ').next().unwrap_or_default();
         Ok(value.parse().unwrap_or(0))
     }
