@@ -175,6 +175,11 @@ fn token_service(root: &Path, documents: &[Value], [public, internal]: [u16; 2])
         .arg("serve")
         .env("TOKEN_SERVICE__LISTEN", here(public))
         .env("TOKEN_SERVICE__INTERNAL_LISTEN", here(internal));
+    // Of the listeners that a chart may have, the third one: another program may have its port here.
+    let third = "TOKEN_SERVICE__MUTUAL_TLS__LISTEN";
+    if command.get_envs().any(|(name, _)| name == third) {
+        command.env(third, here(free_port().unwrap()));
+    }
     Process::start("token-service", &command, &root.join("log")).unwrap()
 }
 
