@@ -175,7 +175,7 @@ pub(super) mod tests {
     use super::*;
     use domain::ClientId;
     use protocol::Settings;
-    use protocol::oauth::assertion;
+    use protocol::oauth::assertion::Unverified;
 
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo");
     /// 2026-01-01, within the demo certificate's validity.
@@ -236,7 +236,9 @@ pub(super) mod tests {
             let signed = sign_with(&demo_key(), &[more, &account].concat()).unwrap();
             let verify = |now| {
                 let settings = Settings::default();
-                assertion::verify(&signed, &client_id, &certificates, &settings, now)
+                let assertion = Unverified::parse(&signed)?;
+                let case = assertion.of_user(&client_id, &certificates, &settings, now);
+                case.verify()
             };
             let read = verify(NOW).unwrap();
             assert_eq!(read.subject, "ada@example.com");

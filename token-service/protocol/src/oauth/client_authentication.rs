@@ -10,8 +10,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use claims::Thumbprint;
 use zeroize::Zeroizing;
 
-use super::assertion::AssertionError;
-use super::assertion::client::{self, ClientAssertion, Unverified};
+use super::assertion::client::{self, ClientAssertion};
+use super::assertion::{AssertionError, Unverified};
 use super::error::{TokenError, required};
 use super::parameter::Parameter;
 use super::parameters::{Parameters, form_decode};
@@ -259,7 +259,7 @@ impl<'a> Authentication<'a> {
                 if also_named.is_some_and(|named| named != client.client_id.as_str()) {
                     return Err(TokenError::ClientAssertion(AssertionError::ClientIdDiffers));
                 }
-                let verified = assertion.verify(&client, settings, now);
+                let verified = assertion.of_client(&client, settings, now).verify();
                 let verified = verified.map_err(TokenError::ClientAssertion)?;
                 return Ok(PresentedClient::Authenticated(
                     client,

@@ -1,36 +1,43 @@
 //! User assertions: a non-interactive client signs a statement about a user (protocol.md §2.3, D-10, RFC 7523). The
 //! assertions with which clients authenticate are in [`client`].
 
-mod checks;
-mod claim;
-pub mod client;
-mod error;
-mod explanation;
+use std::borrow::Cow;
+
+use claims::{CompactJws, JwsError};
+use serde_json::{Map, Value};
 
 use super::account_selection::NamedAccount;
 use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{Certificate, ClientId};
 
-use checks::{
-    check_algorithm, check_audience, check_certificate, check_expiry, check_id, check_issue_time,
-    check_issuer, check_not_ahead, check_signature, check_type, find_certificate, parse,
-    required_text, text,
-};
-pub use claim::Claim;
-pub use error::AssertionError;
-pub use explanation::{Check, explain};
+mod case;
+mod checks;
+mod claim;
+pub mod client;
+mod error;
 
-/// A verified assertion. Only [`verify`] makes assertions. The `jti` is not claimed yet.
+use case::Check;
+pub use case::{Case, Finding};
+pub use claim::Claim;
+use claim::text;
+pub use error::AssertionError;
+
+/// An assertion of either kind that nobody has verified yet.
+#[derive(Debug)]
+pub struct Unverified<'a> {
+    jws: CompactJws<'a>,
+    claims: Map<String, Value>,
+}
+
+/// A verified assertion about a user. Only [`Case::verify`] makes assertions. The `jti` is not claimed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assertion {
     /// Username of the user.
     pub subject: String,
     /// Id for single use.
     pub jti: String,
-    /// The store keeps the `jti` until this time: `exp` plus the clock skew. Before this time, a replica whose clock is
-    /// behind, or a clock that was set back, may still accept the assertion (RFC 7523 §3, "ensure that JWTs are not
-    /// replayed by maintaining the set of used \"jti\" values").
+    /// The store keeps the `jti` until this time.
     pub remembered_until: Timestamp,
     pub user_id: Option<String>,
     pub user_site: Option<String>,
@@ -46,46 +53,87 @@ impl Assertion {
     }
 }
 
-/// Verifies an assertion from the authenticated client `client_id` against its `certificates`.
-///
-/// Limits: `exp` itself is already too late; `exp` may be at most `assertion_max` ahead; `iat` and `nbf` may be
-/// `clock_skew` ahead; the certificate is valid in its last second. The checks run in this order: structure, key,
-/// claims, signature. The key is always an uploaded key (RFC 8725 §3.10).
-///
-/// # Errors
-/// The [`AssertionError`] of the first failed check.
-pub fn verify(
-    assertion: &str,
-    client_id: &ClientId,
-    certificates: &[Certificate],
-    settings: &Settings,
-    now: Timestamp,
-) -> Result<Assertion, AssertionError> {
-    let jws = parse(assertion)?;
-    check_type(&jws.header)?;
-    check_algorithm(&jws.header)?;
-    let certificate = find_certificate(&jws.header, certificates)?;
-    check_certificate(certificate, now)?;
-    let claims = jws.claims().map_err(AssertionError::Malformed)?;
-    check_issuer(&claims, client_id)?;
-    let subject = required_text(&claims, Claim::Subject)?;
-    check_audience(&claims, &settings.identity_audience)?;
-    let expires_at = check_expiry(&claims, settings.lifetimes.assertion_max, now)?;
-    check_issue_time(&claims, settings, now)?;
-    check_not_ahead(&claims, Claim::NotBefore, settings, now)?;
-    let jti = check_id(&claims)?;
-    let named = (
-        text(&claims, Claim::UserId)?,
-        text(&claims, Claim::UserSite)?,
-    );
-    check_signature(&jws, certificate)?;
-    Ok(Assertion {
-        subject: subject.to_owned(),
-        jti: jti.to_owned(),
-        remembered_until: expires_at + settings.lifetimes.clock_skew,
-        user_id: named.0.map(str::to_owned),
-        user_site: named.1.map(str::to_owned),
-    })
+/// The certificate is always an uploaded one (RFC 8725 §3.10).
+const CHECKS: [Check<Certificate>; 13] = [
+    ("typ", |case| case.typ()),
+    ("alg", |case| case.algorithm()),
+    ("certificate", |case| case.named_certificate()),
+    ("certificate validity", |case| case.validity()),
+    ("iss", |case| case.issuer()),
+    ("sub", |case| Ok(case.text(Claim::Subject)?.to_owned())),
+    ("aud", |case| case.audience()),
+    ("exp", |case| case.expiry()),
+    ("iat", |case| case.issue_time()),
+    ("nbf", |case| case.not_ahead(Claim::NotBefore)),
+    ("jti", |case| case.id()),
+    ("user_id, user_site", |case| case.account()),
+    ("signature", |case| case.signature()),
+];
+
+impl<'a> Unverified<'a> {
+    /// # Errors
+    /// [`AssertionError::Malformed`].
+    pub fn parse(assertion: &'a str) -> Result<Self, AssertionError> {
+        let jws = CompactJws::parse(assertion);
+        jws.and_then(Self::read).map_err(AssertionError::Malformed)
+    }
+
+    /// # Errors
+    /// [`JwsError`] if the claims are malformed.
+    pub fn read(jws: CompactJws<'a>) -> Result<Self, JwsError> {
+        let claims = jws.claims()?;
+        Ok(Self { jws, claims })
+    }
+
+    fn text(&self, claim: Claim) -> Result<&str, AssertionError> {
+        text(&self.claims, claim)?.ok_or(AssertionError::Missing(claim))
+    }
+
+    pub const fn claims(&self) -> &Map<String, Value> {
+        &self.claims
+    }
+
+    /// For an assertion about a user, from the authenticated client `client_id` with these `certificates`.
+    ///
+    /// Limits: `exp` itself is already too late; `exp` may be at most `assertion_max` ahead; `iat` and `nbf` may be
+    /// `clock_skew` ahead; the certificate is valid in its last second.
+    pub fn of_user(
+        &'a self,
+        client_id: &'a ClientId,
+        certificates: &'a [Certificate],
+        settings: &'a Settings,
+        now: Timestamp,
+    ) -> Case<'a, Certificate> {
+        Case {
+            assertion: self,
+            client_id,
+            keys: certificates,
+            audience: Cow::Borrowed(&settings.identity_audience),
+            most: settings.lifetimes.assertion_max,
+            settings,
+            now,
+            checks: &CHECKS,
+        }
+    }
+}
+
+impl Case<'_, Certificate> {
+    /// Verifies the assertion.
+    ///
+    /// # Errors
+    /// The [`AssertionError`] of the first failed check.
+    pub fn verify(&self) -> Result<Assertion, AssertionError> {
+        let remembered_until = self.first_refusal()?;
+        let optional =
+            |claim| text(&self.assertion.claims, claim).map(|text| text.map(str::to_owned));
+        Ok(Assertion {
+            subject: self.text(Claim::Subject)?.to_owned(),
+            jti: self.id()?,
+            remembered_until,
+            user_id: optional(Claim::UserId)?,
+            user_site: optional(Claim::UserSite)?,
+        })
+    }
 }
 
 #[cfg(test)]

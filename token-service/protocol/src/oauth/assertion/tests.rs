@@ -85,13 +85,16 @@ fn sign(header: &Value, body: &Value) -> String {
 fn verify_at(assertion: &str, now: Timestamp) -> Result<Assertion, AssertionError> {
     let certificates = [registered("cert-1").1, registered("cert-2").1];
     let client_id = ClientId::parse("machine").unwrap();
-    verify(
-        assertion,
-        &client_id,
-        &certificates,
-        &Settings::default(),
-        now,
-    )
+    let settings = Settings::default();
+    let assertion = Unverified::parse(assertion)?;
+    let case = assertion.of_user(&client_id, &certificates, &settings, now);
+    let verified = case.verify();
+    let explained = case
+        .explain()
+        .into_iter()
+        .find_map(|(_, found)| found.err());
+    assert_eq!(verified.as_ref().err(), explained.as_ref());
+    verified
 }
 
 fn outcome(header: &Value, body: &Value) -> Result<Assertion, AssertionError> {

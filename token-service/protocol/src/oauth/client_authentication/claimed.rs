@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::{decode_basic, readings};
 use crate::Directory;
-use crate::oauth::assertion::client::Unverified;
+use crate::oauth::assertion::Unverified;
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use domain::ClientId;

@@ -6,7 +6,7 @@ use super::{answer_without_refresh, ensure_not_too_early, registered_scope};
 use crate::Context;
 use crate::amr;
 use crate::oauth::account_selection::{NamedAccount, one_place, select};
-use crate::oauth::assertion::{self, AssertionError};
+use crate::oauth::assertion::{AssertionError, Unverified};
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
@@ -36,13 +36,14 @@ pub async fn exchange(
     };
     let text = required(form, Parameter::Assertion)?;
     let scope = registered_scope(client, form)?;
-    let assertion = assertion::verify(
-        text,
-        &client.client_id,
-        certificates,
-        context.settings,
-        context.now,
-    )?;
+    let assertion = Unverified::parse(text)?
+        .of_user(
+            &client.client_id,
+            certificates,
+            context.settings,
+            context.now,
+        )
+        .verify()?;
     let body = NamedAccount {
         user_id: form.get(Parameter::UserId),
         user_site: form.get(Parameter::UserSite),

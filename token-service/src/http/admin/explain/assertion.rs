@@ -2,23 +2,21 @@
 
 use std::sync::Arc;
 
-use claims::CompactJws;
 use serde_json::{Map, Value};
 
 use super::{CheckView, failed, passed};
 use domain::{Client, ClientId, IntegrationType, User};
 use protocol::Context;
 use protocol::oauth::account_selection;
-use protocol::oauth::assertion::client::Unverified;
-use protocol::oauth::assertion::{self, AssertionError, Check};
+use protocol::oauth::assertion::{AssertionError, Finding, Unverified};
 use protocol::oauth::grants::jwt_bearer;
 use store::{OnceId, StoreError};
 
 pub(super) async fn user_assertion(
     context: &Context<'_>,
-    jws: &CompactJws<'_>,
-    claims: &Map<String, Value>,
+    assertion: &Unverified<'_>,
 ) -> Result<Vec<CheckView>, StoreError> {
+    let claims = assertion.claims();
     let client = match client(context, claims).await? {
         Ok(client) => client,
         Err(unknown) => return Ok(vec![unknown]),
@@ -38,15 +36,13 @@ pub(super) async fn user_assertion(
             ),
         )]);
     };
-    let found = assertion::explain(
-        jws,
-        claims,
+    let case = assertion.of_user(
         &client.client_id,
         certificates,
         context.settings,
         context.now,
     );
-    let mut checks = views(&client, found);
+    let mut checks = views(&client, case.explain());
     let username = text(claims, "sub").unwrap_or_default();
     let user = context.directory.user(username).await?;
     checks.extend(subject(user.as_deref(), claims, organization.as_deref()));
@@ -58,8 +54,8 @@ pub(super) async fn user_assertion(
 pub(super) async fn client_assertion(
     context: &Context<'_>,
     assertion: &Unverified<'_>,
-    claims: &Map<String, Value>,
 ) -> Result<Vec<CheckView>, StoreError> {
+    let claims = assertion.claims();
     let client = match client(context, claims).await? {
         Ok(client) => client,
         Err(unknown) => return Ok(vec![unknown]),
@@ -70,8 +66,8 @@ pub(super) async fn client_assertion(
             format!("{id} is not registered with keys (token-service client update --key)");
         return Ok(vec![failed("client", reason)]);
     }
-    let found = assertion.explain(&client, context.settings, context.now);
-    let mut checks = views(&client, found);
+    let case = assertion.of_client(&client, context.settings, context.now);
+    let mut checks = views(&client, case.explain());
     let id = OnceId::of_client_assertion;
     checks.extend(used_before(context, &client, claims, id).await?);
     Ok(checks)
@@ -94,10 +90,10 @@ async fn client(
     }))
 }
 
-fn views(client: &Client, found: Vec<Check>) -> Vec<CheckView> {
-    let checks = found.into_iter().map(|check| match check.outcome {
-        Ok(found) => passed(check.name, found),
-        Err(error) => failed(check.name, refusal(&error, client)),
+fn views(client: &Client, outcomes: Vec<(&str, Finding)>) -> Vec<CheckView> {
+    let checks = outcomes.into_iter().map(|(name, outcome)| match outcome {
+        Ok(found) => passed(name, found),
+        Err(error) => failed(name, refusal(&error, client)),
     });
     let client = passed("client", client.name.clone());
     let structure = passed("structure", "three parts of base64url");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use claims::RefreshTokenClaims;
 use claims::token::{ACCESS_TOKEN_TYPE, REFRESH_TOKEN_TYPE};
-use claims::{CompactJws, RefreshTokenClaims};
 use serde_json::{Map, Value};
 
 use super::proof::{SentProof, possession};
@@ -23,12 +23,11 @@ use store::StoreError;
 pub(super) async fn issued(
     context: &Context<'_>,
     token: &str,
-    jws: &CompactJws<'_>,
+    kid: &str,
     claims: &Map<String, Value>,
     typ: &str,
     proof: Option<&SentProof>,
 ) -> Result<Vec<CheckView>, StoreError> {
-    let kid = jws.header.kid.as_deref().unwrap_or_default();
     let known = context.keys.sealed().iter().any(|key| key.kid == kid);
     let mut checks = vec![
         passed("typ", typ),

@@ -21,7 +21,7 @@ use assertion::{client_assertion, user_assertion};
 use issued::{issued, opaque_refresh_token};
 use proof::SentProof;
 use protocol::flows;
-use protocol::oauth::assertion::client::Unverified;
+use protocol::oauth::assertion::Unverified;
 use store::StoreError;
 
 const ACCESS_TOKEN: &str = "access token";
@@ -156,8 +156,8 @@ impl Administration {
             let checks = vec![failed("structure", reason)];
             Ok(Explanation::new(kind, header, Value::Null, checks))
         };
-        let jws = match CompactJws::parse(token) {
-            Ok(jws) => jws,
+        let (typ, kid, jws) = match CompactJws::parse(token) {
+            Ok(jws) => (jws.header.typ.clone(), jws.header.kid.clone(), jws),
             Err(error) => {
                 let reason = format!(
                     "{error}; a JWT has three parts of base64url without padding, joined by dots, with a strict JSON header"
@@ -165,30 +165,33 @@ impl Administration {
                 return broken("unknown", header, reason);
             }
         };
-        let typ = jws.header.typ.as_deref();
-        let of_client = Unverified::parse(token).ok();
-        let of_client = of_client.filter(|assertion| assertion.is_likely(context.settings));
-        let kind = match (typ, &of_client) {
-            (Some(ACCESS_TOKEN_TYPE), _) => ACCESS_TOKEN,
-            (Some(REFRESH_TOKEN_TYPE), _) => "refresh token",
-            (_, Some(_)) => "client assertion",
-            (_, None) => "user assertion",
+        let typ = typ.as_deref().unwrap_or_default();
+        let kind = match typ {
+            ACCESS_TOKEN_TYPE => ACCESS_TOKEN,
+            REFRESH_TOKEN_TYPE => "refresh token",
+            _ => "user assertion",
         };
-        let claims = match jws.claims() {
-            Ok(claims) => claims,
+        let assertion = match Unverified::read(jws) {
+            Ok(assertion) => assertion,
             Err(error) => return broken(kind, header, error.to_string()),
         };
-        let checks = match (typ, &of_client) {
-            (Some(typ @ (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE)), _) => {
-                issued(&context, token, &jws, &claims, typ, proof).await?
+        let claims = assertion.claims();
+        let (kind, checks) = match typ {
+            ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE => {
+                let kid = kid.unwrap_or_default();
+                let checks = issued(&context, token, &kid, claims, typ, proof).await?;
+                (kind, checks)
             }
-            (_, Some(assertion)) => client_assertion(&context, assertion, &claims).await?,
-            (_, None) => user_assertion(&context, &jws, &claims).await?,
+            _ if assertion.is_likely(context.settings) => (
+                "client assertion",
+                client_assertion(&context, &assertion).await?,
+            ),
+            _ => (kind, user_assertion(&context, &assertion).await?),
         };
         Ok(Explanation::new(
             kind,
             header,
-            Value::Object(claims),
+            Value::Object(claims.clone()),
             checks,
         ))
     }

@@ -1,18 +1,12 @@
 //! Client assertions: a client authenticates with a signature in place of a secret (protocol.md §5.12, D-46, RFC 7523
 //! §2.2).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use claims::{CompactJws, JoseHeader};
-use serde_json::{Map, Value};
-
-use super::AssertionError;
-use super::checks::{
-    check_audience, check_expiry, check_id, check_issuer, check_not_ahead, parse, required_text,
-    text,
-};
-use super::claim::Claim;
-use super::explanation::{Check, common};
+use super::case::{Check, check_audience};
+use super::claim::{Claim, text};
+use super::{AssertionError, Case, Finding, Unverified};
 use crate::paths::TOKEN;
 use crate::settings::Settings;
 use domain::client_key::AssertionAudience;
@@ -30,13 +24,6 @@ const OWN_TYPE: &str = "client-authentication+jwt";
 
 const TYPES: [&str; 2] = ["JWT", OWN_TYPE];
 
-/// A client assertion that nobody has verified yet.
-#[derive(Debug)]
-pub struct Unverified<'a> {
-    jws: CompactJws<'a>,
-    claims: Map<String, Value>,
-}
-
 /// A verified client assertion. The `jti` is not claimed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAssertion {
@@ -46,22 +33,29 @@ pub struct ClientAssertion {
     pub remembered_until: Timestamp,
 }
 
-impl<'a> Unverified<'a> {
-    /// # Errors
-    /// [`AssertionError::Malformed`].
-    pub fn parse(assertion: &'a str) -> Result<Self, AssertionError> {
-        let jws = parse(assertion)?;
-        let claims = jws.claims().map_err(AssertionError::Malformed)?;
-        Ok(Self { jws, claims })
-    }
+/// The key is always a registered key and verifies only its own algorithm (RFC 8725 §3.1, §3.10).
+const CHECKS: [Check<ClientKey>; 11] = [
+    ("typ", |case| case.typ()),
+    ("key", |case| Ok(case.key()?.kid.clone())),
+    ("alg", |case| case.algorithm()),
+    ("iss", |case| case.issuer()),
+    ("sub", |case| Ok(case.assertion.client_id()?.to_owned())),
+    ("aud", |case| case.audience()),
+    ("exp", |case| case.expiry()),
+    ("iat", |case| case.not_ahead(Claim::IssuedAt)),
+    ("nbf", |case| case.not_ahead(Claim::NotBefore)),
+    ("jti", |case| case.id()),
+    ("signature", |case| case.signature()),
+];
 
+impl<'a> Unverified<'a> {
     /// The client that the assertion claims to come from.
     ///
     /// # Errors
     /// [`AssertionError`] if the assertion names no client, or two.
     pub fn client_id(&self) -> Result<&str, AssertionError> {
-        let issuer = required_text(&self.claims, Claim::Issuer)?;
-        let subject = required_text(&self.claims, Claim::Subject)?;
+        let issuer = self.text(Claim::Issuer)?;
+        let subject = self.text(Claim::Subject)?;
         if subject == issuer {
             Ok(issuer)
         } else {
@@ -69,35 +63,26 @@ impl<'a> Unverified<'a> {
         }
     }
 
-    /// Verifies the assertion against the keys of `client`, whose Client ID is [`Self::client_id`].
+    /// For the keys of `client`, whose Client ID is [`Self::client_id`].
     ///
     /// Limits: `exp` itself is already too late, and may be at most ten minutes ahead; `iat` and `nbf` may be absent, and may
-    /// be `clock_skew` ahead. The key is always a registered key and verifies only its own algorithm (RFC 8725 §3.1, §3.10).
-    ///
-    /// # Errors
-    /// The [`AssertionError`] of the first failed check.
-    pub fn verify(
-        &self,
-        client: &Client,
-        settings: &Settings,
+    /// be `clock_skew` ahead.
+    pub fn of_client(
+        &'a self,
+        client: &'a Client,
+        settings: &'a Settings,
         now: Timestamp,
-    ) -> Result<ClientAssertion, AssertionError> {
-        let Self { jws, claims } = self;
-        check_type(&jws.header)?;
-        let key = find_key(&jws.header, &client.key_authentication.keys)?;
-        check_algorithm(&jws.header, key)?;
-        check_issuer(claims, &client.client_id)?;
-        self.client_id()?;
-        check_audience(claims, &expected_audience(client, settings))?;
-        let expires_at = check_expiry(claims, LONGEST, now)?;
-        check_not_ahead(claims, Claim::IssuedAt, settings, now)?;
-        check_not_ahead(claims, Claim::NotBefore, settings, now)?;
-        let jti = check_id(claims)?;
-        check_signature(jws, key)?;
-        Ok(ClientAssertion {
-            jti: jti.to_owned(),
-            remembered_until: expires_at + settings.lifetimes.clock_skew,
-        })
+    ) -> Case<'a, ClientKey> {
+        Case {
+            assertion: self,
+            client_id: &client.client_id,
+            keys: &client.key_authentication.keys,
+            audience: expected_audience(client, settings),
+            most: LONGEST,
+            settings,
+            now,
+            checks: &CHECKS,
+        }
     }
 
     /// True if this looks like a client assertion rather than a user assertion: by its `typ`, because it is about the
@@ -112,83 +97,68 @@ impl<'a> Unverified<'a> {
                 .iter()
                 .any(|audience| check_audience(&self.claims, audience).is_ok())
     }
+}
 
-    /// Runs all checks of [`Self::verify`] with the same functions.
-    pub fn explain(&self, client: &Client, settings: &Settings, now: Timestamp) -> Vec<Check> {
-        let Self { jws, claims } = self;
-        let typ = jws.header.typ.as_deref().unwrap_or("absent");
-        let key = find_key(&jws.header, &client.key_authentication.keys);
-        let mut checks = vec![
-            Check::of("typ", check_type(&jws.header).map(|()| typ)),
-            Check::of("key", key.clone().map(|key| &key.kid)),
-        ];
-        // Without a key these checks have no input; the missing key is the cause.
-        if let Ok(key) = key {
-            let algorithm = check_algorithm(&jws.header, key);
-            let algorithm = algorithm.map(|()| key.public_key.algorithm().name());
-            let signature = check_signature(jws, key).map(|()| "the key's");
-            checks.push(Check::of("alg", algorithm));
-            checks.push(Check::of("signature", signature));
+impl Case<'_, ClientKey> {
+    /// Verifies the assertion.
+    ///
+    /// # Errors
+    /// The [`AssertionError`] of the first failed check.
+    pub fn verify(&self) -> Result<ClientAssertion, AssertionError> {
+        let remembered_until = self.first_refusal()?;
+        Ok(ClientAssertion {
+            jti: self.id()?,
+            remembered_until,
+        })
+    }
+
+    fn typ(&self) -> Finding {
+        match self.assertion.jws.header.typ.as_deref() {
+            None => Ok("absent".to_owned()),
+            Some(typ) if TYPES.contains(&typ) => Ok(typ.to_owned()),
+            Some(_) => Err(AssertionError::ClientTypWrong),
         }
-        let issued_at = check_not_ahead(claims, Claim::IssuedAt, settings, now);
-        let issued_at = issued_at.map(|()| "has come, or is absent");
-        checks.push(Check::of("sub", self.client_id()));
-        checks.push(Check::of("iat", issued_at));
-        let audience = expected_audience(client, settings);
-        let client_id = &client.client_id;
-        checks.extend(common(claims, client_id, &audience, LONGEST, settings, now));
-        checks
+    }
+
+    fn algorithm(&self) -> Finding {
+        let own = &self.key()?.public_key;
+        match self.assertion.jws.header.alg.as_deref() {
+            Some(alg) if own.is_of(alg) => Ok(own.algorithm().name().to_owned()),
+            _ => Err(AssertionError::KeyAlgorithm(own.algorithm())),
+        }
+    }
+
+    fn signature(&self) -> Finding {
+        let (jws, key) = (&self.assertion.jws, &self.key()?.public_key);
+        let is_signed = key.verifies(jws.signing_input.as_bytes(), &jws.signature);
+        let found = is_signed.then(|| "the key's".to_owned());
+        found.ok_or(AssertionError::Signature)
+    }
+
+    /// The key that the header names, or the only key; never any key that happens to fit.
+    fn key(&self) -> Result<&ClientKey, AssertionError> {
+        match (self.assertion.jws.header.kid.as_deref(), self.keys) {
+            (_, []) => Err(AssertionError::UnknownClient),
+            (Some(kid), keys) => {
+                let found = keys.iter().find(|key| key.kid == kid);
+                found.ok_or(AssertionError::UnknownKid)
+            }
+            (None, [key]) => Ok(key),
+            (None, _) => Err(AssertionError::NoKid),
+        }
     }
 }
 
 /// The one accepted audience, never a list (D-46).
-fn expected_audience(client: &Client, settings: &Settings) -> String {
+fn expected_audience<'a>(client: &Client, settings: &'a Settings) -> Cow<'a, str> {
     match client.key_authentication.client_assertion_audience {
-        None => settings.issuer.clone(),
-        Some(AssertionAudience::TokenEndpoint) => token_endpoint(settings),
+        None => Cow::Borrowed(&settings.issuer),
+        Some(AssertionAudience::TokenEndpoint) => Cow::Owned(token_endpoint(settings)),
     }
 }
 
 fn token_endpoint(settings: &Settings) -> String {
     format!("{}{TOKEN}", settings.issuer)
-}
-
-fn check_type(header: &JoseHeader) -> Result<(), AssertionError> {
-    match header.typ.as_deref() {
-        Some(typ) if !TYPES.contains(&typ) => Err(AssertionError::ClientTypWrong),
-        _ => Ok(()),
-    }
-}
-
-/// The key that the header names, or the only key; never any key that happens to fit.
-fn find_key<'a>(
-    header: &JoseHeader,
-    keys: &'a [ClientKey],
-) -> Result<&'a ClientKey, AssertionError> {
-    match (header.kid.as_deref(), keys) {
-        (_, []) => Err(AssertionError::UnknownClient),
-        (Some(kid), keys) => {
-            let mut keys = keys.iter();
-            keys.find(|key| key.kid == kid)
-                .ok_or(AssertionError::UnknownKid)
-        }
-        (None, [key]) => Ok(key),
-        (None, _) => Err(AssertionError::NoKid),
-    }
-}
-
-fn check_algorithm(header: &JoseHeader, key: &ClientKey) -> Result<(), AssertionError> {
-    let own = &key.public_key;
-    let is_own = header.alg.as_deref().is_some_and(|alg| own.is_of(alg));
-    is_own
-        .then_some(())
-        .ok_or(AssertionError::KeyAlgorithm(own.algorithm()))
-}
-
-fn check_signature(jws: &CompactJws<'_>, key: &ClientKey) -> Result<(), AssertionError> {
-    let (signed, signature) = (jws.signing_input.as_bytes(), &jws.signature);
-    let is_signed = key.public_key.verifies(signed, signature);
-    is_signed.then_some(()).ok_or(AssertionError::Signature)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use claims::Algorithm;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::token::SigningKey;
@@ -69,7 +69,8 @@ fn encoded(bytes: &[u8]) -> String {
 fn verify(client: &Client, assertion: &str) -> Result<ClientAssertion, AssertionError> {
     let assertion = Unverified::parse(assertion)?;
     assertion.client_id()?;
-    assertion.verify(client, &Settings::default(), NOW)
+    let settings = Settings::default();
+    assertion.of_client(client, &settings, NOW).verify()
 }
 
 /// Every kind of key, with and without `kid` and `typ`.
