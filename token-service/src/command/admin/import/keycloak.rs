@@ -268,25 +268,29 @@ fn client(client: Object, import: &mut Import<'_>) -> anyhow::Result<()> {
         ));
         return Ok(());
     }
-    let reason = match () {
-        () if text(&client, "protocol").is_some_and(|protocol| protocol != "openid-connect") => {
-            Some("it does not use OpenID Connect")
-        }
-        () if flag(&client, "bearerOnly", false) => {
-            Some("a resource server needs no registration; set up the guard in front of it")
-        }
-        () if !flag(&client, "standardFlowEnabled", true) => Some(
+    let reasons = [
+        (
+            text(&client, "protocol").is_some_and(|protocol| protocol != "openid-connect"),
+            "it does not use OpenID Connect",
+        ),
+        (
+            flag(&client, "bearerOnly", false),
+            "a resource server needs no registration; set up the guard in front of it",
+        ),
+        (
+            !flag(&client, "standardFlowEnabled", true),
             "it does not use the authorization code; register a `user_bound` or `non_interactive` client in its place",
         ),
-        () if !is_public && method != "client-secret" => {
-            Some("it does not authenticate with a client secret")
-        }
-        () if !is_public && masked => {
-            Some("the export masks its secret; export with `kc.sh export`, which does not")
-        }
-        () => None,
-    };
-    if let Some(reason) = reason {
+        (
+            !is_public && method != "client-secret",
+            "it does not authenticate with a client secret",
+        ),
+        (
+            !is_public && masked,
+            "the export masks its secret; export with `kc.sh export`, which does not",
+        ),
+    ];
+    if let Some((_, reason)) = reasons.into_iter().find(|(is_unfit, _)| *is_unfit) {
         import.clients.counts.read += 1;
         import
             .clients
