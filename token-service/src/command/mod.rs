@@ -9,7 +9,6 @@ mod migrate;
 mod output;
 mod proof;
 mod serve;
-mod telemetry;
 mod variables;
 
 use std::path::{Path, PathBuf};

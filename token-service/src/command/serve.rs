@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::telemetry::{self, Telemetry};
 use super::{ConfigFile, exit_code, variables};
 use crate::admin_tokens::AdminTokens;
 use crate::config::{Config, StoreUrl};
 use crate::http::Application;
 use crate::service::Service;
+use crate::telemetry::log::{self, Telemetry};
 use domain::clock::Clock;
 use domain::password_scheme::UsedScheme;
 use process::PassedSockets;
@@ -42,11 +42,11 @@ pub(super) fn run(arguments: &ConfigFile) -> ExitCode {
     let code = match &outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            telemetry::log_fatal(error);
+            log::log_fatal(error);
             exit_code(error)
         }
     };
-    telemetry::write_last_lines();
+    log::write_last_lines();
     code
 }
 

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use clap::CommandFactory as _;
 
 use super::Arguments;
-use super::telemetry::LOG_VARIABLE;
 use crate::config::Config;
+use crate::telemetry::log::LOG_VARIABLE;
 
 const PREFIX: &str = "TOKEN_SERVICE_";
 

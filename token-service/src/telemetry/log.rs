@@ -11,12 +11,12 @@ use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::traces::Traces;
+use super::visible::visible;
 use crate::config::LogFormat;
-use crate::telemetry::traces::Traces;
-use crate::telemetry::visible::visible;
 
 /// Environment variable with the filter of the log, such as `debug` or `token_service=debug,actix_server=warn`.
-pub(super) const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
+pub(crate) const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
 
 /// Target of the error that ends the process. The log has it whatever its level.
 const FATAL: &str = "token_service";
@@ -25,14 +25,14 @@ const FATAL: &str = "token_service";
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Log and traces, until [`Telemetry::finish`].
-pub(super) struct Telemetry {
+pub(crate) struct Telemetry {
     traces: Option<Traces>,
 }
 
 impl Telemetry {
     /// Starts the log on standard error, and the export of traces to `otlp_endpoint`. After an error the log has started too,
     /// with its default level.
-    pub(super) fn start(format: LogFormat, otlp_endpoint: Option<&str>) -> anyhow::Result<Self> {
+    pub(crate) fn start(format: LogFormat, otlp_endpoint: Option<&str>) -> anyhow::Result<Self> {
         let (levels, filter) = log::levels(LOG_VARIABLE);
         let traces = otlp_endpoint.map(Traces::exporting_to).transpose();
         let spans = traces.as_ref().ok().and_then(Option::as_ref);
@@ -51,7 +51,7 @@ impl Telemetry {
         Ok(Self { traces: traces? })
     }
 
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         if let Some(traces) = self.traces {
             traces.finish();
         }
@@ -59,14 +59,14 @@ impl Telemetry {
 }
 
 /// Logs the error that ends the process, one line for each line of its message.
-pub(super) fn log_fatal(error: &anyhow::Error) {
+pub(crate) fn log_fatal(error: &anyhow::Error) {
     for line in format!("{error:#}").lines() {
         tracing::error!(target: FATAL, "{}", visible(line));
     }
 }
 
 /// Writes the waiting lines of the log and the audit log.
-pub(super) fn write_last_lines() {
+pub(crate) fn write_last_lines() {
     output::standard_output().finish(LAST_LINES_WITHIN);
     output::standard_error().finish(LAST_LINES_WITHIN);
 }
