@@ -73,13 +73,13 @@ struct Ended {
 /// The driver of one thread.
 struct Member {
     driver: Driver,
-    waiting: HashMap<u32, Waiting>,
+    waiting: HashMap<u32, Parked>,
     /// The number that a request got last.
     numbered: u32,
 }
 
 /// A request that waits.
-struct Waiting {
+struct Parked {
     resumer: Resumer,
     decided: Option<(Effect, Held)>,
 }
@@ -251,9 +251,7 @@ impl Gate {
             for (number, waiting) in old.waiting {
                 waiting.resumer.resume();
                 let decided = None;
-                member
-                    .waiting
-                    .insert(number, Waiting { decided, ..waiting });
+                member.waiting.insert(number, Parked { decided, ..waiting });
             }
             lock.clear_poison();
             abi::log(Level::Warn, "started again after a panic");
@@ -434,7 +432,7 @@ impl Gate {
         }
         let resumer = stream.resumer();
         let decided = None;
-        member.waiting.insert(number, Waiting { resumer, decided });
+        member.waiting.insert(number, Parked { resumer, decided });
         drop(guarded);
         stream.choose_route();
         // The main thread starts the fetch.

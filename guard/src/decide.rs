@@ -30,7 +30,7 @@ use crate::authorization::{self, Credentials, Scheme};
 use crate::cache::{CachedToken, TokenCache};
 use crate::clock::Time;
 use crate::config::{Config, ForwardAuthorization};
-use crate::fetch::{Fetch, FetchKind, Source};
+use crate::fetch::{Fetch, FetchId, FetchKind};
 use crate::forward::{self, Header, Stripped};
 use crate::rules::Access;
 use crate::shared_data::{NoSharedData, SharedData};
@@ -318,7 +318,7 @@ impl Guard {
     #[inline(never)]
     fn effect(
         &self,
-        verdict: Verdict<Permit, Source>,
+        verdict: Verdict<Permit, FetchId>,
         scheme: Scheme,
         request: &Request<'_>,
     ) -> Decision {
@@ -352,7 +352,7 @@ impl Guard {
         needed: &Access,
         patience: Patience,
         clock: &impl Fn() -> u64,
-    ) -> Verdict<Permit, Source> {
+    ) -> Verdict<Permit, FetchId> {
         let credentials = presented.credentials;
         let token = match authorization::access_token(credentials) {
             Ok(token) => token,

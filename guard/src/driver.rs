@@ -24,7 +24,7 @@ use crate::census::Census;
 use crate::clock::{Clock, HostClock, Time};
 use crate::decide::{Decision, Effect, Guard, Metrics, Patience, Request};
 use crate::denial_log::{Denied, Throttle};
-use crate::fetch::{Failure, FailureLog, Fetch, FetchKind, Severity, Source};
+use crate::fetch::{Failure, FailureLog, Fetch, FetchId, FetchKind, Severity};
 use crate::shared_data::SharedData;
 use crate::signature::HostVerifier;
 use crate::source::WhenStale;
@@ -85,7 +85,7 @@ pub struct Driver {
     /// True if the next tick must come soon.
     hurries: bool,
     remarks: VecDeque<Remark>,
-    failures: FailureLog<Source>,
+    failures: FailureLog<FetchId>,
     throttle: Throttle,
     census: Census,
 }
@@ -349,7 +349,7 @@ impl Driver {
     fn hold(
         &mut self,
         id: u32,
-        source: Source,
+        source: FetchId,
         request: Request<'_>,
         denied: &Denied<'_>,
     ) -> Option<Effect> {

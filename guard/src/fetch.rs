@@ -2,7 +2,7 @@
 
 mod request;
 
-pub(crate) use self::request::Source;
+pub(crate) use self::request::FetchId;
 pub use self::request::{Fetch, FetchKind, Form};
 
 /// Why a fetch brought no body.

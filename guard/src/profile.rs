@@ -31,7 +31,7 @@ pub enum OptionalClaim {
 
 /// The required value of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expected {
+pub enum Required {
     /// Any value except null.
     Present,
     Text(String),
@@ -58,7 +58,7 @@ pub struct Profile {
     /// Claims that RFC 9068 §2.2 requires, but that may be absent.
     pub optional_claims: Vec<OptionalClaim>,
     /// Claims that every access token of the issuer has, and no other token of the issuer.
-    pub access_token_claims: Vec<(String, Expected)>,
+    pub access_token_claims: Vec<(String, Required)>,
 }
 
 impl Default for Profile {
@@ -96,21 +96,21 @@ impl Profile {
             // The payload has its own `typ`: `DPoP` if the token is bound to a key. In other tokens it is `ID`, `Refresh`,
             // `Offline` or `Logout`.
             "keycloak" => {
-                let schemes = Expected::OneOf(&["Bearer", "DPoP"]);
+                let schemes = Required::OneOf(&["Bearer", "DPoP"]);
                 (vec![jwt(), at_jwt()], "azp", vec![], ("typ", schemes))
             }
             // API servers before 1.32 set no `jti`.
             "kubernetes" => {
-                let own = ("kubernetes.io", Expected::Present);
+                let own = ("kubernetes.io", Required::Present);
                 (vec![None], "client_id", vec![ClientId, TokenId], own)
             }
             "auth0" | "entra" => {
-                let own = ("azp", Expected::Present);
+                let own = ("azp", Required::Present);
                 (vec![jwt()], "azp", vec![TokenId], own)
             }
-            "okta" => (vec![None], "cid", vec![], ("cid", Expected::Present)),
+            "okta" => (vec![None], "cid", vec![], ("cid", Required::Present)),
             "cognito" => {
-                let access = Expected::Text("access".to_owned());
+                let access = Required::Text("access".to_owned());
                 (vec![None], "client_id", vec![], ("token_use", access))
             }
             _ => return None,
@@ -161,11 +161,11 @@ impl Profile {
         if !is_marked && is_another() {
             return Err(NoAccessToken::Kind);
         }
-        let is_met = |(name, expected): &(String, Expected)| match (expected, claims.get(name)) {
+        let is_met = |(name, expected): &(String, Required)| match (expected, claims.get(name)) {
             (_, None | Some(Value::Null)) => false,
-            (Expected::Present, Some(_)) => true,
-            (Expected::Text(expected), Some(value)) => value == expected.as_str(),
-            (Expected::OneOf(expected), Some(value)) => value
+            (Required::Present, Some(_)) => true,
+            (Required::Text(expected), Some(value)) => value == expected.as_str(),
+            (Required::OneOf(expected), Some(value)) => value
                 .as_str()
                 .is_some_and(|value| expected.contains(&value)),
         };

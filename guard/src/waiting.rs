@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::decide::Patience;
-use crate::fetch::Source;
+use crate::fetch::FetchId;
 
 pub use held::Held;
 
@@ -43,7 +43,7 @@ type Ticket = u64;
 #[derive(Debug)]
 struct Wait {
     ticket: Ticket,
-    source: Source,
+    source: FetchId,
     /// Time of arrival, in seconds of the steady clock.
     since: u64,
     /// Latest time of release, in seconds of the steady clock.
@@ -105,7 +105,7 @@ impl<R> Waiting<R> {
 
     /// Holds a new request until a fetch from `source` has ended. `now` in seconds of the steady clock. The
     /// caller must check [`is_full`](Self::is_full) first.
-    pub(crate) fn hold(&mut self, context: u32, source: Source, now: u64, request: R) {
+    pub(crate) fn hold(&mut self, context: u32, source: FetchId, now: u64, request: R) {
         self.arrived += 1;
         let wait = Wait {
             ticket: self.arrived,
@@ -127,7 +127,7 @@ impl<R> Waiting<R> {
     }
 
     /// Holds a resumed request again, with its old place and time of arrival. `now` in seconds of the steady clock.
-    pub(crate) fn hold_again(&mut self, turn: Turn<R>, source: Source, now: u64) {
+    pub(crate) fn hold_again(&mut self, turn: Turn<R>, source: FetchId, now: u64) {
         let mut wait = turn.wait;
         // The wait for another source begins now, and a fetch from another source is not final for this one.
         if wait.source != source {
@@ -139,7 +139,7 @@ impl<R> Waiting<R> {
     }
 
     /// A fetch starts. Its result is final for the requests that already wait for it.
-    pub(crate) fn fetch_started(&mut self, source: Source) {
+    pub(crate) fn fetch_started(&mut self, source: FetchId) {
         for Place { wait, .. } in self.places.values_mut() {
             wait.fetch_started |= wait.source == source;
         }
@@ -147,7 +147,7 @@ impl<R> Waiting<R> {
 
     /// A fetch has ended. Requests that came after its start may be held again, because its result may lack a
     /// newer key.
-    pub(crate) fn fetch_ended(&mut self, source: Source) {
+    pub(crate) fn fetch_ended(&mut self, source: FetchId) {
         self.release(|wait| {
             let patience = match wait.fetch_started {
                 true => Patience::Over(source.1),
@@ -158,13 +158,13 @@ impl<R> Waiting<R> {
     }
 
     /// A fetch has failed. Releases its requests without another wait.
-    pub(crate) fn fetch_failed(&mut self, source: Source) {
+    pub(crate) fn fetch_failed(&mut self, source: FetchId) {
         self.release(|wait| (wait.source == source).then_some(Patience::Over(source.1)));
     }
 
     /// A page of a feed has come, and more follow. Requests that wait for the feed wait for the next page as
     /// long as for the first one.
-    pub(crate) fn extend(&mut self, source: Source, now: u64) {
+    pub(crate) fn extend(&mut self, source: FetchId, now: u64) {
         for Place { wait, .. } in self.places.values_mut() {
             if wait.source == source {
                 wait.until = latest(wait.since, now);
@@ -227,8 +227,8 @@ mod tests {
     use super::*;
     use crate::fetch::FetchKind;
 
-    const KEYS: Source = (0, FetchKind::Keys);
-    const FEED: Source = (0, FetchKind::Revocations);
+    const KEYS: FetchId = (0, FetchKind::Keys);
+    const FEED: FetchId = (0, FetchKind::Revocations);
     const OVER: Patience = Patience::Over(KEYS.1);
     const NOW: u64 = 1_800_000_000;
 

@@ -28,7 +28,7 @@ pub(crate) enum OwnDenial {
 
 /// What one worker has published: sums of its counters, and its gauges.
 #[derive(Debug, Default)]
-struct Published {
+struct Snapshot {
     metrics: guard::Metrics,
     busy: Duration,
     is_running: bool,
@@ -37,10 +37,10 @@ struct Published {
 
 /// The metrics of one worker. Dropping it removes the worker's gauges, but its counts stay.
 #[derive(Debug)]
-pub(crate) struct WorkerMetrics(Arc<Mutex<Published>>);
+pub(crate) struct WorkerMetrics(Arc<Mutex<Snapshot>>);
 
 impl WorkerMetrics {
-    fn published(&self) -> MutexGuard<'_, Published> {
+    fn published(&self) -> MutexGuard<'_, Snapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,18 +88,18 @@ fn add(sum: &mut BTreeMap<&'static str, u64>, counts: &BTreeMap<&'static str, u6
 
 /// The metrics of all workers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics(Arc<Mutex<Vec<Arc<Mutex<Published>>>>>);
+pub(crate) struct Metrics(Arc<Mutex<Vec<Arc<Mutex<Snapshot>>>>>);
 
 impl Metrics {
     /// Adds a worker.
     pub(crate) fn worker(&self) -> WorkerMetrics {
-        let published = Arc::<Mutex<Published>>::default();
+        let published = Arc::<Mutex<Snapshot>>::default();
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         workers.push(Arc::clone(&published));
         WorkerMetrics(published)
     }
 
-    fn each(&self, mut look: impl FnMut(&Published)) {
+    fn each(&self, mut look: impl FnMut(&Snapshot)) {
         let workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in workers.iter() {
             look(&worker.lock().unwrap_or_else(PoisonError::into_inner));

@@ -14,7 +14,7 @@ use super::{
 use crate::algorithm::Algorithm;
 use crate::discovery::{self, Discovery, Document, HttpUrl, KeyHost};
 use crate::keys::KeySet;
-use crate::profile::{Expected, Profile, short_type};
+use crate::profile::{Profile, Required, short_type};
 use crate::secret::Secret;
 use crate::signature::HostVerifier;
 use crate::source::IntrospectionSource;
@@ -121,8 +121,8 @@ fn profile(object: &mut Section<'_>, has_revocations: bool) -> Profile {
         profile.access_token_claims.clear();
         while let Some((name, value)) = claims.take_any() {
             let expected = match value {
-                Value::Bool(true) => Expected::Present,
-                Value::String(text) if !text.is_empty() => Expected::Text(text),
+                Value::Bool(true) => Required::Present,
+                Value::String(text) if !text.is_empty() => Required::Text(text),
                 _ => {
                     claims.problem(&name, "must be true, if any value will do, or a string");
                     continue;

@@ -7,7 +7,7 @@ use claims::thumbprint::Thumbprint;
 
 use crate::access_log;
 use crate::answers::Answer;
-use crate::fetch::{FetchKind, Source};
+use crate::fetch::{FetchId, FetchKind};
 use crate::forward::Header;
 use crate::verdict::Denial;
 use crate::verify::TokenReference;
@@ -65,7 +65,7 @@ impl Patience {
 pub(crate) enum Decision {
     Now(Effect),
     /// The guard decides again once this fetch has ended.
-    After(Source),
+    After(FetchId),
 }
 
 /// What the host must do with a request. When the host has done so, it calls

@@ -7,7 +7,7 @@ use crate::cache::CachedToken;
 use crate::clock::Time;
 use crate::config::{Config, IssuerConfig, KeySource};
 use crate::discovery::Discovery;
-use crate::fetch::{FetchKind, Source};
+use crate::fetch::{FetchId, FetchKind};
 use crate::introspection::{Asker, Introspection};
 use crate::keys::{KeySet, Skipped};
 use crate::schedule::{Schedule, TIMEOUT_SECONDS};
@@ -149,7 +149,7 @@ impl IssuerState {
             skew,
             patience,
         }: Moment,
-    ) -> Verdict<Checked, Source> {
+    ) -> Verdict<Checked, FetchId> {
         let index = parsed.issuer;
         let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match schedule {
             Some(schedule) if patience.is_left_for(FetchKind::Keys) => {

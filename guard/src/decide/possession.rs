@@ -11,7 +11,7 @@ use super::requirements::{Presented, require};
 use crate::authorization::Scheme;
 use crate::cache::CachedToken;
 use crate::config::Config;
-use crate::fetch::Source;
+use crate::fetch::FetchId;
 use crate::forward::Header;
 use crate::rules::Access;
 use crate::signature;
@@ -44,7 +44,7 @@ impl Inspector<'_> {
         presented: &mut Presented<'_>,
         request: &Request<'_>,
         now: impl FnOnce() -> u64,
-    ) -> Verdict<Permit, Source> {
+    ) -> Verdict<Permit, FetchId> {
         let proved = match (&token.confirmation, presented.scheme) {
             (None, Scheme::Bearer) => Ok(()),
             _ => self.proved(token, presented, request, now),

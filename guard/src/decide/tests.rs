@@ -14,7 +14,7 @@ mod metadata;
 mod possession;
 
 /// What became of a request.
-type Seen = Verdict<(), Source>;
+type Seen = Verdict<(), FetchId>;
 
 const PASSES: Seen = Verdict::Accepted(());
 const WAITS_FOR_KEYS: Seen = Verdict::Wait((0, FetchKind::Keys));

@@ -13,7 +13,7 @@ mod wire;
 use claims::revocation::{MAX_WAIT_SECONDS, VERSION};
 
 pub use self::freshness::Freshness;
-use self::sharing::{Published, Role, Sharing, prefix};
+use self::sharing::{NewPage, Role, Sharing, prefix};
 use self::stalls::Stalls;
 use crate::clock::Time;
 use crate::revocations::{Page, Revocations};
@@ -314,7 +314,7 @@ impl Feed {
             }
         }
         if self.caught_up {
-            let published = Published {
+            let published = NewPage {
                 feed: self.identity.as_deref().unwrap_or_default(),
                 since,
                 position: self.position,

@@ -307,7 +307,7 @@ impl Sharing {
 
     /// The leader publishes `entries` after `since` up to `position`. `is_complete`: the feed has no more
     /// entries. `is_new`: the feed has another identity than the ring, or its positions started again.
-    pub(super) fn publish(&mut self, data: &dyn SharedData, page: &Published<'_>) {
+    pub(super) fn publish(&mut self, data: &dyn SharedData, page: &NewPage<'_>) {
         if self.role != Role::Leader {
             return;
         }
@@ -322,7 +322,7 @@ impl Sharing {
     fn try_publish(
         &mut self,
         data: &dyn SharedData,
-        page: &Published<'_>,
+        page: &NewPage<'_>,
     ) -> Result<bool, SharedDataError> {
         let key = self.head_key();
         let old = data.get(&key)?;
@@ -407,7 +407,7 @@ impl Sharing {
     }
 
     /// Returns the newest page of the ring with the entries added, or a new page.
-    fn tail_for(&mut self, head: &mut Head, page: &Published<'_>, entries: &[Revoked]) -> Slot {
+    fn tail_for(&mut self, head: &mut Head, page: &NewPage<'_>, entries: &[Revoked]) -> Slot {
         let tail = self.tail.take().filter(|tail| {
             let is_newest = tail.reading == head.reading && tail.number == head.slot;
             is_newest && tail.position == page.since && tail.entries.len() < SLOT_ENTRIES
@@ -433,7 +433,7 @@ impl Sharing {
 }
 
 #[derive(Debug)]
-pub(super) struct Published<'a> {
+pub(super) struct NewPage<'a> {
     pub(super) feed: &'a str,
     pub(super) since: u64,
     pub(super) position: u64,

@@ -12,7 +12,7 @@ use crate::source::Endpoint;
 
 /// What a request waits for: the index of an issuer, and the kind of the fetch. If several issuers share a feed, the index is that
 /// of the first.
-pub(crate) type Source = (usize, FetchKind);
+pub(crate) type FetchId = (usize, FetchKind);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -118,12 +118,12 @@ impl Fetch {
     }
 
     /// Key under which the log counts failures: one for each endpoint, not one for each token.
-    pub(crate) const fn log_source(&self) -> Source {
+    pub(crate) const fn log_source(&self) -> FetchId {
         (self.issuer, self.kind.without_number())
     }
 
     /// What the requests that need this fetch wait for. Requests that wait for keys wait for the metadata too.
-    pub(crate) const fn source(&self) -> Source {
+    pub(crate) const fn source(&self) -> FetchId {
         match self.kind {
             FetchKind::Metadata => (self.issuer, FetchKind::Keys),
             kind => (self.issuer, kind),

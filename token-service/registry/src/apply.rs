@@ -42,9 +42,9 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Where a document comes from.
+/// What applying a document means.
 #[derive(Clone, Copy)]
-pub enum Origin<'a> {
+pub enum DocumentKind<'a> {
     /// A registrations file, which manages what it lists (D-27).
     File(Source<'a>),
     /// Another server (D-52).
@@ -107,12 +107,12 @@ impl Plan {
     pub fn apply(
         &mut self,
         document: Registrations,
-        origin: Origin<'_>,
+        kind: DocumentKind<'_>,
         stored: &Excerpt,
         protection: &dyn Protection,
     ) -> Result<(), ProtectionError> {
         for user in document.users {
-            self.entry(user, origin, stored, protection)?;
+            self.entry(user, kind, stored, protection)?;
         }
         let put_users = self.change.put_users.iter();
         let put_users: HashMap<String, Username> = put_users
@@ -124,7 +124,7 @@ impl Plan {
                 None => put_users.get(&*name.folded()).cloned(),
             };
             client.object.spell_bound_user(registered);
-            self.entry(client, origin, stored, protection)?;
+            self.entry(client, kind, stored, protection)?;
         }
         self.sort();
         Ok(())
@@ -133,14 +133,16 @@ impl Plan {
     fn entry<T: Registered>(
         &mut self,
         given: Registration<T>,
-        origin: Origin<'_>,
+        kind: DocumentKind<'_>,
         stored: &Excerpt,
         protection: &dyn Protection,
     ) -> Result<(), ProtectionError> {
         let before = T::find(stored, given.object.name());
-        match origin {
-            Origin::File(source) => self.manage(given, source, before, protection),
-            Origin::Import { overwrites } => self.import(given, overwrites, before, protection),
+        match kind {
+            DocumentKind::File(source) => self.manage(given, source, before, protection),
+            DocumentKind::Import { overwrites } => {
+                self.import(given, overwrites, before, protection)
+            }
         }
     }
 
@@ -275,7 +277,7 @@ impl Plan {
     }
 
     /// Keeps a user that is not in the file, because a client is bound to the user.
-    pub fn keep_bound(&mut self, user: &User, client_id: &ClientId) {
+    pub(crate) fn keep_bound(&mut self, user: &User, client_id: &ClientId) {
         let object = user.object_name();
         let text = format!("stays; the client {client_id} is bound to the user");
         self.kept.push(Kept { object, text });

@@ -18,7 +18,7 @@ use crate::objects::port_problem;
 use crate::planning::{self, MOST_PLANS};
 use crate::registrations::Registrations;
 use document::Problem;
-use domain::audit_entry::{Entry, Origin as Actor};
+use domain::audit_entry::{Entry, Origin};
 use domain::clock::Timestamp;
 use domain::object::ObjectName;
 use domain::{
@@ -145,7 +145,7 @@ impl Start<'_> {
             .iter()
             .map(|difference| by(entry_of(difference)));
         let events: Arc<[AuditEvent]> = entries
-            .map(|entry| entry.event(&Actor::default(), self.now, keep_for))
+            .map(|entry| entry.event(&Origin::default(), self.now, keep_for))
             .collect();
         let change = RegistryChange {
             applied_file,

@@ -185,8 +185,8 @@ fn a_file_manages_what_it_lists() {
             file: "file",
             digest,
         };
-        let origin = Origin::File(source);
-        plan.apply(load(text, stored), origin, stored, &Marking::default())
+        let kind = DocumentKind::File(source);
+        plan.apply(load(text, stored), kind, stored, &Marking::default())
             .unwrap();
         plan
     };
@@ -245,8 +245,8 @@ fn an_import_hashes_no_password_of_a_person_who_stays() {
         (&other, true, &[], 1),
     ] {
         let (mut plan, protection) = (Plan::on(&stored), Marking::default());
-        let origin = Origin::Import { overwrites };
-        plan.apply(load(text, &stored), origin, &stored, &protection)
+        let kind = DocumentKind::Import { overwrites };
+        plan.apply(load(text, &stored), kind, &stored, &protection)
             .unwrap();
         let lines: Vec<String> = plan.kept.iter().map(ToString::to_string).collect();
         assert_eq!(lines, kept);

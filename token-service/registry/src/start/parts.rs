@@ -5,7 +5,7 @@ use std::path::Path;
 use super::names::Names;
 use super::survey::Part;
 use super::{Applied, CONTENTION, Start};
-use crate::apply::{Origin, Plan, Source};
+use crate::apply::{DocumentKind, Plan, Source};
 use crate::describe::Registered as _;
 use crate::file::RegistrationsFile;
 use crate::planning::MOST_PLANS;
@@ -134,7 +134,12 @@ impl Start<'_> {
         };
         let mut plan = Plan::on(&stored);
         let protection = AtRest(self.encryption_key);
-        plan.apply(registrations, Origin::File(source), &stored, &protection)?;
+        plan.apply(
+            registrations,
+            DocumentKind::File(source),
+            &stored,
+            &protection,
+        )?;
         Ok(Planned {
             is_settled: is_settled && plan.kept.is_empty(),
             objects,

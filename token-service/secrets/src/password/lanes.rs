@@ -74,18 +74,18 @@ fn strangers_places() -> usize {
 }
 
 /// A password that waits for its check.
-struct Waiting;
+struct InQueue;
 
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-impl Waiting {
+impl InQueue {
     fn begin() -> Self {
         WAITING.fetch_add(1, Ordering::Relaxed);
         Self
     }
 }
 
-impl Drop for Waiting {
+impl Drop for InQueue {
     fn drop(&mut self) {
         WAITING.fetch_sub(1, Ordering::Relaxed);
     }
@@ -236,7 +236,7 @@ impl Request {
             request: self,
             lane,
             places,
-            waiting: Waiting::begin(),
+            waiting: InQueue::begin(),
         })
     }
 }
@@ -247,7 +247,7 @@ pub struct Turn {
     request: Request,
     lane: &'static Lane,
     places: SemaphorePermit<'static>,
-    waiting: Waiting,
+    waiting: InQueue,
 }
 
 impl Turn {

@@ -20,7 +20,7 @@ use domain::random::{self, RandomError};
 use domain::{AuditEvent, ClientId, Excerpt, FileChange, RegistryChange, RegistryOutcome};
 use protocol::flow::TokenName;
 use protocol::flows;
-use registry::apply::{Difference, Origin, Plan, Source};
+use registry::apply::{Difference, DocumentKind, Plan, Source};
 use registry::audit::entry_of;
 use registry::describe::Completeness;
 use registry::objects::{ClientRegistration, UserRegistration, port_problem};
@@ -183,14 +183,14 @@ impl Administration {
                         file: &file,
                         digest: &|_| None,
                     };
-                    let origin = match import {
-                        true => Origin::Import {
+                    let kind = match import {
+                        true => DocumentKind::Import {
                             overwrites: overwrite,
                         },
-                        false => Origin::File(source),
+                        false => DocumentKind::File(source),
                     };
                     let mut plan = Plan::on(stored);
-                    plan.apply(registrations, origin, stored, protection)?;
+                    plan.apply(registrations, kind, stored, protection)?;
                     Ok(plan)
                 })
                 .await?;

@@ -13,12 +13,12 @@ const LANES: usize = 2;
 /// Maximum number of operations in a statement.
 const TOGETHER: usize = 512;
 
-type Waiting<I, O> = Vec<(I, oneshot::Sender<Result<O, StoreError>>)>;
+type Queued<I, O> = Vec<(I, oneshot::Sender<Result<O, StoreError>>)>;
 
 /// Operations of one kind, with the input `I` and the outcome `O`. An operation starts at once if a lane is free.
 /// Operations that arrive while all lanes are busy start together.
 pub(super) struct Gathered<I, O> {
-    waiting: Mutex<Waiting<I, O>>,
+    waiting: Mutex<Queued<I, O>>,
     lanes: Arc<Semaphore>,
 }
 
@@ -82,7 +82,7 @@ impl<I: Send + 'static, O: Send + 'static> Gathered<I, O> {
         }
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting<I, O>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Queued<I, O>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
