@@ -198,7 +198,7 @@ impl<T> Draft<T> {
     ///
     /// # Errors
     /// [`InvalidDocument`] with every problem, including the problems of reading.
-    pub fn check_part(
+    pub(crate) fn check_part(
         self,
         stored: &Excerpt,
         is_listed: impl Fn(Sought<'_>) -> bool,

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use domain::random::{self, Random, RandomError};
 
 /// Length of a key, in bytes. A file contains the key as 43 characters of base64url, with or without a line end.
-pub const KEY_LENGTH: usize = 32;
+const KEY_LENGTH: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
@@ -60,7 +60,7 @@ pub fn load(path: &Path) -> Result<Key, KeyFileError> {
 
 /// Reads the keys in the file at `path`, one per line, without empty lines and comments (`#`): at least one key, at
 /// most `most` keys.
-pub fn load_keys(path: &Path, most: usize) -> Result<Vec<Key>, KeyFileError> {
+pub(crate) fn load_keys(path: &Path, most: usize) -> Result<Vec<Key>, KeyFileError> {
     if !path.exists() {
         return Err(KeyFileError::Missing {
             path: path.to_owned(),

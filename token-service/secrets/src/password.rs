@@ -64,7 +64,7 @@ fn new_hash(password: &str) -> Result<String, PasswordError> {
 ///
 /// # Errors
 /// [`PasswordError::Failed`] if the library fails.
-pub fn hash(password: &str) -> Result<String, PasswordError> {
+pub(crate) fn hash(password: &str) -> Result<String, PasswordError> {
     let password = Zeroizing::new(password.to_owned());
     blocking_on_thread(NEW_MEMORY, move || new_hash(&password))?
 }

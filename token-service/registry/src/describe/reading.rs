@@ -18,7 +18,7 @@ pub struct Registration<T> {
     pub hidden: Vec<Hidden>,
     /// False if the document by itself does not say everything about the object: its certificates are in other files, or
     /// the time decides about a warning.
-    pub is_settled: bool,
+    pub(crate) is_settled: bool,
     /// The line of the entry.
     pub line: Option<usize>,
     /// The number of the entry in a file that is read entry by entry.

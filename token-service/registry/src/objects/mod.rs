@@ -20,4 +20,4 @@ pub use client_secret::SecretView;
 pub use legacy_instance::{
     LegacyInstanceRegistration, LegacyInstanceView, port_problem, read_all as read_legacy_instances,
 };
-pub use user::{TOTP_SECRET_LENGTH, UserRegistration, UserView};
+pub use user::{UserRegistration, UserView};

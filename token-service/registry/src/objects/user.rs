@@ -17,7 +17,7 @@ use secrets::password;
 use secrets::protection::Hidden;
 
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
-pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
+const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
 
 /// A user's registration: an entry of `users` of a registrations file.
 #[derive(ToSchema)]

@@ -92,7 +92,7 @@ impl fmt::Debug for SealingKeys {
 
 impl SealingKeys {
     /// `current` seals; all keys open.
-    pub fn new<'a>(
+    pub(crate) fn new<'a>(
         current: &[u8; LENGTH],
         earlier: impl IntoIterator<Item = &'a [u8; LENGTH]>,
     ) -> Result<Self, SealingError> {
@@ -121,7 +121,7 @@ impl SealingKeys {
     /// Seals `plaintext` with the current key. `context` names the kind and the owner of the secret. Sealed bytes open
     /// only in their own context, so nobody can pass one row off as another. The result is 37 bytes longer than
     /// `plaintext`.
-    pub fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealingError> {
+    pub(crate) fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealingError> {
         let SealingKey { id, sealing, .. } = &self.current;
         let mut buffer = Zeroizing::new(plaintext.to_vec());
         let nonce = sealing
@@ -140,26 +140,30 @@ impl SealingKeys {
     ///
     /// # Errors
     /// [`SealingError::Refused`] for all other bytes.
-    pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealingError> {
+    pub(crate) fn open(
+        &self,
+        context: &str,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, SealingError> {
         self.all()
             .find_map(|key| key.opens(context, sealed))
             .ok_or(SealingError::Refused)
     }
 
     /// Id of the key that opens the sealed bytes.
-    pub fn opener(&self, context: &str, sealed: &[u8]) -> Option<KeyId> {
+    pub(crate) fn opener(&self, context: &str, sealed: &[u8]) -> Option<KeyId> {
         let mut all = self.all();
         let key = all.find(|key| key.opens(context, sealed).is_some());
         key.map(|key| key.id)
     }
 
     /// True if the current key sealed the bytes.
-    pub fn is_up_to_date(&self, sealed: &[u8]) -> bool {
+    pub(crate) fn is_up_to_date(&self, sealed: &[u8]) -> bool {
         split(sealed).is_some_and(|(id, _)| id == self.current.id)
     }
 
     /// Id of the key that the sealed bytes name, if that key is not available.
-    pub fn missing(&self, sealed: &[u8]) -> Option<KeyId> {
+    pub(crate) fn missing(&self, sealed: &[u8]) -> Option<KeyId> {
         let (id, _) = split(sealed)?;
         self.ids().all(|known| known != id).then_some(id)
     }

@@ -9,7 +9,7 @@ use super::error::SealingError;
 pub(super) const LENGTH: usize = 32;
 
 /// The secret of the store from which the keys for tags and for issued values are derived.
-pub type Root = Zeroizing<[u8; LENGTH]>;
+pub(crate) type Root = Zeroizing<[u8; LENGTH]>;
 
 /// Output length for HKDF, in bytes.
 struct Bytes(usize);

@@ -36,7 +36,7 @@ impl EncryptionKey {
     }
 
     /// The given keys, with the root of the store.
-    pub fn with_root(sealing: SealingKeys, root: &Root) -> Result<Self, SealingError> {
+    pub(crate) fn with_root(sealing: SealingKeys, root: &Root) -> Result<Self, SealingError> {
         Ok(Self {
             issuing: sealing.issuing(root)?,
             nonce_key: NonceKey::new(from_root(root, NONCES_INFO)?),
@@ -73,7 +73,7 @@ impl EncryptionKey {
     ///
     /// The nonce is random. AES-256-GCM would permit only 2^32 random nonces for one key (NIST SP 800-38D §8.3);
     /// AES-256-GCM-SIV permits any number of values of this size that a service can issue (RFC 8452 §9).
-    pub fn seal_issued(
+    pub(super) fn seal_issued(
         &self,
         purpose: &str,
         nonce: [u8; NONCE_LEN],
@@ -86,7 +86,7 @@ impl EncryptionKey {
     ///
     /// # Errors
     /// [`SealingError::Refused`] if this service did not seal the bytes for this purpose.
-    pub fn open_issued(
+    pub(super) fn open_issued(
         &self,
         purpose: &str,
         sealed: &[u8],

@@ -17,9 +17,10 @@ mod issued;
 mod tests;
 mod text;
 
-pub use at_rest::{KeyId, SealingKeys};
+pub use at_rest::KeyId;
+pub(crate) use at_rest::SealingKeys;
 pub use context::{signing_key_context, totp_context};
-pub use derivation::Root;
+pub(crate) use derivation::Root;
 pub use encryption_key::EncryptionKey;
 pub use error::SealingError;
 pub use text::{open_text, seal_text};
