@@ -303,3 +303,23 @@ pub async fn accept(
         device,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_password_counts_for_ten_minutes() {
+        let at = Timestamp::from_seconds(1_800_000_000);
+        let is_proven = |password_right_at, seconds| {
+            let secret = Zeroizing::default();
+            let offered = Offered {
+                secret,
+                password_right_at,
+            };
+            offered.is_password_proven(at + Duration::from_secs(seconds))
+        };
+        assert!(is_proven(Some(at), 599) && !is_proven(Some(at), 600));
+        assert!(!is_proven(None, 0));
+    }
+}

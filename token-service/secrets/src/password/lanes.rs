@@ -287,6 +287,11 @@ mod tests {
     use super::super::tests::begin;
     use super::*;
 
+    #[test]
+    fn strangers_never_use_the_lane_of_known_devices() {
+        assert!(Lane::of(false).all(|lane| std::ptr::eq(lane, &raw const *STRANGERS)));
+    }
+
     /// One account fills no lane, and known devices use the other lane when theirs is full.
     #[tokio::test]
     async fn known_devices_of_one_account_leave_room_for_others() {

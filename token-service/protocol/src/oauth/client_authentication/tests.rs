@@ -120,6 +120,16 @@ fn everything_else_is_refused_for_its_own_reason() {
     ] {
         assert_eq!(outcome(headers, form), Err(reason), "{headers:?} {form}");
     }
+    // The header {"alg":"none"}, the claims {"iss":"web","sub":"web"}.
+    let assertion = "eyJhbGciOiJub25lIn0.eyJpc3MiOiJ3ZWIiLCJzdWIiOiJ3ZWIifQ.AA";
+    use AssertionError::{ClientIdDiffers, UnknownClient};
+    for (named, reason) in [("web", UnknownClient), ("app", ClientIdDiffers)] {
+        let form = format!(
+            "client_id={named}&client_assertion_type={}&client_assertion={assertion}",
+            client::TYPE
+        );
+        assert_eq!(outcome(&[], &form), Err(E::ClientAssertion(reason)));
+    }
 }
 
 #[test]

@@ -213,7 +213,25 @@ fn answer_without_refresh(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::testing::{installed, scope};
+    use domain::testing::{self, installed, scope};
+
+    /// The tokens of a repeated response are those of the first one.
+    #[test]
+    fn a_repeated_response_expires_as_the_first_one() {
+        let at = Timestamp::from_seconds(1_800_000_000);
+        let hour = Duration::from_secs(3600);
+        let grant = testing::grant("a", at, at + hour);
+        let step = IssuedStep {
+            step: grant.current.clone(),
+            issuance: Issuance::Repeated,
+            asked: scope("a"),
+            grant,
+        };
+        for (later, left) in [(0, 3600), (20, 3580), (3601, 0)] {
+            let now = at + Duration::from_secs(later);
+            assert_eq!(step.expires_in(hour, now), Duration::from_secs(left));
+        }
+    }
 
     /// D-9.
     #[test]
