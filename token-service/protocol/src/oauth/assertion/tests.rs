@@ -1,31 +1,35 @@
-#![expect(
-    clippy::disallowed_types,
-    reason = "a test signs with a key of its own"
-)]
-
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
+use aws_lc_rs::signature::KeyPair as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::JwsError;
-use jwt_simple::prelude::RS256KeyPair;
+use claims::{Algorithm, JwsError};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::token::SigningKey;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
 /// A key pair and its uploaded certificate.
-fn registered(alias: &str) -> (&'static RS256KeyPair, Certificate) {
-    static KEYS: OnceLock<[RS256KeyPair; 2]> = OnceLock::new();
-    let keys = KEYS.get_or_init(|| [0; 2].map(|_| RS256KeyPair::generate(2048).unwrap()));
+fn registered(alias: &str) -> (&'static SigningKey, Certificate) {
+    static KEYS: LazyLock<[(SigningKey, Vec<u8>); 2]> = LazyLock::new(|| {
+        [(); 2].map(|()| {
+            let pkcs8 = SigningKey::generate_pkcs8(Algorithm::Rs256).unwrap();
+            let pair = aws_lc_rs::rsa::KeyPair::from_pkcs8(&pkcs8).unwrap();
+            let public: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
+            let key = SigningKey::from_pkcs8(Algorithm::Rs256, &pkcs8).unwrap();
+            (key, public.as_ref().to_vec())
+        })
+    });
     let index = u8::from(alias != "cert-1");
-    let key = &keys[usize::from(index)];
+    let (key, public) = &KEYS[usize::from(index)];
     let certificate = Certificate {
         alias: alias.to_owned(),
         sha1_thumbprint: [index; 20],
-        public_key_der: key.public_key().to_der().unwrap(),
+        public_key_der: public.clone(),
         not_before: Timestamp::from_seconds(NOW.seconds() - 1000),
         not_after: Timestamp::from_seconds(NOW.seconds() + 1000),
         parsed: Default::default(),
@@ -55,31 +59,20 @@ fn with(mut value: Value, name: &str, member: Value) -> Value {
     value
 }
 
-fn sign_text(header: &str, body: &str) -> String {
-    let input = format!(
-        "{}.{}",
-        URL_SAFE_NO_PAD.encode(header),
-        URL_SAFE_NO_PAD.encode(body)
-    );
-    // The library signs only claims that it builds itself, so the tests sign with its key through aws-lc-rs.
-    let pkcs8 = registered("cert-1").0.to_der().unwrap();
-    let key = aws_lc_rs::rsa::KeyPair::from_der(&pkcs8)
-        .or_else(|_| aws_lc_rs::rsa::KeyPair::from_pkcs8(&pkcs8))
-        .unwrap();
-    let mut signature = vec![0; key.public_modulus_len()];
-    let random = aws_lc_rs::rand::SystemRandom::new();
-    key.sign(
-        &aws_lc_rs::signature::RSA_PKCS1_SHA256,
-        &random,
-        input.as_bytes(),
-        &mut signature,
-    )
-    .unwrap();
+/// A JWT with this header and body, as they are.
+pub(super) fn sign_text(key: &SigningKey, header: &str, body: &str) -> String {
+    let [header, body] = [header, body].map(|part| URL_SAFE_NO_PAD.encode(part));
+    let input = format!("{header}.{body}");
+    let signature = key.sign(input.as_bytes()).unwrap();
     format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
+fn sign_as_is(header: &str, body: &str) -> String {
+    sign_text(registered("cert-1").0, header, body)
+}
+
 fn sign(header: &Value, body: &Value) -> String {
-    sign_text(&header.to_string(), &body.to_string())
+    sign_as_is(&header.to_string(), &body.to_string())
 }
 
 fn verify_at(assertion: &str, now: Timestamp) -> Result<Assertion, AssertionError> {
@@ -309,7 +302,7 @@ fn rfc7515_strict_forms() {
     let repeated = body()
         .to_string()
         .replacen('{', "{\"sub\":\"eve@example.com\",", 1);
-    let repeated = sign_text(&header().to_string(), &repeated);
+    let repeated = sign_as_is(&header().to_string(), &repeated);
     let refused = |assertion: &str| verify_at(assertion, NOW).unwrap_err().to_string();
     assert_eq!(
         refused(&repeated),
@@ -356,7 +349,7 @@ fn descriptions_name_what_was_received_and_expected() {
         "kid in the assertion header must be a string"
     );
     let deep = format!("{{\"deep\":{}0{}}}", "[".repeat(100), "]".repeat(100));
-    let deep = verify_at(&sign_text(&header().to_string(), &deep), NOW).unwrap_err();
+    let deep = verify_at(&sign_as_is(&header().to_string(), &deep), NOW).unwrap_err();
     assert_eq!(
         deep.to_string(),
         "The body of the assertion is nested deeper than 64 levels"

@@ -1,6 +1,7 @@
 use claims::Algorithm;
 use serde_json::{Value, json};
 
+use super::super::tests::sign_text;
 use super::*;
 use crate::token::SigningKey;
 use domain::client_key::{KeyAuthentication, VerifyingKey};
@@ -55,15 +56,7 @@ fn with(mut value: Value, name: &str, member: Value) -> Value {
 }
 
 fn signed(key: &SigningKey, header: &Value, body: &Value) -> String {
-    let encode = |value: &Value| encoded(value.to_string().as_bytes());
-    let input = format!("{}.{}", encode(header), encode(body));
-    let signature = key.sign(input.as_bytes()).unwrap();
-    format!("{input}.{}", encoded(&signature))
-}
-
-fn encoded(bytes: &[u8]) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+    sign_text(key, &header.to_string(), &body.to_string())
 }
 
 fn verify(client: &Client, assertion: &str) -> Result<ClientAssertion, AssertionError> {
