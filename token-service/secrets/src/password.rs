@@ -326,7 +326,7 @@ mod tests {
         let ours = check(&imported, "U*U").unwrap().stronger.unwrap();
         assert_eq!(password_scheme::scheme(&ours), Some(SCHEME));
         assert_eq!(verify("U*U", &ours), Ok(true));
-        // bcrypt ignores what follows 72 bytes: our hash would refuse the next spelling of the end.
+        // bcrypt ignores what follows 72 bytes.
         let long =
             "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 and more";
         let hash = "$2a$05$abcdefghijklmnopqrstuu5s2v8.iXieOjg/.AySBTTZIIVFJeBui";

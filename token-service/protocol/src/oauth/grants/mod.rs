@@ -215,7 +215,6 @@ mod tests {
     use super::*;
     use domain::testing::{self, installed, scope};
 
-    /// The tokens of a repeated response are those of the first one.
     #[test]
     fn a_repeated_response_expires_as_the_first_one() {
         let at = Timestamp::from_seconds(1_800_000_000);

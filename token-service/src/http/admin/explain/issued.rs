@@ -72,21 +72,15 @@ fn frame(
     aud: &str,
 ) -> Vec<CheckView> {
     let equal = |name: &'static str, expected: &str| {
-        let found = claims.get(name).and_then(Value::as_str);
-        judged(
-            name,
-            found == Some(expected),
-            expected,
-            &format!("is {}; expected {expected:?}", shown(claims.get(name))),
-        )
+        let found = claims.get(name);
+        let shown = found.map_or_else(|| "absent".to_owned(), Value::to_string);
+        let wrong = format!("is {shown}; expected {expected:?}");
+        let is_equal = found.is_some_and(|found| found == expected);
+        judged(name, is_equal, expected, &wrong)
     };
-    let expires_at = claims
-        .get("exp")
-        .and_then(claims::json::numeric_date)
-        .map(Timestamp::from_seconds);
-    let expiry = match expires_at {
+    let expiry = match claims.get("exp").and_then(claims::json::numeric_date) {
         None => failed("exp", "is absent, or no number of seconds since 1970"),
-        Some(at) => expiry(at, context.now),
+        Some(at) => expiry(Timestamp::from_seconds(at), context.now),
     };
     vec![equal("iss", iss), equal("aud", aud), expiry]
 }
@@ -99,10 +93,6 @@ fn expiry(at: Timestamp, now: Timestamp) -> CheckView {
         let ago = now.since(at).as_secs();
         failed("exp", format!("expired at {}, {ago} s ago", at.rfc3339()))
     }
-}
-
-fn shown(value: Option<&Value>) -> String {
-    value.map_or_else(|| "absent".to_owned(), Value::to_string)
 }
 
 async fn access_token(
