@@ -42,6 +42,7 @@ fn requests_grants_store_and_keys_are_counted() {
         "token_service_http_requests_total{route=\"unknown\",method=\"GET\",status=\"404\"} 1",
         "token_service_events_total{action=\"tokens_issued\"} 1",
         "token_service_refused_clients_total{reason=\"wrong_secret\"} 1",
+        "token_service_requests_without_client_address_total 0",
         "token_service_events_total{action=\"code_replayed\"} 0",
         "token_service_events_total{action=\"refresh_token_reused\"} 0",
         "token_service_grants 1",
@@ -90,6 +91,17 @@ fn requests_grants_store_and_keys_are_counted() {
     }
     assert!(open_metrics.body.ends_with("# EOF\n"));
     check(&reply.body);
+
+    // A gateway that does not name its client. Each such request counts once, and once a minute in the log.
+    let service = format!("http://127.0.0.1:{}", pair.pair.ports().public);
+    guess
+        .exchange(&service, "unknown", None)
+        .assert_error(401, "invalid_client");
+    let counted = "\ntoken_service_requests_without_client_address_total 1\n";
+    assert!(metrics().body.contains(counted));
+    let log = pair.pair.log();
+    log.until_it_says("X-Forwarded-For of a trusted proxy has no address")
+        .unwrap();
 
     let admin = pair.pair.ports().envoy_admin;
     let gateway = get(&format!("http://127.0.0.1:{admin}/stats/prometheus"), &[]);

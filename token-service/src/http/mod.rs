@@ -266,6 +266,7 @@ fn serve_public(
     let workers = std::thread::available_parallelism().map_or(2, NonZero::get);
     let server = HttpServer::new(move || {
         App::new()
+            .app_data(origin::BehindGateway)
             .configure(|config| routes(config, &service))
             .wrap(from_fn(observe::observe))
             .wrap(from_fn(uncancelled::run))

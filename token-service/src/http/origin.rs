@@ -12,6 +12,7 @@ use process::networks;
 
 use crate::service::Service;
 use crate::telemetry::audit_log::Origin;
+use crate::telemetry::visible::bounded;
 
 /// Header with the request id, from gateway to service and back to the client.
 pub(super) const REQUEST_ID: &str = "x-request-id";
@@ -31,52 +32,73 @@ pub(super) fn of(request: &HttpRequest) -> Origin {
     }
 }
 
+/// Marks the listeners before which a gateway stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BehindGateway;
+
+/// What [`address`] has found out about a request, so that each request is counted and reported once.
+#[derive(Debug, Clone, Copy)]
+struct ClientAddress(IpAddr);
+
 /// The client's address: the address of the peer, or the address that trusted proxies name.
 pub(super) fn address(request: &HttpRequest) -> Option<IpAddr> {
-    let peer = request.peer_addr()?.ip();
-    let trusted = request
-        .app_data::<Data<Service>>()
-        .map_or(&[][..], |service| &service.config.trusted_proxies);
-    let (address, unreadable) = client_address(peer, request.headers(), trusted);
-    if let Some(unreadable) = unreadable {
-        warn_of(peer, unreadable);
+    let known = request.extensions().get::<ClientAddress>().copied();
+    if let Some(ClientAddress(address)) = known {
+        return Some(address);
     }
+    let peer = request.peer_addr()?.ip();
+    let service = request.app_data::<Data<Service>>();
+    let trusted = service.map_or(&[][..], |service| &service.config.trusted_proxies);
+    let (address, unusable) = client_address(peer, request.headers(), trusted);
+    // Commands and monitoring come to the internal listener without a gateway.
+    let is_behind = request.app_data::<BehindGateway>().is_some();
+    if let (Some(unusable), Some(service), true) = (unusable, service, is_behind) {
+        service.metrics.without_address();
+        warn_of(peer, &String::from_utf8_lossy(unusable));
+    }
+    request.extensions_mut().insert(ClientAddress(address));
     Some(address)
 }
 
-/// Names an entry of `X-Forwarded-For` that a trusted proxy sent and nobody can read, at most once a minute.
-fn warn_of(proxy: IpAddr, unreadable: &str) {
+/// Reports that a trusted proxy does not say for whom it sends a request, at most once a minute.
+fn warn_of(proxy: IpAddr, received: &str) {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(60)) {
+    {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| last.elapsed() < Duration::from_secs(60)) {
+            return;
+        }
         *last = Some(Instant::now());
-        tracing::warn!(
-            %proxy,
-            unreadable,
-            "X-Forwarded-For has an entry that is no address: the address of the proxy counts as the client's"
-        );
     }
+    tracing::warn!(
+        %proxy,
+        received = %bounded(received),
+        "X-Forwarded-For of a trusted proxy has no address, so all its clients count as one: let the proxy set the \
+         header to its client's address, or remove the proxy from trusted_proxies"
+    );
 }
 
 /// Reads `X-Forwarded-For`. Each proxy appends the address of its peer, so, read from the end, the first address that
 /// is not a trusted proxy is the client. The client may have invented the addresses before it. Also returns the entry that could
-/// not be read, if one was reached.
+/// not be read, if one was reached: of a proxy without the header, an empty one.
 fn client_address<'h>(
     peer: IpAddr,
     headers: &'h HeaderMap,
     trusted: &[IpNet],
-) -> (IpAddr, Option<&'h str>) {
+) -> (IpAddr, Option<&'h [u8]>) {
     let mut client = peer;
-    let forwarded: Vec<&str> = headers
+    let mut forwarded: Vec<&[u8]> = headers
         .get_all("x-forwarded-for")
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
         .collect();
-    for named in forwarded.iter().rev() {
+    if forwarded.is_empty() {
+        forwarded.push(b"");
+    }
+    for named in forwarded.into_iter().rev() {
         if !networks::contain(trusted, client) {
             break;
         }
-        match read(named.trim()) {
+        match std::str::from_utf8(named).ok().and_then(read) {
             Some(address) => client = address,
             None => return (client.to_canonical(), Some(named)),
         }
@@ -86,6 +108,7 @@ fn client_address<'h>(
 
 /// An address, also with a port or in brackets, as some load balancers write it: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
 fn read(named: &str) -> Option<IpAddr> {
+    let named = named.trim();
     let bracketed = || named.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     let with_port = || named.parse().ok().map(|socket: SocketAddr| socket.ip());
     named.parse().ok().or_else(with_port).or_else(bracketed)
@@ -121,17 +144,17 @@ mod tests {
     use super::*;
 
     /// The client's address, and the entry that cannot be read.
-    fn seen(peer: &str, forwarded: &[&str]) -> (String, Option<String>) {
+    fn seen(peer: &str, forwarded: &[&[u8]]) -> (String, Option<Vec<u8>>) {
         let mut headers = HeaderMap::new();
         for value in forwarded {
             headers.append(
                 HeaderName::from_static("x-forwarded-for"),
-                HeaderValue::from_str(value).unwrap(),
+                HeaderValue::from_bytes(value).unwrap(),
             );
         }
         let trusted = ["127.0.0.1/32", "10.0.0.0/8"].map(|network| network.parse().unwrap());
-        let (address, unreadable) = client_address(peer.parse().unwrap(), &headers, &trusted);
-        (address.to_string(), unreadable.map(str::to_owned))
+        let (address, unusable) = client_address(peer.parse().unwrap(), &headers, &trusted);
+        (address.to_string(), unusable.map(<[u8]>::to_vec))
     }
 
     #[test]
@@ -141,23 +164,41 @@ mod tests {
             ("203.0.113.9", &[][..], "203.0.113.9"),
             // Not a proxy.
             ("203.0.113.9", &["198.51.100.1"], "203.0.113.9"),
-            (proxy, &[], proxy),
             (proxy, &["198.51.100.1"], "198.51.100.1"),
             ("::ffff:127.0.0.1", &["198.51.100.1"], "198.51.100.1"),
             (proxy, &["1.1.1.1, 198.51.100.1, 10.1.2.3"], "198.51.100.1"),
             (proxy, &["1.1.1.1", "198.51.100.1"], "198.51.100.1"),
             (proxy, &["198.51.100.1:4711"], "198.51.100.1"),
+            (proxy, &["2001:db8::1"], "2001:db8::1"),
             (proxy, &["[2001:db8::1]:4711"], "2001:db8::1"),
             (proxy, &["[2001:db8::1]"], "2001:db8::1"),
             (proxy, &["[::ffff:198.51.100.1]:4711"], "198.51.100.1"),
             (proxy, &["198.51.100.1:4711, 10.1.2.3:80"], "198.51.100.1"),
         ] {
-            let seen = seen(peer, forwarded);
+            let values: Vec<&[u8]> = forwarded.iter().map(|value| value.as_bytes()).collect();
+            let seen = seen(peer, &values);
             assert_eq!(seen, (address.to_owned(), None), "{forwarded:?}");
         }
-        for nonsense in ["nonsense", "unknown", "198.51.100.1:", "[198.51.100.1", ""] {
-            let logged = Some(nonsense.to_owned());
-            assert_eq!(seen(proxy, &[nonsense]), (proxy.to_owned(), logged));
+        // The last entry is the proxy's, whatever the client has sent before it.
+        assert_eq!(
+            seen(proxy, &[b"\xff, 198.51.100.1"]),
+            ("198.51.100.1".to_owned(), None)
+        );
+        for nonsense in [
+            &b"nonsense"[..],
+            b"unknown",
+            b"198.51.100.1:",
+            b"198.51.100.1:65536",
+            b"[198.51.100.1",
+            b"[198.51.100.1]:80",
+            b"[2001:db8::1]:",
+            b"\xff",
+            b"",
+        ] {
+            let reported = Some(nonsense.to_vec());
+            assert_eq!(seen(proxy, &[nonsense]), (proxy.to_owned(), reported));
         }
+        let without = (proxy.to_owned(), Some(Vec::new()));
+        assert_eq!(seen(proxy, &[]), without);
     }
 }

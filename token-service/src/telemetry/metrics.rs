@@ -66,6 +66,7 @@ pub(crate) struct Metrics {
     durations: Family<Route, Histogram, fn() -> Histogram>,
     token_requests: Family<Labels<2>, Counter>,
     refused_clients: Family<Labels<1>, Counter>,
+    without_address: Counter,
     events: Family<Labels<1>, Counter>,
     grants: Gauge,
     sessions: Gauge,
@@ -177,6 +178,11 @@ impl Metrics {
                 "refused_clients",
                 "Failed client authentications by reason; wrong_secret counts guesses",
             ),
+            without_address: new(
+                of,
+                "requests_without_client_address",
+                "Requests of trusted_proxies whose X-Forwarded-For has no address, where the client's address counts",
+            ),
             events: new(of, "events", "Entries of the audit log by action"),
             grants: new(stored, "grants", "Grants in the store"),
             sessions: new(stored, "sessions", "Sign-in sessions in the store"),
@@ -241,6 +247,10 @@ impl Metrics {
         let grant_type = ("grant_type", grant_type.unwrap_or("unknown"));
         let labels = [grant_type, ("outcome", outcome)];
         self.token_requests.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn without_address(&self) {
+        self.without_address.inc();
     }
 
     pub(crate) fn client_refused(&self, reason: &'static str) {
