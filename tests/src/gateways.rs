@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// The folder of the gateway's configuration, and the files in it.
+    /// The folder of the gateway's configuration, and the files in it: first that which the program reads.
     const fn files(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Nginx | Self::DebianNginx => ("gateways/nginx", &["nginx.conf"]),
@@ -68,7 +68,13 @@ impl Kind {
         }
     }
 
-    fn command(self, artifacts: &Artifacts, folder: &Path) -> Result<Command> {
+    /// The program, started in `folder` with this configuration.
+    pub(crate) fn command(
+        self,
+        artifacts: &Artifacts,
+        folder: &Path,
+        file: &str,
+    ) -> Result<Command> {
         let program = |name: &str| -> Result<Command> {
             let path = artifacts.repository.join(".cache").join(name);
             ensure!(
@@ -86,30 +92,30 @@ impl Kind {
                     Self::DebianNginx => "debian-nginx",
                     _ => "nginx",
                 })?;
-                nginx.args(["-e", "stderr", "-c", "nginx.conf", "-p"]);
+                nginx.args(["-e", "stderr", "-c", file, "-p"]);
                 nginx.arg(folder);
                 nginx
             }
             Self::Caddy => {
                 let mut caddy = program("caddy")?;
-                caddy.args(["run", "--config", "Caddyfile"]);
+                caddy.args(["run", "--adapter", "caddyfile", "--config", file]);
                 caddy.env("XDG_DATA_HOME", folder);
                 caddy.env("XDG_CONFIG_HOME", folder);
                 caddy
             }
             Self::Traefik => {
                 let mut traefik = program("traefik")?;
-                traefik.arg("--configfile=traefik.yaml");
+                traefik.arg(format!("--configfile={file}"));
                 traefik
             }
             Self::HaProxy => {
                 let mut haproxy = program("haproxy")?;
-                haproxy.args(["-db", "-f", "haproxy.cfg"]);
+                haproxy.args(["-db", "-f", file]);
                 haproxy
             }
             Self::EnvoyExtAuthz | Self::EnvoyFilter => {
                 let mut envoy = program("envoy")?;
-                envoy.args(["--config-path", "envoy.yaml", "--disable-hot-restart"]);
+                envoy.args(["--config-path", file, "--disable-hot-restart"]);
                 envoy.args(["--log-level", "warning", "--concurrency", "2"]);
                 envoy
             }
@@ -186,31 +192,26 @@ impl Gateway {
         let artifacts = Artifacts::find()?;
         let folder = TempDir::new()?;
         let port = free_port()?;
-        let (source, files) = kind.files();
-        let mut unused: Vec<&str> = changes.iter().map(|(from, _)| *from).collect();
-        for file in files {
-            let mut text = fs::read_to_string(artifacts.repository.join(source).join(file))?;
+        let ports = [
+            ("8080", port),
+            ("9090", neighbours.guard),
+            ("8000", neighbours.resource_server),
+            ("9901", free_port()?),
+        ];
+        let edited = |mut text: String| {
             if kind == Kind::EnvoyFilter {
                 text = with_plugin(&text, &artifacts, neighbours)?;
             }
             if identity.is_some() {
                 text = with_tls(&text);
             }
-            for (from, to) in changes {
-                if text.contains(from) {
-                    text = text.replace(from, to);
-                    unused.retain(|other| other != from);
-                }
-            }
-            fs::write(folder.path().join(file), moved(&text, port, neighbours)?)?;
-        }
-        ensure!(unused.is_empty(), "no file of {source} contains {unused:?}");
+            Ok(text)
+        };
+        copy(kind.files(), folder.path(), edited, changes, &ports)?;
         if let Some(identity) = identity {
-            for file in ["server.pem", "server.key", "clients.pem"] {
-                fs::write(folder.path().join(file), &identity.pem)?;
-            }
+            identity.write_to(folder.path())?;
         }
-        let command = kind.command(&artifacts, folder.path())?;
+        let command = kind.command(&artifacts, folder.path(), kind.files().1[0])?;
         let log = folder.path().join("gateway.log");
         let mut process = Process::start(kind.name(), &command, &log)?;
         let url = format!("http://127.0.0.1:{port}/api/");
@@ -271,14 +272,35 @@ pub fn with_tls(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The configuration with other ports. Each file marks the places that readers must change.
-fn moved(text: &str, port: u16, neighbours: &Neighbours<'_>) -> Result<String> {
-    let ports = [
-        ("8080", port),
-        ("9090", neighbours.guard),
-        ("8000", neighbours.resource_server),
-        ("9901", free_port()?),
-    ];
+/// Copies these files of a folder of the repository to `folder`: edited, with these replacements, and with other ports. Each file
+/// marks the places that readers must change.
+pub(crate) fn copy(
+    (source, files): (&str, &[&str]),
+    folder: &Path,
+    edited: impl Fn(String) -> Result<String>,
+    changes: &[(&str, &str)],
+    ports: &[(&str, u16)],
+) -> Result<()> {
+    let source = Artifacts::find()?.repository.join(source);
+    let mut unused: Vec<&str> = changes.iter().map(|(from, _)| *from).collect();
+    for file in files {
+        let mut text = edited(fs::read_to_string(source.join(file))?)?;
+        for (from, to) in changes {
+            if text.contains(from) {
+                text = text.replace(from, to);
+                unused.retain(|other| other != from);
+            }
+        }
+        fs::write(folder.join(file), moved(&text, ports))?;
+    }
+    ensure!(
+        unused.is_empty(),
+        "no file of {source:?} contains {unused:?}"
+    );
+    Ok(())
+}
+
+fn moved(text: &str, ports: &[(&str, u16)]) -> String {
     let mut moved = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(|character: char| character.is_ascii_digit()) {
@@ -292,8 +314,7 @@ fn moved(text: &str, port: u16, neighbours: &Neighbours<'_>) -> Result<String> {
         }
         rest = after;
     }
-    moved.push_str(rest);
-    Ok(moved)
+    moved + rest
 }
 
 /// The configuration of plain Envoy with this plugin configuration, and with all clusters on this machine.

@@ -102,7 +102,7 @@ pub fn send(
         };
         let mut config = tls::config(server, client)?;
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let name = ServerName::try_from("localhost")?;
+        let name = ServerName::try_from(server.name.clone())?;
         let connector = TlsConnector::from(Arc::new(config));
         let stream = connector.connect(name, stream).await?;
         Parts::read(request, "https")?.exchange(stream).await

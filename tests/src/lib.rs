@@ -4,6 +4,7 @@ mod answer;
 #[cfg(test)]
 mod documents;
 pub mod flood;
+pub mod front;
 pub mod gateways;
 pub mod http2;
 mod issuer;

@@ -1,6 +1,9 @@
 //! Clients that speak TLS, with and without a certificate.
 
+use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use anyhow::{Result, anyhow};
 use rcgen::{
@@ -18,6 +21,8 @@ pub struct Identity {
     key: PrivateKeyDer<'static>,
     /// Certificate and key.
     pub pem: String,
+    /// The name in the certificate.
+    pub(crate) name: String,
 }
 
 impl Identity {
@@ -26,16 +31,34 @@ impl Identity {
     /// # Errors
     /// If the system returns no randomness.
     pub fn new() -> Result<Self> {
-        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-        Self::of(&own.cert, &own.signing_key)
+        Self::named("localhost")
     }
 
-    fn of(certificate: &Certificate, key: &KeyPair) -> Result<Self> {
+    /// Like [`Self::new`], for another name.
+    ///
+    /// # Errors
+    /// Like [`Self::new`].
+    pub fn named(name: &str) -> Result<Self> {
+        let own = rcgen::generate_simple_self_signed([name.to_owned()])?;
+        Self::of(name, &own.cert, &own.signing_key)
+    }
+
+    /// Writes certificate and key where the files of `gateways/` read them.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn write_to(&self, folder: &Path) -> io::Result<()> {
+        let mut files = ["server.pem", "server.key", "clients.pem"].iter();
+        files.try_for_each(|file| fs::write(folder.join(file), &self.pem))
+    }
+
+    fn of(name: &str, certificate: &Certificate, key: &KeyPair) -> Result<Self> {
         let der = PrivateKeyDer::try_from(key.serialize_der());
         Ok(Self {
             certificate: certificate.der().clone(),
             key: der.map_err(|problem| anyhow!(problem))?,
             pem: format!("{}{}", certificate.pem(), key.serialize_pem()),
+            name: name.to_owned(),
         })
     }
 }
@@ -65,7 +88,7 @@ impl Authority {
     pub fn issue(&self, name: &str) -> Result<Identity> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new([name.to_owned()])?.signed_by(&key, &self.0)?;
-        Identity::of(&certificate, &key)
+        Identity::of(name, &certificate, &key)
     }
 
     /// The certificate of the authority.
@@ -86,11 +109,22 @@ pub fn send(
     client: Option<&Identity>,
     request: &str,
 ) -> Result<Option<Answer>> {
-    let config = config(server, client)?;
-    let name = ServerName::try_from("localhost")?;
-    let connection = ClientConnection::new(Arc::new(config), name)?;
-    let mut stream = StreamOwned::new(connection, wire::connect(port)?);
+    let mut stream = open(wire::connect(port)?, server, client)?;
     Ok(wire::exchange(&mut stream, request))
+}
+
+/// TLS on this connection. The handshake takes place with the first bytes.
+///
+/// # Errors
+/// If the certificates are not usable.
+pub fn open(
+    connection: TcpStream,
+    server: &Identity,
+    client: Option<&Identity>,
+) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+    let name = ServerName::try_from(server.name.clone())?;
+    let tls = ClientConnection::new(Arc::new(config(server, client)?), name)?;
+    Ok(StreamOwned::new(tls, connection))
 }
 
 /// Trusts the server with this certificate, and shows that of `client`.

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use http::{HeaderName, HeaderValue};
+use tokio::net::TcpSocket;
 
 use crate::{Answer, http2};
 
 /// Longest time to wait for the next bytes of a response.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Reads a complete response; `None` if the text is not one.
 #[must_use]
@@ -81,6 +82,26 @@ pub fn reset(connections: Vec<TcpStream>) -> Result<()> {
         tokio::net::TcpStream::from_std(connection)?.set_zero_linger()?;
     }
     Ok(())
+}
+
+/// Like [`connect`], from `source`, an address of this machine.
+///
+/// # Errors
+/// If nothing listens on the port.
+pub fn connect_from(source: Ipv4Addr, port: u16, patience: Duration) -> io::Result<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let connection = runtime.block_on(async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((source, 0).into())?;
+        let server = (Ipv4Addr::LOCALHOST, port).into();
+        socket.connect(server).await?.into_std()
+    })?;
+    connection.set_nonblocking(false)?;
+    connection.set_nodelay(true)?;
+    connection.set_read_timeout(Some(patience))?;
+    Ok(connection)
 }
 
 /// Sends a request, and reads the whole response.

@@ -22,6 +22,7 @@ mod faults;
 mod feed;
 mod filter;
 mod flood;
+mod front;
 mod gateways;
 mod issuers;
 mod k6;

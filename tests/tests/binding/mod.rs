@@ -42,7 +42,7 @@ fn thumbprint(identity: &Identity) -> String {
     URL_SAFE_NO_PAD.encode(digest(identity))
 }
 
-fn hexadecimal(identity: &Identity) -> String {
+pub(crate) fn hexadecimal(identity: &Identity) -> String {
     let digits = digest(identity).map(|byte| format!("{byte:02x}"));
     digits.concat()
 }
@@ -286,7 +286,7 @@ impl MutualTls {
 }
 
 /// The form of a token request of a client that sends only its id.
-fn named(client: &Client) -> String {
+pub(crate) fn named(client: &Client) -> String {
     let fields = [CREDENTIALS.as_slice(), &[("client_id", client.id)]].concat();
     form_body(&fields)
 }

@@ -157,14 +157,14 @@ impl Guarded {
 }
 
 /// All gateways that ask token-guard: all but the filter.
-fn asking() -> impl Iterator<Item = Kind> {
+pub(crate) fn asking() -> impl Iterator<Item = Kind> {
     Kind::ALL
         .into_iter()
         .filter(|kind| *kind != Kind::EnvoyFilter)
 }
 
 /// Runs a check against all gateways that ask token-guard at the same time, and shows the differences that it returns.
-fn at_every_gateway(check: impl Fn(Kind) -> Vec<String> + Sync) {
+pub(crate) fn at_every_gateway(check: impl Fn(Kind) -> Vec<String> + Sync) {
     let form = tests::Form::chosen().unwrap();
     let found: Vec<String> = std::thread::scope(|scope| {
         let check = &check;
