@@ -46,7 +46,7 @@ fn single_requests(place: &Place) {
             "POST /auth/token",
             "Transfer-Encoding: chunked\r\n",
             &chunked,
-            &[413],
+            &[0, 413],
         ),
         ("GET /admin/clients", administrator, "", &[404]),
         ("GET /revocations", administrator, "", &[404]),

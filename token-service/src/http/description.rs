@@ -1,9 +1,6 @@
 //! The OpenAPI description of the public endpoints, for tools that make clients and requests (protocol.md §4). The schemas of
-//! responses are those of the types that the endpoints write; those of forms are here, because the protocol reads forms
-//! without types.
-
-#[expect(dead_code, reason = "types and functions that only describe")]
-pub(super) mod forms;
+//! responses are those of the types that the endpoints write; those of forms are in [`forms`], because the protocol
+//! reads forms without types.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -12,7 +9,7 @@ use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::error::ErrorBody;
-use super::{discovery, error, introspection, legacy, paths, pushed, revocation, token};
+use super::{discovery, error, forms, introspection, legacy, paths, pushed, revocation, token};
 use crate::service::Service;
 
 #[derive(OpenApi)]

@@ -9,7 +9,7 @@ use claims::Algorithm;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::description::forms;
+use super::forms;
 use super::{cors, error, pages, paths};
 use crate::config::MutualTls;
 use crate::service::Service;

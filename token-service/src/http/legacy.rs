@@ -6,7 +6,7 @@ use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::client_call::ClientCall;
-use super::description::forms;
+use super::forms;
 use super::report::{self, TokenRequest};
 use super::{error, origin, tokens};
 use crate::service::Service;

@@ -7,6 +7,8 @@ mod cors;
 mod description;
 mod discovery;
 mod error;
+#[expect(dead_code, reason = "types and functions that only describe")]
+mod forms;
 pub(crate) mod health;
 mod internal_host;
 mod introspection;

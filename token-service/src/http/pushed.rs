@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::http::header;
 
 use super::client_call::ClientCall;
-use super::description::forms;
+use super::forms;
 use super::{error, report};
 use protocol::oauth::pushed::{self, Pushed};
 use protocol::oauth::refusal::EndpointError as _;

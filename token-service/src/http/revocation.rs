@@ -7,7 +7,7 @@ use actix_web::http::header;
 use serde_json::json;
 
 use super::client_call::ClientCall;
-use super::description::forms;
+use super::forms;
 use super::{error, report};
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, ClientId};

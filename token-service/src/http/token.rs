@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 
 use super::client_call::ClientCall;
-use super::description::forms;
+use super::forms;
 use super::report::{self, TokenRequest};
 use super::tokens;
 use protocol::oauth::grants::GrantType;

@@ -2,7 +2,7 @@
 
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::error::ErrorBody;
+use super::error::ErrorBody;
 
 /// An authorization request (RFC 6749 §4.1.1). In place of all but `client_id`, a browser may carry the `request_uri` of a pushed
 /// request.
@@ -83,7 +83,7 @@ pub(super) struct ClientFields {
 /// The form of each grant.
 #[derive(ToSchema)]
 #[serde(tag = "grant_type")]
-pub(crate) enum TokenRequest {
+pub(super) enum TokenRequest {
     /// RFC 6749 §4.1.3.
     #[serde(rename = "authorization_code")]
     AuthorizationCode(CodeExchange),
@@ -99,7 +99,7 @@ pub(crate) enum TokenRequest {
 }
 
 #[derive(ToSchema)]
-pub(crate) struct CodeExchange {
+pub(super) struct CodeExchange {
     code: String,
     /// That of the authorization request.
     redirect_uri: String,
@@ -111,7 +111,7 @@ pub(crate) struct CodeExchange {
 }
 
 #[derive(ToSchema)]
-pub(crate) struct Refresh {
+pub(super) struct Refresh {
     refresh_token: String,
     scope: Option<String>,
     #[serde(flatten)]
@@ -119,7 +119,7 @@ pub(crate) struct Refresh {
 }
 
 #[derive(ToSchema)]
-pub(crate) struct JwtBearer {
+pub(super) struct JwtBearer {
     /// A user assertion (protocol.md §2.3).
     assertion: String,
     #[serde(flatten)]
@@ -130,7 +130,7 @@ pub(crate) struct JwtBearer {
 }
 
 #[derive(ToSchema)]
-pub(crate) struct ClientCredentials {
+pub(super) struct ClientCredentials {
     #[serde(flatten)]
     account: Account,
     scope: Option<String>,
@@ -148,7 +148,7 @@ pub(super) struct Account {
 
 /// A pushed authorization request.
 #[derive(ToSchema)]
-pub(crate) struct PushRequest {
+pub(super) struct PushRequest {
     #[serde(flatten)]
     request: AuthorizationRequest,
     /// `urn:ietf:params:oauth:client-assertion-type:jwt-bearer`.
@@ -159,7 +159,7 @@ pub(crate) struct PushRequest {
 
 /// A token of the client.
 #[derive(ToSchema)]
-pub(crate) struct TokenForm {
+pub(super) struct TokenForm {
     token: String,
     /// Ignored: the service recognizes the kind of token.
     token_type_hint: Option<String>,
@@ -169,7 +169,7 @@ pub(crate) struct TokenForm {
 
 /// The form of the legacy flow, in the body or in the query string. A client with a secret sends HTTP Basic.
 #[derive(ToSchema)]
-pub(crate) struct LegacyTokenRequest {
+pub(super) struct LegacyTokenRequest {
     /// `authorization_code` or `refresh_token`.
     grant_type: String,
     client_id: Option<String>,
@@ -182,7 +182,7 @@ pub(crate) struct LegacyTokenRequest {
 
 /// A public key (RFC 7517 §4).
 #[derive(ToSchema)]
-pub(crate) struct Key {
+pub(super) struct Key {
     kid: String,
     /// `OKP`, `EC` or `RSA`.
     kty: String,
@@ -192,6 +192,6 @@ pub(crate) struct Key {
 
 /// A JWK set (RFC 7517 §5).
 #[derive(ToSchema)]
-pub(crate) struct Keys {
+pub(super) struct Keys {
     keys: Vec<Key>,
 }
