@@ -7,7 +7,7 @@ use std::time::Duration;
 use claims::json::numeric_date;
 use serde_json::{Map, Value};
 
-use super::claim::{Claim, present};
+use super::claim::Claim;
 use super::{AssertionError, Unverified};
 use crate::settings::Settings;
 use domain::ClientId;
@@ -153,5 +153,21 @@ pub(super) fn check_audience(
             received: audience.cloned(),
             expected: expected.to_owned(),
         })
+    }
+}
+
+/// A claim's value. `null` counts as absent, because some libraries write unset claims as `null`.
+pub(super) fn present(claims: &Map<String, Value>, claim: Claim) -> Option<&Value> {
+    claims.get(claim.name()).filter(|value| !value.is_null())
+}
+
+pub(super) fn text(
+    claims: &Map<String, Value>,
+    claim: Claim,
+) -> Result<Option<&str>, AssertionError> {
+    match present(claims, claim) {
+        None => Ok(None),
+        Some(Value::String(value)) => Ok(Some(value)),
+        Some(_) => Err(AssertionError::WrongType(claim)),
     }
 }

@@ -1,9 +1,6 @@
 //! The claims of an assertion.
 
-use serde_json::{Map, Value};
 use strum::IntoStaticStr;
-
-use super::error::AssertionError;
 
 /// A claim that an assertion has or may have (protocol.md §2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
@@ -41,21 +38,5 @@ impl Claim {
             Self::Expiry | Self::IssuedAt | Self::NotBefore => "a number of seconds since 1970",
             Self::Id => "a string of 1 to 255 characters",
         }
-    }
-}
-
-/// A claim's value. `null` counts as absent, because some libraries write unset claims as `null`.
-pub(super) fn present(claims: &Map<String, Value>, claim: Claim) -> Option<&Value> {
-    claims.get(claim.name()).filter(|value| !value.is_null())
-}
-
-pub(super) fn text(
-    claims: &Map<String, Value>,
-    claim: Claim,
-) -> Result<Option<&str>, AssertionError> {
-    match present(claims, claim) {
-        None => Ok(None),
-        Some(Value::String(value)) => Ok(Some(value)),
-        Some(_) => Err(AssertionError::WrongType(claim)),
     }
 }

@@ -18,9 +18,9 @@ pub mod client;
 mod error;
 
 use case::Check;
+use case::text;
 pub use case::{Case, Finding};
 pub use claim::Claim;
-use claim::text;
 pub use error::AssertionError;
 
 /// An assertion of either kind that nobody has verified yet.

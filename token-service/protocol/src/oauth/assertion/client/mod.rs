@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use super::case::text;
 use super::case::{Check, check_audience};
-use super::claim::{Claim, text};
+use super::claim::Claim;
 use super::{AssertionError, Case, Finding, Unverified};
 use crate::paths::TOKEN;
 use crate::settings::Settings;
