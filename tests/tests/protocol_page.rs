@@ -40,7 +40,7 @@ fn the_curl_lines_of_the_protocol_work() {
         (
             "CLIENT_ASSERTION",
             own.done(&format!(
-                "assertion --key {} --client-id key-demo --audience {}",
+                "assertion --client-assertion --key {} --client-id key-demo --audience {}",
                 pair.artifacts()
                     .repository
                     .join("demo/key-demo.key.pem")

@@ -31,10 +31,11 @@ use system::{OsRandom, SystemClock};
 #[command(after_help = "Examples:
   token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \\
     --client-id non-interactive-demo --user ada@example.com --audience https://identity.example.com/
-  token-service assertion --key demo/key-demo.key.pem --client-id key-demo --audience http://127.0.0.1:8081",
+  token-service assertion --client-assertion --key demo/key-demo.key.pem --client-id key-demo \\
+    --audience http://127.0.0.1:8081",
     group = ArgGroup::new("names").args(["alias", "certificate"]).multiple(true))]
 pub(super) struct Arguments {
-    /// PEM file with the private key: RSA of 2048 to 4096 bits; of a client that signs in place of a secret also Ed25519 or P-256.
+    /// PEM file with the private key: RSA of 2048 to 4096 bits. With --client-assertion also Ed25519 or P-256.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
     /// The certificateAlias of the uploaded certificate, or the `kid` of the client's key; becomes the header `kid`.
@@ -46,10 +47,14 @@ pub(super) struct Arguments {
     /// The Client ID: `iss`.
     #[arg(long)]
     client_id: String,
-    /// The authorization-server account: `sub`. Without it, the client signs an assertion in place of its secret (protocol.md §5.12).
+    /// The authorization-server account: `sub`.
     #[arg(long, requires = "names")]
     user: Option<String>,
-    /// `aud`: the identity service's address, `identity_audience` in the configuration; in place of a secret, the issuer.
+    /// Sign a client assertion, which replaces the secret (protocol.md §5.12).
+    #[arg(long, required_unless_present = "user", conflicts_with = "user")]
+    client_assertion: bool,
+    /// `aud`. With --user: `identity_audience` of the configuration. With --client-assertion: the issuer, or the token endpoint if the
+    /// client is registered so.
     #[arg(long)]
     audience: String,
     /// User ID of the linked account, if the user has several.
@@ -252,7 +257,12 @@ pub(super) mod tests {
     fn an_assertion_names_its_certificate() {
         assert!(parse("k", &[]).is_err());
         let of_client = "assertion --key k --client-id c --audience a";
-        for (more, is_right) in [("", true), (" --user-id 1", false), (" --user u", false)] {
+        for (more, is_right) in [
+            (" --client-assertion", true),
+            ("", false),
+            (" --client-assertion --user-id 1", false),
+            (" --user u", false),
+        ] {
             let line = format!("{of_client}{more}");
             let parsed = Line::try_parse_from(line.split(' '));
             assert_eq!(parsed.is_ok(), is_right, "{line}");
