@@ -16,7 +16,6 @@ from openapi_spec_validator import validate
 lobby, legacy = sys.argv[1:]
 description = requests.get(f"{lobby}/auth/openapi.json", timeout=30).json()
 validate(description)
-assert description["servers"] == [{"url": lobby}], description["servers"]
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 WEB = ("web-demo", "demo-secret-of-web-demo-not-for-real-use")

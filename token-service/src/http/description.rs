@@ -2,7 +2,8 @@
 //! responses are those of the types that the endpoints write; those of forms are in [`forms`], because the protocol
 //! reads forms without types.
 
-use actix_web::web::Data;
+use std::sync::LazyLock;
+
 use actix_web::{HttpRequest, HttpResponse, web};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, Ref, ResponseBuilder};
@@ -10,15 +11,16 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::error::ErrorBody;
 use super::{discovery, error, forms, introspection, legacy, paths, pushed, revocation, token};
-use crate::service::Service;
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Gatepass",
         description = "The OAuth 2.0 endpoints of the token service: authorization, tokens, revocation, introspection, keys, and \
-                       the legacy flow. Every error has the members `error` and `error_description`, except on pages."
+                       the legacy flow, whose endpoints are at its own hosts. A client may also authenticate with an assertion in the form, or \
+                       with a certificate at `mtls_endpoint_aliases` of the metadata. Every error has the members `error` and `error_description`, except on pages."
     ),
+    servers((url = "/", description = "The issuer, which serves this description")),
     modifiers(&Complete),
     components(schemas(ErrorBody)),
     paths(
@@ -65,14 +67,8 @@ impl Modify for Complete {
         let basic = basic.description(Some(
             "Client ID and client secret, each percent-encoded (RFC 6749 §2.3.1).",
         ));
-        let certificate = SecurityScheme::MutualTls {
-            description: Some("A connection with the client's certificate, at `mtls_endpoint_aliases` (RFC 8705 §2.2).".to_owned()),
-            extensions: None,
-            deprecated: None,
-        };
         let components = openapi.components.get_or_insert_default();
         components.add_security_scheme("client_secret_basic", SecurityScheme::Http(basic.build()));
-        components.add_security_scheme("self_signed_tls_client_auth", certificate);
         for operation in openapi
             .paths
             .paths
@@ -97,9 +93,13 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(error::get(paths::OPENAPI, openapi));
 }
 
-async fn openapi(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    let mut description = Description::openapi();
-    let server = utoipa::openapi::Server::new(service.config.protocol.issuer.as_str());
-    description.servers = Some(vec![server]);
-    discovery::cacheable_json(&request, &description)
+/// Made once, because anybody may ask for it.
+static JSON: LazyLock<Option<String>> =
+    LazyLock::new(|| serde_json::to_string(&Description::openapi()).ok());
+
+async fn openapi(request: HttpRequest) -> HttpResponse {
+    match &*JSON {
+        Some(json) => discovery::cacheable(&request, "application/json", json.clone()),
+        None => error::failed("The description cannot be written"),
+    }
 }

@@ -9,7 +9,6 @@ use claims::Algorithm;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::forms;
 use super::{cors, error, pages, paths};
 use crate::config::MutualTls;
 use crate::service::Service;
@@ -41,14 +40,18 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// The public keys that verify access tokens.
 #[utoipa::path(get, path = "/auth/jwks", tag = "discovery",
-    responses((status = 200, description = "A JWK set.", body = forms::Keys, content_type = "application/jwk-set+json")))]
+    responses((status = 200, description = "A JWK set.", body = Keys, content_type = "application/jwk-set+json")))]
 pub(super) async fn jwks(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let keys = service.keys().published().to_owned();
     cacheable(&request, "application/jwk-set+json", keys)
 }
 
 /// A response with `content`, or 304 if the client already has that content (RFC 9110 §13.1.2).
-fn cacheable(request: &HttpRequest, content_type: &'static str, content: String) -> HttpResponse {
+pub(super) fn cacheable(
+    request: &HttpRequest,
+    content_type: &'static str,
+    content: String,
+) -> HttpResponse {
     let digest = Digest::of(content.as_bytes());
     let tag = EntityTag::new_strong(digest.to_base64url());
     let is_known = match request.get_header::<IfNoneMatch>() {
@@ -71,6 +74,24 @@ fn cacheable(request: &HttpRequest, content_type: &'static str, content: String)
     response
         .insert_header((header::CONTENT_TYPE, content_type))
         .body(content)
+}
+
+/// A public key (RFC 7517 §4).
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only describes")]
+struct Key {
+    kid: String,
+    /// `OKP`, `EC` or `RSA`.
+    kty: String,
+    alg: String,
+    r#use: String,
+}
+
+/// A JWK set (RFC 7517 §5).
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only describes")]
+struct Keys {
+    keys: Vec<Key>,
 }
 
 const CLIENT_SECRET_BASIC: &str = "client_secret_basic";
@@ -175,14 +196,10 @@ pub(super) async fn metadata(request: HttpRequest, service: Data<Service>) -> Ht
         ui_locales_supported: pages::LANGUAGES,
         service_documentation: service.config.service_documentation.as_deref(),
     };
-    cacheable_json(&request, &metadata)
-}
-
-pub(super) fn cacheable_json(request: &HttpRequest, document: &impl Serialize) -> HttpResponse {
-    match serde_json::to_string(document) {
-        Ok(document) => cacheable(request, "application/json", document),
+    match serde_json::to_string(&metadata) {
+        Ok(metadata) => cacheable(&request, "application/json", metadata),
         Err(error) => {
-            tracing::error!(%error, "a document cannot be written");
+            tracing::error!(%error, "the metadata cannot be written");
             HttpResponse::InternalServerError().finish()
         }
     }

@@ -4,8 +4,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::error::ErrorBody;
 
-/// An authorization request (RFC 6749 §4.1.1). In place of all but `client_id`, a browser may carry the `request_uri` of a pushed
-/// request.
+/// An authorization request (RFC 6749 §4.1.1).
 #[derive(IntoParams, ToSchema)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AuthorizationRequest {
@@ -33,13 +32,12 @@ pub(super) struct AuthorizationRequest {
     login_hint: Option<String>,
     /// Languages of the pages, the most preferred first, separated by spaces.
     ui_locales: Option<String>,
-    /// Of a pushed request (RFC 9126 §4).
-    request_uri: Option<String>,
 }
 
 /// Shows pages at which a person signs in and chooses an account, and then redirects the browser to the redirect URI with `code`
 /// or `error`, `state`, and `iss`.
-#[utoipa::path(get, path = "/auth/authorize", tag = "authorization", params(AuthorizationRequest),
+#[utoipa::path(get, path = "/auth/authorize", tag = "authorization", params(AuthorizationRequest,
+        ("request_uri" = Option<String>, Query, description = "Of a pushed request, in place of all but `client_id` (RFC 9126 §4).")),
     responses((status = 200, description = "A page.", body = String, content_type = "text/html"),
         (status = 302, description = "To the redirect URI.", headers(("Location" = String))),
         (status = 400, description = "A page: client or redirect URI are wrong, so nobody is redirected.", body = String, content_type = "text/html")))]
@@ -178,20 +176,4 @@ pub(super) struct LegacyTokenRequest {
     code: Option<String>,
     /// 42 characters.
     refresh_token: Option<String>,
-}
-
-/// A public key (RFC 7517 §4).
-#[derive(ToSchema)]
-pub(super) struct Key {
-    kid: String,
-    /// `OKP`, `EC` or `RSA`.
-    kty: String,
-    alg: String,
-    r#use: String,
-}
-
-/// A JWK set (RFC 7517 §5).
-#[derive(ToSchema)]
-pub(super) struct Keys {
-    keys: Vec<Key>,
 }

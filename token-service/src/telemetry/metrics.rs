@@ -181,7 +181,7 @@ impl Metrics {
             without_address: new(
                 of,
                 "requests_without_client_address",
-                "Requests of trusted_proxies whose X-Forwarded-For has no address, where the client's address counts",
+                "Requests from trusted_proxies whose X-Forwarded-For is missing or unusable, at endpoints that use the client's address",
             ),
             events: new(of, "events", "Entries of the audit log by action"),
             grants: new(stored, "grants", "Grants in the store"),

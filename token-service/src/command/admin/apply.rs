@@ -28,8 +28,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service apply registrations.toml --prune     # and remove what the file does not list
 
 The file manages the clients and users that it lists: apply makes them as it says. It changes no state: who is disabled,
-rotated client secrets, passwords and second factors. A new secret in the file replaces the live one. Whom commands registered,
-the file does not change, until adopt.
+rotated client secrets, passwords and second factors. A new secret in the file replaces the live one. The file does not change
+a client or user that commands registered, until you run token-service adopt.
 
 Lines start with + for what is new, ~ for what changes, - for what goes, ! for what stays although the file lists it.";
 

@@ -32,9 +32,9 @@ pub(super) enum Command {
     /// Apply what changed in a registrations file to the running service, and print it.
     #[command(after_help = apply::EXAMPLES)]
     Apply(Connected<apply::Arguments>),
-    /// Let commands define an object that a registrations file or the configuration manages.
+    /// Let commands change an object that the registrations file or the configuration defines.
     Release(Connected<objects::HandOver>),
-    /// Let the registrations file, or the configuration, define an object from when it is applied next.
+    /// Let the registrations file define a client or user from its next apply, or the configuration a legacy instance from the next start.
     Adopt(Connected<objects::HandOver>),
     /// Import clients and users of another server.
     #[command(subcommand, after_help = import::EXAMPLES)]

@@ -57,7 +57,7 @@ pub(super) fn show<T: Registered<View: Shown>>(
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct HandOver {
-    /// What the name names.
+    /// Kind of the object.
     kind: Kind,
     /// The Client ID, username or hostname.
     name: String,

@@ -38,10 +38,10 @@ pub type Finding = Result<String, AssertionError>;
 pub(super) type Check<K> = (&'static str, fn(&Case<'_, K>) -> Finding);
 
 impl<K> Case<'_, K> {
-    /// Returns the first refusal, or else the time until which the store keeps the `jti`: `exp` plus the clock skew. Before this time, a replica whose
-    /// clock is behind, or a clock that was set back, may still accept the assertion (RFC 7523 §3, "ensure that JWTs are not
-    /// replayed by maintaining the set of used \"jti\" values").
-    pub(super) fn first_refusal(&self) -> Result<Timestamp, AssertionError> {
+    /// Runs all checks in order. Returns the time until which the store keeps the `jti`: `exp` plus the clock skew. Until then, a
+    /// replica whose clock is behind, or a clock that was set back, may still accept the assertion (RFC 7523 §3, "ensure that JWTs
+    /// are not replayed by maintaining the set of used \"jti\" values").
+    pub(super) fn remembered_until(&self) -> Result<Timestamp, AssertionError> {
         for (_, check) in self.checks {
             check(self)?;
         }

@@ -123,7 +123,7 @@ impl Case<'_, Certificate> {
     /// # Errors
     /// The [`AssertionError`] of the first failed check.
     pub fn verify(&self) -> Result<Assertion, AssertionError> {
-        let remembered_until = self.first_refusal()?;
+        let remembered_until = self.remembered_until()?;
         let optional =
             |claim| text(&self.assertion.claims, claim).map(|text| text.map(str::to_owned));
         Ok(Assertion {

@@ -106,7 +106,7 @@ impl Case<'_, ClientKey> {
     /// # Errors
     /// The [`AssertionError`] of the first failed check.
     pub fn verify(&self) -> Result<ClientAssertion, AssertionError> {
-        let remembered_until = self.first_refusal()?;
+        let remembered_until = self.remembered_until()?;
         Ok(ClientAssertion {
             jti: self.id()?,
             remembered_until,
