@@ -1,30 +1,27 @@
 //! A client of HTTP/2, with and without TLS. It sends what the text of an HTTP/1.1 request says.
 
 use std::io::Cursor;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use h2::client::SendRequest;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 
 use crate::Answer;
 use crate::tls::{self, Identity};
+use crate::wire::{self, PATIENCE};
 
 /// Streams of one connection: the most that Envoy allows.
 pub const STREAMS: usize = 100;
 
 /// A connection, from which requests are sent.
 pub type Requests = SendRequest<Cursor<Vec<u8>>>;
-
-/// Longest time to wait for a response.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Fields that HTTP/2 expresses in another way (RFC 9113 §8.2.2, §8.3.1).
 const OF_HTTP1: [&str; 3] = ["host", "connection", "transfer-encoding"];
@@ -127,10 +124,7 @@ pub fn runtime() -> Result<Runtime> {
 /// # Errors
 /// If the connection cannot be opened.
 pub async fn connect(source: Ipv4Addr, port: u16) -> Result<Requests> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::from((source, 0)))?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    handshake(socket.connect(address).await?).await
+    handshake(wire::bound(source, port).await?).await
 }
 
 async fn handshake(

@@ -11,7 +11,7 @@ use tokio::net::TcpSocket;
 use crate::{Answer, http2};
 
 /// Longest time to wait for the next bytes of a response.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Reads a complete response; `None` if the text is not one.
 #[must_use]
@@ -64,7 +64,26 @@ pub fn begin(port: u16, request: &str) -> io::Result<TcpStream> {
 /// # Errors
 /// If nothing listens on the port.
 pub fn connect(port: u16) -> io::Result<TcpStream> {
-    let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    ready(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?)
+}
+
+/// Like [`connect`], from `source`, an address of this machine.
+///
+/// # Errors
+/// If nothing listens on the port.
+pub fn connect_from(source: Ipv4Addr, port: u16) -> Result<TcpStream> {
+    let connection = http2::runtime()?.block_on(async { bound(source, port).await?.into_std() })?;
+    connection.set_nonblocking(false)?;
+    Ok(ready(connection)?)
+}
+
+pub(crate) async fn bound(source: Ipv4Addr, port: u16) -> io::Result<tokio::net::TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((source, 0).into())?;
+    socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
+}
+
+fn ready(connection: TcpStream) -> io::Result<TcpStream> {
     connection.set_nodelay(true)?;
     connection.set_read_timeout(Some(PATIENCE))?;
     Ok(connection)
@@ -82,26 +101,6 @@ pub fn reset(connections: Vec<TcpStream>) -> Result<()> {
         tokio::net::TcpStream::from_std(connection)?.set_zero_linger()?;
     }
     Ok(())
-}
-
-/// Like [`connect`], from `source`, an address of this machine.
-///
-/// # Errors
-/// If nothing listens on the port.
-pub fn connect_from(source: Ipv4Addr, port: u16, patience: Duration) -> io::Result<TcpStream> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()?;
-    let connection = runtime.block_on(async {
-        let socket = TcpSocket::new_v4()?;
-        socket.bind((source, 0).into())?;
-        let server = (Ipv4Addr::LOCALHOST, port).into();
-        socket.connect(server).await?.into_std()
-    })?;
-    connection.set_nonblocking(false)?;
-    connection.set_nodelay(true)?;
-    connection.set_read_timeout(Some(patience))?;
-    Ok(connection)
 }
 
 /// Sends a request, and reads the whole response.

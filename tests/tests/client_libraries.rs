@@ -82,10 +82,8 @@ pub(crate) fn drive(pair: &Pair, mut program: Command, expected: &[&str]) {
 
 #[test]
 fn authlib_drives_every_grant() {
-    let repository = &pair().artifacts().repository;
-    let mut python = Command::new(repository.join(".cache/venv/bin/python"));
+    let mut python = python("authlib_client.py");
     python
-        .arg(repository.join("tests/clients/authlib_client.py"))
         // Authlib requires https unless this variable marks a test.
         .env("AUTHLIB_INSECURE_TRANSPORT", "1");
     let keys = ["private_key_jwt", "private_key_jwt_again"];
@@ -94,9 +92,7 @@ fn authlib_drives_every_grant() {
 
 #[test]
 fn requests_oauth2client_drives_keys_pushed_requests_and_bound_tokens() {
-    let repository = &pair().artifacts().repository;
-    let mut python = Command::new(repository.join(".cache/venv/bin/python"));
-    python.arg(repository.join("tests/clients/requests_oauth2client_client.py"));
+    let python = python("requests_oauth2client_client.py");
     let bound = ["client_credentials", "pkce", "refresh_token_public"];
     drive(
         pair(),
@@ -107,11 +103,8 @@ fn requests_oauth2client_drives_keys_pushed_requests_and_bound_tokens() {
 
 #[test]
 fn requests_oauthlib_drives_code_pkce_and_client_credentials() {
-    let repository = &pair().artifacts().repository;
-    let mut python = Command::new(repository.join(".cache/venv/bin/python"));
-    python
-        .arg(repository.join("tests/clients/requests_oauthlib_client.py"))
-        .env("OAUTHLIB_INSECURE_TRANSPORT", "1");
+    let mut python = python("requests_oauthlib_client.py");
+    python.env("OAUTHLIB_INSECURE_TRANSPORT", "1");
     let [code, refresh, pkce, public, _, credentials] = EVERY_GRANT;
     drive(pair(), python, &[code, refresh, pkce, public, credentials]);
 }
@@ -121,6 +114,14 @@ fn simple_oauth2_drives_clients_with_a_secret() {
     let [code, refresh, _, _, _, credentials] = EVERY_GRANT;
     let expected = [code, refresh, credentials];
     drive(pair(), node("simple_oauth2_client.mjs"), &expected);
+}
+
+/// A program in Python of `tests/clients`.
+pub(crate) fn python(program: &str) -> Command {
+    let repository = &pair().artifacts().repository;
+    let mut python = Command::new(repository.join(".cache/venv/bin/python"));
+    python.arg(repository.join("tests/clients").join(program));
+    python
 }
 
 /// A program in JavaScript of `tests/clients`.

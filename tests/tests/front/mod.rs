@@ -102,7 +102,7 @@ impl Place<'_> {
     }
 
     fn connect(&self, client: u8, port: u16) -> TcpStream {
-        wire::connect_from(self.address(client), port, wire::PATIENCE).unwrap()
+        wire::connect_from(self.address(client), port).unwrap()
     }
 
     /// Sends a request with these header lines to `port`, and shows `certificate`. The status is 0 without a response.

@@ -1,16 +1,13 @@
 //! The OpenAPI descriptions of the administration and of the public endpoints.
 
-use std::process::Command;
-
+use crate::client_libraries::python;
 use crate::support::{OwnPair, pair};
 
 /// A real validator accepts the description, and a client generated from it calls the service.
 #[test]
 fn the_description_is_valid_and_a_generated_client_works() {
     let pair = OwnPair::start(&[]);
-    let repository = &pair.pair.artifacts().repository;
-    let checked = Command::new(repository.join(".cache/venv/bin/python"))
-        .arg(repository.join("tests/clients/openapi_client.py"))
+    let checked = python("openapi_client.py")
         .arg(pair.pair.internal_url())
         .arg(pair.state().join("admin-token"))
         .arg(pair.state())
@@ -26,9 +23,7 @@ fn the_description_is_valid_and_a_generated_client_works() {
 #[test]
 fn the_public_endpoints_answer_as_described() {
     let pair = pair();
-    let repository = &pair.artifacts().repository;
-    let checked = Command::new(repository.join(".cache/venv/bin/python"))
-        .arg(repository.join("tests/clients/public_description.py"))
+    let checked = python("public_description.py")
         .args([pair.lobby_url(), pair.legacy_url()])
         .output()
         .unwrap();

@@ -6,8 +6,7 @@ use claims::Algorithm;
 use claims::token::ASSERTION_TYPE;
 use data_encoding::HEXLOWER_PERMISSIVE;
 
-use super::case::text;
-use super::case::{Case, Finding};
+use super::case::{Case, Finding, text};
 use super::claim::Claim;
 use super::error::AssertionError;
 use domain::Certificate;

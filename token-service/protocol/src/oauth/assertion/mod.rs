@@ -17,9 +17,8 @@ mod claim;
 pub mod client;
 mod error;
 
-use case::Check;
-use case::text;
 pub use case::{Case, Finding};
+use case::{Check, text};
 pub use claim::Claim;
 pub use error::AssertionError;
 

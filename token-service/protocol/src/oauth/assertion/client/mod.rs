@@ -4,8 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::case::text;
-use super::case::{Check, check_audience};
+use super::case::{Check, check_audience, text};
 use super::claim::Claim;
 use super::{AssertionError, Case, Finding, Unverified};
 use crate::paths::TOKEN;
