@@ -1,4 +1,4 @@
-//! Proxies before the token service, with the files `front*` of `gateways/`. Only ports, certificates and bounds are changed.
+//! Proxies before the token service, with the files `front*` of `examples/`. Only ports, certificates and bounds are changed.
 
 use anyhow::{Result, bail};
 use tempfile::TempDir;
@@ -47,11 +47,11 @@ impl Front {
             ("9901", free_port()?),
         ];
         let files: (&str, &[&str]) = match kind {
-            Kind::Nginx | Kind::DebianNginx => ("gateways/nginx", &["front.conf"]),
-            Kind::Caddy => ("gateways/caddy", &["front.Caddyfile"]),
-            Kind::Traefik => ("gateways/traefik", &["front.yaml", "front-routes.yaml"]),
-            Kind::HaProxy => ("gateways/haproxy", &["front.cfg"]),
-            Kind::EnvoyExtAuthz => ("gateways/envoy-ext-authz", &["front.yaml"]),
+            Kind::Nginx | Kind::DebianNginx => ("examples/nginx", &["front.conf"]),
+            Kind::Caddy => ("examples/caddy", &["front.Caddyfile"]),
+            Kind::Traefik => ("examples/traefik", &["front.yaml", "front-routes.yaml"]),
+            Kind::HaProxy => ("examples/haproxy", &["front.cfg"]),
+            Kind::EnvoyExtAuthz => ("examples/envoy-ext-authz", &["front.yaml"]),
             Kind::EnvoyFilter => bail!("envoy/envoy.yaml is the configuration with the filter"),
         };
         copy(files, folder.path(), Ok, changes, &ports)?;

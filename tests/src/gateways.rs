@@ -1,4 +1,4 @@
-//! token-guard, and the gateways that ask it, with the files of `gateways/`. Only ports and timeouts are changed.
+//! token-guard, and the gateways that ask it, with the files of `examples/`. Only ports and timeouts are changed.
 
 use std::fs;
 use std::path::Path;
@@ -59,12 +59,12 @@ impl Kind {
     /// The folder of the gateway's configuration, and the files in it: first that which the program reads.
     const fn files(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Self::Nginx | Self::DebianNginx => ("gateways/nginx", &["nginx.conf"]),
-            Self::Caddy => ("gateways/caddy", &["Caddyfile"]),
-            Self::Traefik => ("gateways/traefik", &["traefik.yaml", "dynamic.yaml"]),
-            Self::HaProxy => ("gateways/haproxy", &["haproxy.cfg", "token-guard.lua"]),
-            Self::EnvoyExtAuthz => ("gateways/envoy-ext-authz", &["envoy.yaml"]),
-            Self::EnvoyFilter => ("envoy/plain", &["envoy.yaml"]),
+            Self::Nginx | Self::DebianNginx => ("examples/nginx", &["nginx.conf"]),
+            Self::Caddy => ("examples/caddy", &["Caddyfile"]),
+            Self::Traefik => ("examples/traefik", &["traefik.yaml", "dynamic.yaml"]),
+            Self::HaProxy => ("examples/haproxy", &["haproxy.cfg", "token-guard.lua"]),
+            Self::EnvoyExtAuthz => ("examples/envoy-ext-authz", &["envoy.yaml"]),
+            Self::EnvoyFilter => ("examples/envoy", &["envoy.yaml"]),
         }
     }
 
@@ -342,7 +342,7 @@ fn with_plugin(text: &str, artifacts: &Artifacts, neighbours: &Neighbours<'_>) -
         ),
     ] {
         if !text.contains(from) {
-            bail!("envoy/plain/envoy.yaml does not contain {from}");
+            bail!("examples/envoy/envoy.yaml does not contain {from}");
         }
         text = text.replace(from, &to);
     }

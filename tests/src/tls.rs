@@ -43,7 +43,7 @@ impl Identity {
         Self::of(name, &own.cert, &own.signing_key)
     }
 
-    /// Writes certificate and key where the files of `gateways/` read them.
+    /// Writes certificate and key where the files of `examples/` read them.
     ///
     /// # Errors
     /// If a file cannot be written.

@@ -199,7 +199,7 @@ fn plain_envoy_answers_for_a_resource_server_that_does_not() {
         ),
         ("address: token-service,", "address: 127.0.0.1,".to_owned()),
     ];
-    let _gateway = Gateway::start("envoy/plain/envoy.yaml", admin, &changes);
+    let _gateway = Gateway::start("examples/envoy/envoy.yaml", admin, &changes);
 
     let anonymous = get(&format!("http://127.0.0.1:{api}/healthz"), &[]);
     assert_gateway_error("plain", &anonymous, 503, "temporarily_unavailable");

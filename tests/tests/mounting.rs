@@ -171,7 +171,7 @@ fn every_guide_says_how_the_gateway_comes_back_after_a_crash() {
 
 #[forms::each]
 fn istio_hands_the_filter_a_configuration_that_it_reads() {
-    let plugin = document("envoy/istio/wasm-plugin.yaml", "WasmPlugin");
+    let plugin = document("examples/istio/wasm-plugin.yaml", "WasmPlugin");
     assert_eq!(plugin["spec"]["failStrategy"], "FAIL_RELOAD");
     let configuration = plugin["spec"]["pluginConfig"].to_string();
     for cluster in read_configuration(&configuration) {
@@ -186,7 +186,7 @@ fn istio_hands_the_filter_a_configuration_that_it_reads() {
 
 #[forms::each]
 fn envoy_gateway_hands_the_filter_a_configuration_and_clusters() {
-    let file = "envoy/envoy-gateway/extension-policy.yaml";
+    let file = "examples/envoy-gateway/extension-policy.yaml";
     let policy = document(file, "EnvoyExtensionPolicy");
     let [plugin] = policy["spec"]["wasm"].as_array().unwrap().as_slice() else {
         panic!("one plugin");
@@ -228,7 +228,7 @@ fn lists(policy: &Value, names: [&str; 4]) -> [Vec<String>; 4] {
 #[test]
 fn every_guide_lets_single_page_apps_in() {
     let repository = Artifacts::find().unwrap().repository;
-    let plain = documents(&repository.join("envoy/plain/envoy.yaml")).remove(0);
+    let plain = documents(&repository.join("examples/envoy/envoy.yaml")).remove(0);
     let manager = &plain["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0];
     let manager = &manager["typed_config"];
     let filters = names(manager["http_filters"].as_array().unwrap());
@@ -255,15 +255,15 @@ fn every_guide_lets_single_page_apps_in() {
         "exposeHeaders",
     ];
 
-    let filter = document("envoy/istio/cors.yaml", "EnvoyFilter");
+    let filter = document("examples/istio/cors.yaml", "EnvoyFilter");
     let patch = &filter["spec"]["configPatches"][0];
     assert_eq!(patch["patch"]["operation"], "INSERT_FIRST");
     assert_eq!(patch["patch"]["value"], manager["http_filters"][0]);
-    let routes = document("envoy/istio/cors.yaml", "VirtualService");
+    let routes = document("examples/istio/cors.yaml", "VirtualService");
     let policy = &routes["spec"]["http"][0]["corsPolicy"];
     assert_eq!(lists(policy, camel_case), expected);
 
-    let file = "envoy/envoy-gateway/extension-policy.yaml";
+    let file = "examples/envoy-gateway/extension-policy.yaml";
     let policy = &document(file, "SecurityPolicy")["spec"]["cors"];
     assert_eq!(lists(policy, camel_case), expected);
 }

@@ -108,7 +108,7 @@ fn the_units_set_variables_that_the_programs_know() {
     assert_eq!(set.len(), 3);
     passes(check.envs(set).args(["check", "--config"]).arg(config));
 
-    let credentials = repository.join("gateways").display().to_string();
+    let credentials = repository.join("examples/token-guard").display().to_string();
     let unit = guard.unit().replace("%d", &credentials);
     let example = unit
         .lines()
@@ -148,7 +148,7 @@ fn served(folder: &Path, [public, internal]: [u16; 2]) -> [(PathBuf, Vec<String>
     let config = folder.join("config.toml");
     let text = format!("listen = '127.0.0.1:{public}'\ninternal_listen = '127.0.0.1:{internal}'\n");
     fs::write(&config, text).unwrap();
-    let guard_config = repository.join("gateways/token-guard.json");
+    let guard_config = repository.join("examples/token-guard/token-guard.json");
     [
         (
             service.program,

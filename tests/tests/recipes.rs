@@ -1,4 +1,4 @@
-//! The recipes of `envoy/recipes`, each in the pair's own gateway.
+//! The recipes of `examples/envoy-recipes`, each in the pair's own gateway.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::api::until;
 use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, file, get};
 
 fn recipe(name: &str) -> String {
-    file(&format!("envoy/recipes/{name}"))
+    file(&format!("examples/envoy-recipes/{name}"))
 }
 
 /// The lines of `text` with `indent` more spaces.

@@ -3,7 +3,7 @@
 //!
 //! It reads the filter's configuration and applies the same rules, because both contain the same [`guard`]. The
 //! gateway must do what the filter would do to a request: remove headers that only the guard may set, and copy
-//! the headers that the guard sets. `gateways/` contains a configuration for each gateway.
+//! the headers that the guard sets. `examples/` contains a configuration for each gateway.
 
 #![cfg_attr(
     not(test),

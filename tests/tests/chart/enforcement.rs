@@ -88,7 +88,7 @@ fn token_guard() -> std::path::PathBuf {
     Artifacts::find().unwrap().token_guard()
 }
 
-/// The `HttpConnectionManager` of `gateways/envoy-ext-authz/`, which real Envoy runs in other tests.
+/// The `HttpConnectionManager` of `examples/envoy-ext-authz/`, which real Envoy runs in other tests.
 fn tested_manager(gateway: &mut Value) -> &mut Value {
     let listener = &mut gateway["static_resources"]["listeners"][0];
     &mut listener["filter_chains"][0]["filters"][0]["typed_config"]
@@ -97,7 +97,7 @@ fn tested_manager(gateway: &mut Value) -> &mut Value {
 /// Envoy accepts the early mutations of headers, and token-guard is asked as in the tested gateway.
 #[test]
 fn envoy_asks_token_guard_as_the_tested_gateway_does() {
-    let tested = file("gateways/envoy-ext-authz/envoy.yaml");
+    let tested = file("examples/envoy-ext-authz/envoy.yaml");
     let mut gateway: Value = serde_saphyr::from_str(&tested).unwrap();
     let mut validated = 0;
     for (_, documents) in cases() {
@@ -150,7 +150,7 @@ fn envoy_asks_token_guard_as_the_tested_gateway_does() {
     }
 }
 
-/// The middlewares are those of `gateways/traefik/`, which real Traefik runs in other tests.
+/// The middlewares are those of `examples/traefik/`, which real Traefik runs in other tests.
 #[test]
 fn traefik_asks_token_guard_as_the_tested_gateway_does() {
     let middlewares = of_kind(documents_of("token-guard-traefik"), "Middleware");
@@ -159,7 +159,7 @@ fn traefik_asks_token_guard_as_the_tested_gateway_does() {
         let named = named.find(|middleware| middleware["metadata"]["name"] == name);
         named.unwrap_or_else(|| panic!("no middleware {name}"))["spec"].clone()
     };
-    let tested = with_tls(&file("gateways/traefik/dynamic.yaml"));
+    let tested = with_tls(&file("examples/traefik/dynamic.yaml"));
     let tested: Value = serde_saphyr::from_str(&tested).unwrap();
     let tested = &tested["http"]["middlewares"];
     assert_eq!(spec("gatepass-certificate"), tested["client-certificate"]);

@@ -20,10 +20,10 @@ const CUSTOM: [&str; 5] = [
 
 /// Custom resources that are shown as files, too.
 const MANIFESTS: [&str; 4] = [
-    "envoy/istio/wasm-plugin.yaml",
-    "envoy/istio/headers.yaml",
-    "envoy/istio/cors.yaml",
-    "envoy/envoy-gateway/extension-policy.yaml",
+    "examples/istio/wasm-plugin.yaml",
+    "examples/istio/headers.yaml",
+    "examples/istio/cors.yaml",
+    "examples/envoy-gateway/extension-policy.yaml",
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The token service behind other proxies, with TLS: the files `front*` of `gateways/`. One table for all of them, which run at
+//! The token service behind other proxies, with TLS: the files `front*` of `examples/`. One table for all of them, which run at
 //! the same time and share two token services.
 
 mod rows;

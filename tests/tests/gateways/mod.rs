@@ -1,5 +1,5 @@
 //! One table of behaviour for all gateways: token-guard behind nginx, Caddy, Traefik, HAProxy and Envoy's `ext_authz`,
-//! and the filter in Envoy. All run the configurations of `gateways/` and `envoy/plain/`, with other ports.
+//! and the filter in Envoy. All run the configurations of `examples/` and `examples/envoy/`, with other ports.
 
 mod attacks;
 mod bound;
@@ -32,7 +32,7 @@ fn configuration(issuer: &Issuer) -> String {
     let path = Artifacts::find()
         .unwrap()
         .repository
-        .join("gateways/token-guard.json");
+        .join("examples/token-guard/token-guard.json");
     let text = std::fs::read_to_string(path).unwrap();
     let mut configuration: Value = serde_json::from_str(&text).unwrap();
     let issuers = configuration["issuers"].as_array_mut().unwrap();

@@ -81,7 +81,7 @@ fn each_line_of_the_linker_script_names_functions_of_the_module() {
 fn the_module_refuses_an_envoy_of_another_abi() {
     let artifacts = Artifacts::of(Form::Native).unwrap();
     let folder = TempDir::new().unwrap();
-    let text = file("envoy/plain/envoy.yaml");
+    let text = file("examples/envoy/envoy.yaml");
     let config = folder.path().join("envoy.yaml");
     fs::write(&config, envoy::mounted(&text, &artifacts).unwrap()).unwrap();
     let mut program = fs::read(&artifacts.envoy).unwrap();
