@@ -90,6 +90,8 @@ fn client_address<'h>(
     let mut forwarded: Vec<&[u8]> = headers
         .get_all("x-forwarded-for")
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        // Empty members of a list do not count (RFC 9110 §5.6.1.2).
+        .filter(|named| !named.trim_ascii().is_empty())
         .collect();
     if forwarded.is_empty() {
         forwarded.push(b"");
@@ -168,6 +170,7 @@ mod tests {
             ("::ffff:127.0.0.1", &["198.51.100.1"], "198.51.100.1"),
             (proxy, &["1.1.1.1, 198.51.100.1, 10.1.2.3"], "198.51.100.1"),
             (proxy, &["1.1.1.1", "198.51.100.1"], "198.51.100.1"),
+            (proxy, &["198.51.100.1,", " "], "198.51.100.1"),
             (proxy, &["198.51.100.1:4711"], "198.51.100.1"),
             (proxy, &["2001:db8::1"], "2001:db8::1"),
             (proxy, &["[2001:db8::1]:4711"], "2001:db8::1"),
