@@ -1,5 +1,5 @@
-//! Checks that all references in comments and pages exist: sections and rules of `docs/protocol.md`, decisions, files,
-//! headings.
+//! Checks that all references in comments and pages exist: sections and rules of `docs/protocol.md` and `docs/protocol/`, decisions,
+//! files, headings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -72,10 +72,12 @@ fn page(name: &str) -> Document {
 
 /// Sections of the protocol (`4.2`), and rules in them (`4.2 rule 1`).
 fn sections_and_rules() -> BTreeSet<String> {
-    let protocol = page("docs/protocol.md");
+    let folder = fs::read_dir(Path::new(ROOT).join("docs/protocol")).unwrap();
+    let pages = folder.map(|entry| page(&entry.unwrap().path().to_string_lossy()));
+    let pages: Vec<Document> = pages.chain([page("docs/protocol.md")]).collect();
     let mut known = BTreeSet::new();
     let mut section = String::new();
-    for (_, line) in protocol.prose() {
+    for (_, line) in pages.iter().flat_map(Document::prose) {
         let heading = line
             .strip_prefix("## ")
             .or_else(|| line.strip_prefix("### "));
@@ -161,7 +163,7 @@ fn anchors(page: &Document) -> BTreeSet<String> {
 #[test]
 fn cited_sections_rules_and_decisions_exist() {
     let known = sections_and_rules();
-    let protocol = page("docs/protocol.md");
+    let table = page("docs/decisions.md");
     let mut wrong = Vec::new();
     let mut cited = 0;
     for document in documents() {
@@ -174,7 +176,7 @@ fn cited_sections_rules_and_decisions_exist() {
                 }
             }
             for number in decisions(line) {
-                if !protocol.text.contains(&format!("**D-{number}** ")) {
+                if !table.text.contains(&format!("| D-{number} |")) {
                     wrong.push(format!("{place}: D-{number}"));
                 }
             }

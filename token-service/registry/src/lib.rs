@@ -1,4 +1,4 @@
-//! Clients, users and legacy instances: their fields (protocol.md §1, §5), registrations files, and the changes from
+//! Clients, users and legacy instances: their fields (protocol.md §1), registrations files, and the changes from
 //! applying a file, at a start too.
 
 pub mod apply;

@@ -1,4 +1,4 @@
-//! Clients (protocol.md §1, §5).
+//! Clients (protocol.md §1).
 
 use super::certificate::CertificateView;
 use super::client_json::{ClientRegistration, ClientView};

@@ -80,7 +80,7 @@ const REASONS: [(&str, &str); 16] = [
     ("identityProviders", PASSWORDS),
     (
         "protocolMappers",
-        "docs/protocol.md has the claims of tokens",
+        "docs/protocol/api.md has the claims of tokens",
     ),
     ("realmRoles", NO_ROLES),
     ("requiredActions", "nothing is asked after a sign-in"),
