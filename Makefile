@@ -28,7 +28,7 @@ help: ## list the commands
 BUILD := cargo build --locked
 AT_ONCE := $(MAKE) --no-print-directory --jobs=$(shell nproc)
 
-# FILTER=native runs the pair with the native module, one of the libraries, in place of filter.wasm.
+# FILTER=native runs the pair with the native module, one of the libraries, in place of filter.wasm. TLS=1: https, with a CA of the demo.
 .PHONY: up
 up: export BUILDS := $(TARGET)/debug/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
@@ -98,10 +98,10 @@ test-repeat: tools build ## the end-to-end tests RUNS (10) times, the last BUSY 
 
 PREBUILT := registry.example.com/gatepass
 
-ALL_PROFILES := docker compose --profile replicas --profile token-guard
+ALL_PROFILES := docker compose --profile replicas --profile tls --profile token-guard
 
 .PHONY: test-compose
-test-compose: build ## docker-compose.yml with replicas and token-guard, the tour against both pairs, docker-compose.prebuilt.yml, all stages
+test-compose: build ## docker-compose.yml with replicas, TLS and token-guard, the tour against its pairs, docker-compose.prebuilt.yml, all stages
 	$(ALL_PROFILES) up --build --detach --wait
 	tests/tools/tours.sh && $(ALL_PROFILES) down --volumes \
 		|| { $(ALL_PROFILES) logs --tail 50; $(ALL_PROFILES) down --volumes; exit 1; }

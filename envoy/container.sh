@@ -16,6 +16,12 @@ if [ -n "${OTLP_HOST:-}" ]; then
     traces=(-e 's/#traces //' -e '/# .*OTLP_HOST/s/address: 127\.0\.0\.1/address: '"$OTLP_HOST"'/')
 fi
 
+# Folder of server.pem and server.key. Empty: the gateway has no TLS.
+tls=()
+if [ -n "${TLS_FOLDER:-}" ]; then
+    tls=(-e 's/#https //' -e '/# TLS_FOLDER/s#filename: #&'"$TLS_FOLDER"'/#')
+fi
+
 # FILTER=native: the native module in place of filter.wasm.
 filter=()
 if [ "${FILTER:-wasm}" = native ]; then
@@ -44,7 +50,7 @@ case ${1:-serve} in
             "${filter[@]}" \
             -e '/# FILTER_WASM/s#filename: [^ ]*#filename: /etc/envoy/filter.wasm#' \
             -e '/# FILTER_NATIVE/s#filename: [^ ]*#filename: /usr/local/lib/libtoken_filter.so#' \
-            "${traces[@]}" \
+            "${traces[@]}" "${tls[@]}" \
             /etc/envoy/envoy.yaml >/tmp/envoy.yaml
         exec envoy --config-path /tmp/envoy.yaml --log-level warning --component-log-level wasm:info,dynamic_modules:info
         ;;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use tests::{Artifacts, Form, Ports, Process};
+use tests::{Artifacts, Form, Ports, Process, Tour};
 
 use crate::support::{Browser, USER_BOUND, form_body, get, pair, tags};
 
@@ -66,15 +66,19 @@ impl Copy {
         command
     }
 
-    /// Starts `up` and waits until it prints that the pair runs.
+    /// [`started`], at these ports.
     fn start(&self, ports: Ports, directory: &Path) -> Process {
         let log = self.path(&format!("up-{}.log", ports.lobby));
-        let command = self.up(ports, directory);
-        let mut up = Process::start("up", &command, &log).unwrap();
-        let runs = || fs::read_to_string(&log).is_ok_and(|log| log.contains("The pair is running"));
-        up.until("running", runs).unwrap();
-        up
+        started(&self.up(ports, directory), &log)
     }
+}
+
+/// Starts `up` and waits until it prints that the pair runs.
+fn started(command: &Command, log: &Path) -> Process {
+    let mut up = Process::start("up", command, log).unwrap();
+    let runs = || fs::read_to_string(log).is_ok_and(|log| log.contains("The pair is running"));
+    up.until("running", runs).unwrap();
+    up
 }
 
 /// The environment variables for the ports.
@@ -128,6 +132,36 @@ fn two_pairs_run_in_one_copied_checkout() {
         }
     }
     drop((first, second));
+}
+
+/// https at the same ports, where http is redirected.
+#[test]
+fn with_tls_the_tour_works_too() {
+    let copy = Copy::make();
+    let ports = Ports::free().unwrap();
+    let log = copy.path("up.log");
+    let mut command = copy.up(ports, &copy.path(""));
+    let _up = started(command.env("TLS", "1"), &log);
+    let at = |port: u16| format!("https://127.0.0.1:{port}");
+    let tour = Tour {
+        api: at(ports.api),
+        lobby: at(ports.lobby),
+        lobby_ea: Some(at(ports.lobby_ea)),
+        legacy: Some(at(ports.legacy)),
+        callback: format!("http://127.0.0.1:{}", ports.callback),
+        in_containers: false,
+        programs: None,
+        ca: Some(copy.path("demo/data/tls/ca.pem")),
+    };
+    tour.go(pair().artifacts()).unwrap();
+    for port in [ports.api, ports.lobby, ports.lobby_ea, ports.legacy] {
+        let reply = get(&format!("http://127.0.0.1:{port}/a?b"), &[]);
+        let there = format!("{}/a?b", at(port));
+        assert_eq!(
+            (reply.status, reply.header("location")),
+            (301, Some(&*there))
+        );
+    }
 }
 
 /// The sockets are held: no request notices that the token service ends and starts again.

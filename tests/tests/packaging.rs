@@ -108,7 +108,10 @@ fn the_units_set_variables_that_the_programs_know() {
     assert_eq!(set.len(), 3);
     passes(check.envs(set).args(["check", "--config"]).arg(config));
 
-    let credentials = repository.join("examples/token-guard").display().to_string();
+    let credentials = repository
+        .join("examples/token-guard")
+        .display()
+        .to_string();
     let unit = guard.unit().replace("%d", &credentials);
     let example = unit
         .lines()

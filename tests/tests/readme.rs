@@ -17,6 +17,7 @@ fn tour() -> Tour {
         callback: "http://127.0.0.1:8090".to_owned(),
         in_containers: false,
         programs: None,
+        ca: None,
     }
 }
 

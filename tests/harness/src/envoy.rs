@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::artifacts::{Artifacts, Form};
-use crate::pair::{Setup, status_of};
+use crate::pair::{Setup, public_url, status_of};
 use crate::ports::Ports;
 use crate::process::Process;
 
@@ -22,6 +22,9 @@ pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> R
     let config = directory.join("envoy.yaml");
     let feed = setup.feed.unwrap_or(ports.internal);
     let mut text = render(&template, artifacts, ports, feed)?;
+    if let Some(folder) = &setup.tls {
+        text = with_tls(&text, ports, folder);
+    }
     if setup.replica {
         text = with_replica(&text, ports);
     }
@@ -67,6 +70,24 @@ pub fn command(artifacts: &Artifacts, config: &Path, workers: u16) -> Command {
         // Hot restart uses shared memory with an id; two Envoys must not use the same id.
         .arg("--disable-hot-restart");
     command
+}
+
+/// The public listeners with TLS, with the certificate in `folder`. In containers `container.sh` does the same.
+fn with_tls(config: &str, ports: Ports, folder: &Path) -> String {
+    let public = [ports.api, ports.lobby, ports.lobby_ea];
+    let text = public
+        .iter()
+        .fold(config.replace("#https ", ""), |text, port| {
+            text.replace(&public_url(None, *port), &public_url(Some(folder), *port))
+        });
+    let files = ["server.pem", "server.key"];
+    files.iter().fold(text, |text, file| {
+        let place = folder.join(file).display().to_string();
+        text.replace(
+            &format!("filename: {file} }} # TLS_FOLDER"),
+            &format!("filename: {place} }}"),
+        )
+    })
 }
 
 /// Adds an endpoint with the ports of the replica beside each endpoint of the token service. In containers both endpoints

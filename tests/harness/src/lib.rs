@@ -18,7 +18,7 @@ mod tour;
 pub use artifacts::{Artifacts, Form};
 pub use chromedriver::Chromedriver;
 pub use log::Log;
-pub use pair::{Pair, Setup, demo_registrations, setting, state_in, status_of};
+pub use pair::{Pair, Setup, demo_registrations, has_tls, setting, state_in, status_of};
 pub use ports::{Ports, free_port};
 pub use postgres::Postgres;
 pub use process::{PATIENCE, Process, listens, pace};

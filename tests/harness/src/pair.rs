@@ -1,5 +1,6 @@
 //! The token service and Envoy, started together.
 
+use std::env;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +36,8 @@ pub struct Setup {
     pub filter: Option<PathBuf>,
     /// Replacements in `envoy.yaml`: text, new text.
     pub gateway: Vec<(String, String)>,
+    /// A folder of `demo/make-tls`; `None` for a gateway without TLS.
+    pub tls: Option<PathBuf>,
     /// Address of the revocation feed; `None` for the token service's internal listener.
     pub feed: Option<u16>,
     /// Worker threads of Envoy.
@@ -57,11 +60,18 @@ impl Setup {
             holds_sockets: false,
             filter: None,
             gateway: Vec::new(),
+            tls: None,
             feed: None,
             workers: 1,
             directory: repository,
         }
     }
+}
+
+/// True if the environment asks for a pair with TLS (`TLS=1`).
+#[must_use]
+pub fn has_tls() -> bool {
+    env::var("TLS").is_ok_and(|tls| !matches!(&*tls, "" | "0"))
 }
 
 /// The demo's registrations, with absolute paths: for a copy in another folder.
@@ -358,16 +368,22 @@ impl Pair {
     /// Waits until the listeners route, and until the filter refuses a missing token.
     fn wait_for_envoy(&mut self) -> Result<()> {
         let keys = format!("{}/auth/jwks", self.lobby_url());
-        self.envoy()?
-            .until("serving the lobby", || status_of(&keys) == Some(200))?;
+        let tls = self.setup.tls.clone();
+        self.envoy()?.until(
+            "serving the lobby",
+            status_is(&keys, &[200], tls.as_deref()),
+        )?;
         self.wait_for_guard()
     }
 
     /// In report-only mode the request passes.
     fn wait_for_guard(&mut self) -> Result<()> {
         let api = format!("{}/api/projects", self.api_url());
-        let guards = || matches!(status_of(&api), Some(200 | 401));
-        self.envoy()?.until("guarding the api", guards)
+        let tls = self.setup.tls.clone();
+        self.envoy()?.until(
+            "guarding the api",
+            status_is(&api, &[200, 401], tls.as_deref()),
+        )
     }
 
     fn envoy(&mut self) -> Result<&mut Process> {
@@ -399,28 +415,32 @@ impl Pair {
         Ok(token_service && early_access && self.envoy()?.is_running()?)
     }
 
+    fn public_url(&self, port: u16) -> String {
+        public_url(self.setup.tls.as_deref(), port)
+    }
+
     /// {lobby_url}, without a trailing slash.
     #[must_use]
     pub fn lobby_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.setup.ports.lobby)
+        self.public_url(self.setup.ports.lobby)
     }
 
     /// {lobby_ea_url}, without a trailing slash.
     #[must_use]
     pub fn lobby_ea_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.setup.ports.lobby_ea)
+        self.public_url(self.setup.ports.lobby_ea)
     }
 
     /// Address of the hosts of the legacy flow, without a trailing slash.
     #[must_use]
     pub fn legacy_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.setup.ports.legacy)
+        self.public_url(self.setup.ports.legacy)
     }
 
     /// {api_url}, without a trailing slash.
     #[must_use]
     pub fn api_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.setup.ports.api)
+        self.public_url(self.setup.ports.api)
     }
 
     /// The token service's internal address, without a trailing slash.
@@ -476,6 +496,38 @@ impl Pair {
     pub fn log_directory(&self) -> &Path {
         self.logs.path()
     }
+}
+
+/// The address of a public listener of the gateway. `tls` is [`Setup::tls`].
+pub(crate) fn public_url(tls: Option<&Path>, port: u16) -> String {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://127.0.0.1:{port}")
+}
+
+/// Asks for this address; true if the status is one of these. `tls` is [`Setup::tls`], whose CA signs the certificate of the server.
+fn status_is(url: &str, statuses: &[u16], tls: Option<&Path>) -> impl FnMut() -> bool {
+    let (url, statuses) = (url.to_owned(), statuses.to_owned());
+    let ca = tls.map(|folder| folder.join("ca.pem"));
+    move || {
+        let status = match &ca {
+            None => status_of(&url),
+            Some(ca) => status_by_curl(&url, ca),
+        };
+        status.is_some_and(|status| statuses.contains(&status))
+    }
+}
+
+/// The status of a GET with TLS. The clients of the harness speak no TLS.
+fn status_by_curl(url: &str, ca: &Path) -> Option<u16> {
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--max-time", "5", "--write-out", "%{http_code}"]);
+    curl.args(["--output", "/dev/null", "--cacert"])
+        .arg(ca)
+        .arg(url);
+    String::from_utf8(curl.output().ok()?.stdout)
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// The status of a GET; `None` without a response.

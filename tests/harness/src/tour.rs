@@ -28,6 +28,8 @@ pub struct Tour {
     pub in_containers: bool,
     /// A folder that comes first in `PATH`.
     pub programs: Option<PathBuf>,
+    /// The certificate of the CA that curl trusts; `None` for those of the system.
+    pub ca: Option<PathBuf>,
 }
 
 /// A command block of the tour, and the output that the page shows.
@@ -69,6 +71,9 @@ impl Tour {
         let program = folder.path().join("target/debug/token-service");
         symlink(&artifacts.token_service, program)?;
 
+        // The pages show answers of HTTP/1.1. With TLS, curl would choose HTTP/2.
+        fs::write(folder.path().join(".curlrc"), "http1.1\n")?;
+
         let ends = format!("\necho; echo '{SEPARATOR}'\n");
         let script: String = steps
             .iter()
@@ -80,6 +85,8 @@ impl Tour {
         let shell = Command::new("timeout")
             .args(["600", "bash", "-euo", "pipefail", "-c", &self.here(&script)])
             .env("PATH", env::join_paths(programs)?)
+            .env("CURL_HOME", folder.path())
+            .envs(self.ca.iter().map(|ca| ("CURL_CA_BUNDLE", ca)))
             .env(
                 "COMPOSE_FILE",
                 artifacts.repository.join("docker-compose.yml"),

@@ -3,13 +3,13 @@
 mod callback;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use std::{env, fs};
 
-use anyhow::{Context as _, Result};
-use harness::{Artifacts, Pair, Ports, Setup, demo_registrations, state_in};
+use anyhow::{Context as _, Result, ensure};
+use harness::{Artifacts, Pair, Ports, Setup, demo_registrations, has_tls, state_in};
 
 /// Interval between two checks that the pair runs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -49,15 +49,17 @@ fn run() -> Result<()> {
         let registrations = registrations.display().to_string();
         environment.push(("TOKEN_SERVICE__REGISTRATIONS".to_owned(), registrations));
     }
+    let tls = has_tls().then(|| certificate(&repository)).transpose()?;
     // The state belongs to one issuer, and another pair in this checkout may use the state that the configuration names.
+    let scheme = if tls.is_some() { "-tls" } else { "" };
     let mut early_environment = environment.clone();
-    if ports.lobby_ea != default.lobby_ea {
-        let folder = format!("demo/data/early-access-{}", ports.lobby_ea);
+    if ports.lobby_ea != default.lobby_ea || tls.is_some() {
+        let folder = format!("demo/data/early-access-{}{scheme}", ports.lobby_ea);
         early_environment.extend(state_in(&repository.join(folder)));
     }
     let config = path("CONFIG").transpose()?;
-    if config.is_none() && ports.lobby != default.lobby {
-        let folder = format!("demo/data/{}", ports.lobby);
+    if config.is_none() && (ports.lobby != default.lobby || tls.is_some()) {
+        let folder = format!("demo/data/{}{scheme}", ports.lobby);
         environment.extend(state_in(&repository.join(folder)));
     }
     let early_access = repository.join("demo/early-access.toml");
@@ -68,9 +70,10 @@ fn run() -> Result<()> {
     setup.holds_sockets = config.is_none() && mutual_tls.is_none();
     setup.config = config.or(setup.config);
     setup.early_access = Some((early_access, early_environment));
+    setup.tls.clone_from(&tls);
     let mut pair = Pair::start(setup)?;
     callback::serve(&pair)?;
-    println!("{}", introduction(&pair));
+    println!("{}", introduction(&pair, tls.as_deref()));
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
         if pair.token_service_has_ended()? {
             println!("The token service has ended. It starts again.");
@@ -85,6 +88,15 @@ fn run() -> Result<()> {
     Ok(())
 }
 
+/// A certificate for the demo's hosts, in a folder with its CA.
+fn certificate(repository: &Path) -> Result<PathBuf> {
+    let folder = repository.join("demo/data/tls");
+    let mut make = Command::new(repository.join("demo/make-tls"));
+    let status = make.arg(&folder).status()?;
+    ensure!(status.success(), "demo/make-tls failed; it needs OpenSSL 3");
+    Ok(folder)
+}
+
 /// Writes the demo's registrations with redirect URIs at another port: the URI of a web server application is compared as
 /// text (D-12).
 fn registrations_for(callback: u16, repository: &Path) -> Result<PathBuf> {
@@ -97,7 +109,15 @@ fn registrations_for(callback: u16, repository: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-fn introduction(pair: &Pair) -> String {
+fn introduction(pair: &Pair, tls: Option<&Path>) -> String {
+    let trust = tls.map(|folder| {
+        let ca = folder.join("ca.pem");
+        format!(
+            "\nTLS, with a CA of the demo. For curl and the tour, in the second terminal:\n\n  export CURL_CA_BUNDLE={}\n",
+            ca.display()
+        )
+    });
+    let trust = trust.unwrap_or_default();
     let (lobby, api, internal) = (pair.lobby_url(), pair.api_url(), pair.internal_url());
     let (lobby_ea, legacy) = (pair.lobby_ea_url(), pair.legacy_url());
     let (admin, callback) = (pair.ports().envoy_admin, pair.ports().callback);
@@ -115,7 +135,7 @@ The pair is running. Ctrl-C stops it.
   internal listener      {internal}
   Envoy admin            http://127.0.0.1:{admin}
   logs                   {logs}
-
+{trust}
 Without a token the API refuses:
 
   curl -i {api}/api/projects
