@@ -103,6 +103,23 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     see("password-alone", "Somebody entered your password");
     window.press("Continue");
     window.expect_heading("You are signed in");
+
+    let link = pair().json(&format!("user reset-password {lise}"));
+    let link = link["url"].as_str().unwrap();
+    window.visit(link);
+    see("new-password", "Choose a password");
+    window.expect_focus("New password");
+    window.fill("New password", &lise);
+    window.press("Set the password");
+    is_beside_its_field(window, "New password");
+    see("new-password-refused", "Choose a password");
+    window.fill("New password", "apples fall down, not up");
+    window.press("Set the password");
+    see("password-set", "Your password is set");
+    window.visit(link);
+    see("link-over", "Sign-in stopped");
+    window.visit(&format!("{}/auth/", lobby()));
+    window.expect_heading("You are not signed in");
 }
 
 /// The message of a problem is on the screen with its field, directly above the field, and touches nothing.

@@ -16,6 +16,7 @@ mod life_cycle;
 mod metrics;
 mod names;
 mod openapi;
+mod password_links;
 mod passwords;
 mod requests;
 mod secrets;

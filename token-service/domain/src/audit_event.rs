@@ -81,6 +81,10 @@ pub enum AuditAction {
     SecondFactorRequired,
     /// An operator finished an upgrade: `token-service migrate --finish`.
     UpgradeFinished,
+    /// An administrator made a link with which a user sets a password.
+    PasswordLinkMade,
+    /// A user set a password with a link. The user's sessions and grants ended.
+    PasswordSet,
 }
 
 impl AuditAction {
@@ -111,7 +115,8 @@ impl AuditAction {
             | Self::TokensCutOff
             | Self::RevocationFeedRenewed
             | Self::StoreResealed
-            | Self::UpgradeFinished => AuditKind::Operation,
+            | Self::UpgradeFinished
+            | Self::PasswordLinkMade => AuditKind::Operation,
             Self::SignInRefused
             | Self::SecondFactorRefused
             | Self::TokenRequestRefused
@@ -120,9 +125,11 @@ impl AuditAction {
             | Self::AdministrationRefused
             | Self::RevocationsLimited
             | Self::SignInThrottled => AuditKind::Refusal,
-            Self::SignIn | Self::SignOut | Self::SecondFactorSetUp | Self::SecondFactorRequired => {
-                AuditKind::SignIn
-            }
+            Self::SignIn
+            | Self::SignOut
+            | Self::SecondFactorSetUp
+            | Self::SecondFactorRequired
+            | Self::PasswordSet => AuditKind::SignIn,
             Self::CodeIssued
             | Self::TokensIssued
             | Self::TokensRefreshed

@@ -73,4 +73,4 @@ pub use sealed_value::SealedValue;
 pub use session::{PasswordOrigin, Session, SessionStage, UnfinishedSignIn, UnfinishedSignIns};
 pub use signing_key::SealedSigningKey;
 pub use token_id::TokenId;
-pub use user::{CredentialsVersion, LinkedAccount, User, Username};
+pub use user::{CredentialsVersion, LinkedAccount, PasswordLink, User, Username};

@@ -63,6 +63,8 @@ pub enum NamedKind {
     /// The [entry](crate::Managed::entry) of a client or user that a file manages; empty without a hash. The name is the
     /// [key](ObjectName::key) of the object.
     Managed = 6,
+    /// The digest of the [link](crate::user::PasswordLink) with which a user may set a password. The name is the username.
+    PasswordLink = 7,
 }
 
 /// A value, and the name of an object that has it.
@@ -250,6 +252,10 @@ impl IndexDifference {
         }
         for value in user.accounts.iter().filter_map(account_value) {
             self.name(NamedKind::Account, value, user.username.to_string(), by);
+        }
+        if let Some(link) = &user.password_link {
+            let (value, name) = (link.digest.to_base64url(), user.username.to_string());
+            self.name(NamedKind::PasswordLink, value, name, by);
         }
         if let Some(email) = single_sign_on_value(user) {
             self.name(

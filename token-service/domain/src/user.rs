@@ -112,6 +112,17 @@ impl CredentialsVersion {
     }
 }
 
+/// A link with which a person sets a password, once: an operator's invitation, or a new start for a forgotten password.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PasswordLink {
+    /// The digest of the 256 random bits in the link.
+    pub digest: Digest,
+    /// The link works until then.
+    pub expires_at: Timestamp,
+    /// The link works with these credentials alone: another password, or being disabled, ends it.
+    pub rests_on: CredentialsVersion,
+}
+
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// The username: the `sub` of tokens and assertions.
@@ -138,6 +149,9 @@ pub struct User {
     /// The file that defines the user; `None` if commands define the user (D-27).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed: Option<Managed>,
+    /// The latest link with which the user may set a password, expired or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_link: Option<PasswordLink>,
     /// The version on which codes, sessions and grants depend (D-35). Only the store sets it; registry changes ignore
     /// it.
     pub credentials_version: CredentialsVersion,
@@ -160,6 +174,7 @@ impl User {
             accounts: Vec::new(),
             enabled: true,
             managed: None,
+            password_link: None,
             credentials_version: CredentialsVersion::new(0),
             tokens_from: Timestamp::from_seconds(0),
         }
@@ -174,6 +189,13 @@ impl User {
         let registered = &mut self.registered_password_digest;
         registered.get_or_insert_with(|| Digest::of(hash.as_bytes()));
         true
+    }
+
+    /// True if this link may set the user's password.
+    pub fn takes(&self, link: &Digest, now: Timestamp) -> bool {
+        self.password_link.as_ref().is_some_and(|known| {
+            known.digest == *link && now < known.expires_at && self.still_has(known.rests_on)
+        })
     }
 
     /// True if a sign-in with credentials of this version is still valid.
@@ -245,6 +267,30 @@ mod tests {
                 name.as_str() == folded
             );
         }
+    }
+
+    #[test]
+    fn a_link_works_for_its_time_and_credentials() {
+        let at = Timestamp::from_seconds;
+        let link = Digest::of(b"link");
+        let mut user = User::new(Username::parse("ada").unwrap());
+        assert!(!user.takes(&link, at(1)));
+        user.password_link = Some(PasswordLink {
+            digest: link,
+            expires_at: at(10),
+            rests_on: user.credentials_version,
+        });
+        assert!(user.takes(&link, at(9)));
+        assert!(!user.takes(&link, at(10)));
+        assert!(!user.takes(&Digest::of(b"other"), at(9)));
+        let enabled = false;
+        let disabled = User {
+            enabled,
+            ..user.clone()
+        };
+        assert!(!disabled.takes(&link, at(9)));
+        user.credentials_version = CredentialsVersion::new(7);
+        assert!(!user.takes(&link, at(9)));
     }
 
     #[test]

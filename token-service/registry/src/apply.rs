@@ -345,6 +345,7 @@ fn protect<T: Registered>(
         user.registered_password_digest = before.registered_password_digest;
         user.totp_secret_sealed
             .clone_from(&before.totp_secret_sealed);
+        user.password_link.clone_from(&before.password_link);
     }
     for given in &registration.hidden {
         if given.is_of(user, protection)? {

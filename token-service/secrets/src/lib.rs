@@ -5,5 +5,6 @@ pub mod encryption_key;
 pub mod key_file;
 pub mod password;
 mod password_hash;
+pub mod password_rules;
 pub mod protection;
 pub mod sealing;

@@ -9,6 +9,10 @@ pub(crate) const SIGN_IN: &str = "/auth/sign-in";
 pub(crate) const SECOND_FACTOR: &str = "/auth/second-factor";
 /// `GET`, `POST`: sets up an authenticator app.
 pub(crate) const AUTHENTICATOR: &str = "/auth/authenticator";
+/// `GET`, `POST`: sets a password with a link.
+pub(crate) const NEW_PASSWORD: &str = "/auth/new-password";
+/// The parameter with the link's random bits, in base64url.
+pub(crate) const LINK: &str = "link";
 /// `POST`: the choice of a linked account.
 pub(crate) const SELECT_ACCOUNT: &str = "/auth/select-account";
 /// `POST`: the person confirms a client on the own device (D-34).

@@ -6,13 +6,14 @@ use serde::Serialize;
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::{Paging, query};
+use super::connection::{Answer, Paging, flag, query};
 use super::form::{
     Form, Named, account, add_secret, add_switch, changed, given, help_of_change, help_of_new,
 };
 use super::objects;
 use super::values::card;
 use crate::http::admin::Object;
+use crate::http::admin::users::PasswordLinkView;
 use domain::User;
 use registry::objects::{AccountView, UserView};
 
@@ -34,6 +35,10 @@ pub(in crate::command) enum Command {
     Update(Connected<Change>),
     /// Remove a user and revoke everything issued to them.
     Remove(Connected<Named<User>>),
+    /// Print a link with which a user sets the first password. You never know the password.
+    Invite(Connected<PasswordLink>),
+    /// Print a link with which a user who forgot the password sets another one.
+    ResetPassword(Connected<PasswordLink>),
     /// Remove the second factor of a user who lost the app and the recovery codes, and end the user's sessions.
     RemoveSecondFactor(Connected<Named<User>>),
     /// Link a project-information account.
@@ -146,6 +151,15 @@ impl Form for Change {
 }
 
 #[derive(Debug, clap::Args)]
+pub(in crate::command) struct PasswordLink {
+    #[command(flatten)]
+    user: Named<User>,
+    /// Hours for which the link works, 1 to 720.
+    #[arg(long, default_value_t = 72)]
+    hours: u32,
+}
+
+#[derive(Debug, clap::Args)]
 pub(in crate::command) struct Link {
     #[command(flatten)]
     user: Named<User>,
@@ -175,6 +189,8 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => objects::update(arguments),
         Command::Remove(arguments) => objects::remove(arguments),
+        Command::Invite(arguments) => password_link(arguments, true),
+        Command::ResetPassword(arguments) => password_link(arguments, false),
         Command::RemoveSecondFactor(arguments) => {
             let (own, administration) = arguments.open()?;
             administration.delete(&format!("{}/second-factor", own.path()))
@@ -199,4 +215,15 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
                 .print(card::<UserView>)
         }
     }
+}
+
+fn password_link(arguments: &Connected<PasswordLink>, first: bool) -> anyhow::Result<()> {
+    let (own, administration) = arguments.open()?;
+    let query = query(&[
+        ("first", flag(first)),
+        ("hours", Some(own.hours.to_string())),
+    ]);
+    let path = format!("{}/password-link{query}", own.user.path());
+    let link: Answer<PasswordLinkView> = administration.act(Method::POST, &path)?;
+    link.print(|link| format!("{}\n\nWorks once, until {}.", link.url, link.expires_at))
 }

@@ -110,6 +110,7 @@ const OPENAPI: &str = "/openapi.json";
         clients::add_certificate,
         clients::delete_certificate,
         users::remove_second_factor,
+        users::make_password_link,
         users::link_account,
         users::unlink_account,
         grants::list,

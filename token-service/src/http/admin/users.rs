@@ -1,25 +1,37 @@
 //! `/admin/users`, with second factors and linked accounts.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::web::{self, Path, Payload};
-use serde::Deserialize;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use zeroize::Zeroizing;
 
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::objects::{self, Administered, ChangeQuery, found};
 use super::{Administration, Object, body};
+use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
+use domain::digest::Digest;
 use domain::object::ObjectKind;
-use domain::{AuditAction, LinkedAccount, User};
+use domain::{AuditAction, LinkedAccount, PasswordLink, User, random};
 use registry::apply::Plan;
 use registry::objects::{AccountView, UserView};
 use registry::registrations::looked_up;
 use store::{Store, StoreError};
+
+/// Random bytes of a link for a password.
+const LINK: usize = 32;
+
+/// Hours for which such a link may work.
+const LINK_HOURS: RangeInclusive<u32> = 1..=720;
 
 impl Administered for User {
     type Created = UserView;
@@ -39,6 +51,10 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         .service(
             web::resource("/users/{username}/second-factor")
                 .route(web::delete().to(remove_second_factor)),
+        )
+        .service(
+            web::resource("/users/{username}/password-link")
+                .route(web::post().to(make_password_link)),
         )
         .service(
             web::resource("/users/{username}/accounts")
@@ -64,6 +80,50 @@ pub(crate) struct AccountQuery {
 async fn remove_second_factor(administrator: Administrator, username: Path<String>) -> Answer {
     administrator.remove_second_factor(&username).await?;
     answer::done()
+}
+
+/// What a link for a password is for.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PasswordLinkQuery {
+    /// Only for a user who has no password yet: an invitation.
+    pub first: bool,
+    /// Hours for which the link works: 1 to 720.
+    pub hours: u32,
+}
+
+impl Default for PasswordLinkQuery {
+    fn default() -> Self {
+        Self {
+            first: false,
+            hours: 72,
+        }
+    }
+}
+
+/// A link with which a user sets a password, once. Only this answer shows it.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct PasswordLinkView {
+    /// Address for the user's browser.
+    pub url: String,
+    /// When the link ends, in UTC.
+    pub expires_at: String,
+}
+
+/// Makes a link with which the user sets a password, once. The administrator never knows the password. The link before ends; the
+/// present password works until the user sets another one, which ends sessions and revokes what was issued.
+#[utoipa::path(post, path = "/admin/users/{username}/password-link", tag = "users",
+    params(("username" = String, Path), PasswordLinkQuery),
+    responses((status = 201, body = PasswordLinkView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody)))]
+async fn make_password_link(
+    administrator: Administrator,
+    username: Path<String>,
+    http: HttpRequest,
+) -> Answer {
+    let query = body::query::<PasswordLinkQuery>(http.query_string())?;
+    answer::made(administrator.make_password_link(&username, query).await?)
 }
 
 /// Links an account. If the account is the second one, a warning in the answer names the integrations that are bound to the
@@ -132,6 +192,53 @@ impl Administration {
             Ok(())
         })
         .await
+    }
+
+    pub(crate) async fn make_password_link(
+        &self,
+        username: &str,
+        PasswordLinkQuery { first, hours }: PasswordLinkQuery,
+    ) -> Result<PasswordLinkView, AdminError> {
+        if !LINK_HOURS.contains(&hours) {
+            let message = format!("hours: must be from 1 to {}", LINK_HOURS.end());
+            return Err(AdminError::Malformed(message));
+        }
+        let random = &*self.service.random;
+        let link = Zeroizing::new(URL_SAFE_NO_PAD.encode(random::bytes::<LINK>(random)?));
+        let expires_at = self.service.clock.now() + Duration::from_secs(u64::from(hours) * 3600);
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
+            let before = found::<User>(&stored, username)?;
+            let name = &before.username;
+            if !before.enabled {
+                return Err(AdminError::Conflict(format!(
+                    "{name} is disabled: enable the user first"
+                )));
+            }
+            if first && before.password_hash.is_some() {
+                let message = format!("{name} has a password: make a link without `first`");
+                return Err(AdminError::Conflict(message));
+            }
+            let with_link = User {
+                password_link: Some(PasswordLink {
+                    digest: Digest::of(link.as_bytes()),
+                    expires_at,
+                    rests_on: before.credentials_version,
+                }),
+                ..before.clone()
+            };
+            let mut plan = Plan::on(&stored);
+            plan.put(with_link, Some(before));
+            let entry = Entry::new(AuditAction::PasswordLinkMade).user(name.as_str());
+            self.make(plan, Some(entry)).await?;
+            Ok(())
+        })
+        .await?;
+        let issuer = &self.service.config.protocol.issuer;
+        Ok(PasswordLinkView {
+            url: format!("{issuer}{}?{}={}", paths::NEW_PASSWORD, paths::LINK, *link),
+            expires_at: expires_at.rfc3339(),
+        })
     }
 
     pub(crate) async fn link_account(

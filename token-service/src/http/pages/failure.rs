@@ -43,6 +43,8 @@ pub(super) enum PageFailure {
     Form(ParameterError),
     /// The user does not have the chosen linked account.
     Account,
+    /// The link to set a password is unknown, used, replaced or too old.
+    LinkOver,
     Method,
     /// The store is overloaded or failed, or too many passwords wait.
     Unavailable(String),
@@ -58,6 +60,7 @@ impl PageFailure {
             Self::ErrorAtClient(status, _) => *status,
             Self::SignInEnded(_) => StatusCode::SEE_OTHER,
             Self::WrongHost(_) | Self::NothingHere(_) => StatusCode::NOT_FOUND,
+            Self::LinkOver => StatusCode::GONE,
             Self::NoCookies | Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -80,6 +83,7 @@ impl PageFailure {
             Self::TooLarge => texts.form_too_large,
             Self::TooSlow => texts.form_too_slow,
             Self::Account => texts.account_not_linked,
+            Self::LinkOver => texts.link_over,
             Self::Method => texts.wrong_method,
             Self::Unavailable(_) => texts.unavailable,
             Self::Internal(_) => texts.internal,
@@ -91,6 +95,7 @@ impl PageFailure {
             Self::NoCookies | Self::Forgery => texts.allow_cookies,
             Self::Unavailable(_) => texts.wait_and_retry,
             Self::Request(_) => texts.tell_the_developers,
+            Self::LinkOver => texts.ask_for_link,
             _ => texts.start_again,
         }
     }

@@ -20,6 +20,7 @@ mod form;
 mod home;
 mod journey;
 mod language;
+mod new_password;
 mod problem;
 mod purpose;
 mod response;
@@ -58,6 +59,12 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
             web::resource(paths::AUTHENTICATOR)
                 .route(web::get().to(authenticator::offer))
                 .route(web::post().to(authenticator::accept))
+                .default_service(other_methods("GET, HEAD, POST")),
+        )
+        .service(
+            web::resource(paths::NEW_PASSWORD)
+                .route(web::get().to(new_password::ask))
+                .route(web::post().to(new_password::accept))
                 .default_service(other_methods("GET, HEAD, POST")),
         )
         .service(only_get(paths::HOME).route(web::get().to(home::home)))

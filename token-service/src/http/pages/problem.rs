@@ -5,6 +5,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 
 use super::texts::{self, Texts};
+use secrets::password_rules::Weak;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Problem {
@@ -12,6 +13,8 @@ pub(super) enum Problem {
     /// The password is wrong; the user is already known.
     PasswordWrong,
     PasswordMissing,
+    /// The chosen password is refused.
+    PasswordWeak(Weak),
     CodeWrong,
     /// The one-time code was right, but used before.
     CodeUsed,
@@ -23,9 +26,10 @@ pub(super) enum Problem {
 
 impl Problem {
     pub(super) const fn status(self) -> StatusCode {
-        match self.wait() {
-            Some(_) => StatusCode::TOO_MANY_REQUESTS,
-            None => StatusCode::FORBIDDEN,
+        match self {
+            Self::Wait(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::PasswordWeak(_) => StatusCode::BAD_REQUEST,
+            _ => StatusCode::FORBIDDEN,
         }
     }
 
@@ -39,9 +43,11 @@ impl Problem {
     /// True if the problem stands beside the password in a form with password and code.
     pub(super) const fn concerns_password(self) -> bool {
         match self {
-            Self::PasswordRefused | Self::PasswordWrong | Self::PasswordMissing | Self::Wait(_) => {
-                true
-            }
+            Self::PasswordRefused
+            | Self::PasswordWrong
+            | Self::PasswordMissing
+            | Self::PasswordWeak(_)
+            | Self::Wait(_) => true,
             Self::CodeWrong | Self::CodeUsed | Self::RecoveryCodeWrong => false,
         }
     }
@@ -51,6 +57,12 @@ impl Problem {
             Self::PasswordRefused => texts.password_refused.to_owned(),
             Self::PasswordWrong => texts.password_wrong.to_owned(),
             Self::PasswordMissing => texts.password_missing.to_owned(),
+            Self::PasswordWeak(Weak::TooShort { least }) => {
+                texts::plain(texts.password_short, &[("least", &least.to_string())])
+            }
+            Self::PasswordWeak(Weak::TooLong) => texts.password_long.to_owned(),
+            Self::PasswordWeak(Weak::Username) => texts.password_is_name.to_owned(),
+            Self::PasswordWeak(Weak::Repeats) => texts.password_repeats.to_owned(),
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
             Self::RecoveryCodeWrong => texts.recovery_code_wrong.to_owned(),

@@ -322,6 +322,26 @@ impl AuthenticatorPage<'_> {
     }
 }
 
+/// A person chooses a password, with a link.
+#[derive(Template)]
+#[template(path = "new_password.html")]
+pub(super) struct NewPasswordPage<'a> {
+    pub texts: &'static Texts,
+    pub service: &'a str,
+    pub csrf: String,
+    /// Random bits of the link, as the person's browser sent them.
+    pub link: &'a str,
+    pub problem: Option<Problem>,
+}
+
+/// The password is set.
+#[derive(Template)]
+#[template(path = "password_set.html")]
+pub(super) struct PasswordSetPage<'a> {
+    pub texts: &'static Texts,
+    pub service: &'a str,
+}
+
 /// The new recovery codes, which pages show only once.
 #[derive(Template)]
 #[template(path = "recovery_codes.html")]

@@ -103,6 +103,25 @@ texts! {
     password_alone_advice:
         "If this was not you, somebody else knows your password. Change it: ask those who run {service} for a new one, and change it wherever else you use it.",
         "Wenn Sie das nicht waren, kennt jemand anderes Ihr Passwort. Ändern Sie es: Bitten Sie die Betreiber von {service} um ein neues, und ändern Sie es überall, wo Sie es sonst verwenden.";
+    choose_password: "Choose a password", "Passwort wählen";
+    choose_password_why:
+        "Several words that do not belong together are long enough and easy to remember. Applications have to ask for access again, and all browsers are signed out.",
+        "Mehrere Wörter, die nichts miteinander zu tun haben, sind lang genug und leicht zu merken. Anwendungen müssen danach neu um Zugriff bitten, und in allen Browsern werden Sie abgemeldet.";
+    new_password: "New password", "Neues Passwort";
+    set_password: "Set the password", "Passwort festlegen";
+    not_set: "Not set", "Nicht festgelegt";
+    password_short: "This password is too short. It needs at least {least} characters.", "Dieses Passwort ist zu kurz. Es braucht mindestens {least} Zeichen.";
+    password_long: "This password is too long.", "Dieses Passwort ist zu lang.";
+    password_is_name: "Your username cannot be your password.", "Ihr Benutzername kann nicht Ihr Passwort sein.";
+    password_repeats: "This password repeats too few characters.", "Dieses Passwort wiederholt zu wenige Zeichen.";
+    password_set: "Your password is set", "Ihr Passwort ist festgelegt";
+    password_set_why: "It is the one to sign in with from now on.", "Melden Sie sich ab jetzt damit an.";
+    link_over:
+        "This link no longer works. It works once, and for a limited time.",
+        "Dieser Link gilt nicht mehr. Er gilt nur einmal und für begrenzte Zeit.";
+    ask_for_link:
+        "Ask the people who manage your account for another link.",
+        "Bitten Sie die Personen, die Ihr Konto verwalten, um einen neuen Link.";
     unknown_network: "an unknown network", "einem unbekannten Netz";
     code_used:
         "This code has been used. Wait until your app shows the next one.",

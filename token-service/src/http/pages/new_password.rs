@@ -1,0 +1,132 @@
+//! Setting a password with a link: an operator's invitation, or a new start for a forgotten password. The page says nothing about
+//! the account.
+
+use std::sync::Arc;
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use zeroize::Zeroizing;
+
+use super::browser::Browser;
+use super::browser_token::page_with_token;
+use super::failure::PageFailure;
+use super::form::Form;
+use super::problem::Problem;
+use super::response;
+use super::templates::{NewPasswordPage, PasswordSetPage};
+use crate::http::paths;
+use crate::telemetry::audit_log::Entry;
+use domain::digest::Digest;
+use domain::object::ObjectKind;
+use domain::registry_index::NamedKind;
+use domain::{AuditAction, AuditEvent, ObjectName, RegistryChange, RegistryOutcome, User};
+use protocol::oauth::parameters::Parameters;
+use registry::apply::Plan;
+use secrets::password_rules;
+use secrets::protection::{AtRest, Protection as _};
+
+/// How often a change is planned again because others overtake it.
+const MOST_PLANS: usize = 10;
+
+/// `GET /auth/new-password`. Uses nothing up, because programs open the links of messages before people do.
+pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
+    let query = Parameters::parse_unrepeated(browser.http.query_string().as_bytes());
+    let link = query.map(|(parameters, _)| parameters.into_owned()).ok();
+    let link = link
+        .as_ref()
+        .and_then(|parameters| parameters.get(paths::LINK));
+    let link = link.unwrap_or_default();
+    holder(&browser, link).await?;
+    show(&browser, link, None)
+}
+
+/// `POST /auth/new-password`. The same transaction sets the password, ends the link, and ends what rests on the password before.
+pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
+    let browser = &form.of;
+    let link = form.field(paths::LINK);
+    let password = Zeroizing::new(form.field("password").to_owned());
+    let user = holder(browser, link).await?;
+    let own = browser.service.store.second_factor(user.username.clone());
+    let has_second_factor = user.totp_secret_sealed.is_some() || own.await?.is_some();
+    if let Err(weak) = password_rules::check(&password, &user, has_second_factor) {
+        return show(browser, link, Some(Problem::PasswordWeak(weak)));
+    }
+    let (service, username) = (browser.service.clone(), user.username.clone());
+    let hashed = move || AtRest(&service.encryption_key).hash(&username, &password);
+    let hashed = tokio::task::spawn_blocking(hashed).await;
+    let hash = hashed
+        .map_err(|error| PageFailure::Internal(error.to_string()))?
+        .map_err(|error| PageFailure::Unavailable(error.to_string()))?;
+    set(browser, link, hash).await?;
+    let page = PasswordSetPage {
+        texts: browser.texts(),
+        service: browser.service_name(),
+    };
+    Ok(response::page(StatusCode::OK, &page))
+}
+
+/// The user whom the link lets set a password.
+async fn holder(browser: &Browser, link: &str) -> Result<User, PageFailure> {
+    let (store, digest) = (&browser.service.store, Digest::of(link.as_bytes()));
+    let values = vec![digest.to_base64url()];
+    for (_, username) in store.users_with(NamedKind::PasswordLink, values).await? {
+        let user = store.user(username).await?;
+        if let Some(user) = user.filter(|user| user.takes(&digest, browser.context().now)) {
+            return Ok(user);
+        }
+    }
+    Err(PageFailure::LinkOver)
+}
+
+async fn set(browser: &Browser, link: &str, hash: String) -> Result<(), PageFailure> {
+    let service = &browser.service;
+    let _turn = service.registry_turn().await;
+    for _ in 0..MOST_PLANS {
+        let username = holder(browser, link).await?.username;
+        let name = ObjectName::new(ObjectKind::User, username.as_str());
+        let stored = service.store.excerpt(vec![name]).await?;
+        let now = service.clock.now();
+        let takes = |user: &&User| user.takes(&Digest::of(link.as_bytes()), now);
+        let before = stored.user(&username).map(|user| &**user).filter(takes);
+        let before = before.ok_or(PageFailure::LinkOver)?;
+        let mut plan = Plan::on(&stored);
+        let user = User {
+            password_hash: Some(hash.clone()),
+            registered_password_digest: None,
+            password_link: None,
+            ..before.clone()
+        };
+        plan.put(user, Some(before));
+        let entry = Entry::new(AuditAction::PasswordSet).by_user(username.as_str());
+        let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
+        let audit = Arc::clone(&events);
+        let change = RegistryChange {
+            audit,
+            ..plan.change
+        };
+        if service.store.change_registry(change, now).await? == RegistryOutcome::Changed {
+            service.recorded(&events);
+            if let Err(error) = service.follow_registrations().await {
+                tracing::warn!(%error, "a password is set, and this process has not read it yet");
+            }
+            return Ok(());
+        }
+    }
+    Err(PageFailure::Unavailable(
+        "the user keeps changing".to_owned(),
+    ))
+}
+
+fn show(
+    browser: &Browser,
+    link: &str,
+    problem: Option<Problem>,
+) -> Result<HttpResponse, PageFailure> {
+    page_with_token(browser, problem, |token| NewPasswordPage {
+        texts: browser.texts(),
+        service: browser.service_name(),
+        csrf: token.text(),
+        link,
+        problem,
+    })
+}
