@@ -53,6 +53,15 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     see("choose-an-account-by-filter", "Choose an account");
     window.visit(&format!("{}/auth/", lobby()));
     see("signed-in", "You are signed in");
+    window.follow("Change your password");
+    see("change-password", "Change your password");
+    window.fill("Your password", "not-the-password");
+    window.fill("New password", "apples fall down, not up");
+    window.press("Set the password");
+    is_beside_its_field(window, "Your password");
+    see("change-password-refused", "Change your password");
+    window.follow("Cancel");
+    window.expect_heading("You are signed in");
     window.follow("Set up an authenticator app");
     see("authenticator", "Set up an authenticator app");
     window.fill("Code that the app shows", "00000");

@@ -101,6 +101,22 @@ fn people_set_their_passwords_with_links_that_work_once() {
         assert!(links.signed_in(ISAAC, PASSWORD).is_none());
         assert!(links.signed_in(ISAAC, "pears fall down as well").is_some());
 
+        // The person changes it with the present one.
+        let session = links.signed_in(ISAAC, "pears fall down as well").unwrap();
+        let form = Form::of(&session.open("/auth/password"));
+        let change = |present, chosen| {
+            let fields = [("password", present), ("new_password", chosen)];
+            session.submit(&form, &fields)
+        };
+        assert_eq!(change(PASSWORD, "cherries fall as well").status, 403);
+        assert_eq!(change("pears fall down as well", "short").status, 400);
+        let reset = links.made(&format!("user reset-password {ISAAC}"));
+        let done = change("pears fall down as well", "cherries fall as well");
+        assert_eq!(done.status, 200, "{}", done.body);
+        assert_eq!(change("cherries fall as well", PASSWORD).status, 303);
+        links.is_over(&reset);
+        assert!(links.signed_in(ISAAC, "cherries fall as well").is_some());
+
         // Another password, and being disabled, end a link for good.
         for change in ["--disable", "--enable"] {
             let link = match change {
@@ -134,9 +150,9 @@ fn people_set_their_passwords_with_links_that_work_once() {
             .iter()
             .filter_map(|entry| entry["actor"].as_str())
             .collect();
-        assert_eq!(who, ["ada@example.com", ISAAC, ISAAC]);
+        assert_eq!(who, ["ada@example.com", ISAAC, ISAAC, ISAAC]);
         let made = pair.json("audit --action password_link_made --limit 500");
-        assert_eq!(made["items"].as_array().unwrap().len(), 6, "{made}");
+        assert_eq!(made["items"].as_array().unwrap().len(), 7, "{made}");
         pair.run(&format!("user invite {ISAAC} --hours 721"))
             .failed(1);
         let log = links.pair.pair.end();

@@ -9,6 +9,8 @@ pub(crate) const SIGN_IN: &str = "/auth/sign-in";
 pub(crate) const SECOND_FACTOR: &str = "/auth/second-factor";
 /// `GET`, `POST`: sets up an authenticator app.
 pub(crate) const AUTHENTICATOR: &str = "/auth/authenticator";
+/// `GET`, `POST`: changes the password of who is signed in.
+pub(crate) const PASSWORD: &str = "/auth/password";
 /// `GET`, `POST`: sets a password with a link.
 pub(crate) const NEW_PASSWORD: &str = "/auth/new-password";
 /// The parameter with the link's random bits, in base64url.

@@ -13,16 +13,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use zeroize::Zeroizing;
 
+use super::again::{self, PasswordRefusal, signed_in};
 use super::second_factor::{Verdict, check_totp};
 use super::session::{self, Proven, SessionId};
-use super::{DeviceCookie, Place, SignInError, check_password, recovery, totp};
+use super::{DeviceCookie, Place, SignInError, recovery, totp};
 use crate::Context;
 use crate::amr;
 use domain::clock::Timestamp;
-use domain::{AuditEvent, SecondFactor, Session, SessionStage, Username, random};
-use secrets::password::Checked;
+use domain::{AuditEvent, SecondFactor, Session, Username, random};
 use secrets::sealing::{SealingError, totp_context};
-use store::StoreError;
 
 /// 160 bits (RFC 4226 §4).
 const SECRET_BYTES: usize = 20;
@@ -66,11 +65,8 @@ pub enum SetUpOutcome {
 /// Reason why the app is not set up yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetUpRefusal {
-    /// The form has no password, and the time of an earlier one is over.
-    PasswordMissing,
-    PasswordWrong,
-    /// There were too many wrong passwords. The person must wait this long.
-    Wait(Duration),
+    /// The time of an earlier password is over, too.
+    Password(PasswordRefusal),
     CodeWrong,
     /// The code was right, but a code of the same or a later time step was used before.
     CodeUsed,
@@ -87,16 +83,6 @@ pub struct Acceptance<'a> {
     pub code: &'a str,
     /// Entries for the audit log if the app becomes the second factor.
     pub audit: Arc<[AuditEvent]>,
-}
-
-/// The session `id` of a person who is signed in.
-async fn signed_in(context: &Context<'_>, id: &SessionId) -> Result<Option<Session>, StoreError> {
-    let session = session::live(context, id).await?;
-    let Some(session) = session.filter(|session| session.stage == SessionStage::SignedIn) else {
-        return Ok(None);
-    };
-    let user = context.directory.user(session.username.as_str());
-    Ok(user.await?.map(|_| session))
 }
 
 /// The sealed part of a page.
@@ -196,32 +182,11 @@ async fn check(
     if offered.is_password_proven(now) {
         return Ok(Ok(()));
     }
-    if password.is_empty() {
-        return Ok(Err(SetUpRefusal::PasswordMissing));
+    let checked = again::check(context, session, password, place).await?;
+    if checked.is_ok() {
+        offered.password_right_at = Some(now);
     }
-    let username = &session.username;
-    let device = place.known_device(context, username, session.credentials_version);
-    let credentials = context.store.credentials(username.clone()).await?;
-    let stored = credentials
-        .filter(|credentials| credentials.version == session.credentials_version)
-        .and_then(|credentials| credentials.password_hash);
-    let checked = check_password(
-        context,
-        username.as_str(),
-        stored.as_deref(),
-        password,
-        place.address,
-        device.as_ref(),
-    );
-    Ok(match checked.await? {
-        Ok((Checked { right: true, .. }, attempt)) => {
-            attempt.forgive().await?;
-            offered.password_right_at = Some(now);
-            Ok(())
-        }
-        Ok(_) => Err(SetUpRefusal::PasswordWrong),
-        Err(wait) => Err(SetUpRefusal::Wait(wait)),
-    })
+    Ok(checked.map_err(SetUpRefusal::Password))
 }
 
 /// Accepts an offer: the app becomes the second factor of the user of the session `id`. All other sessions end, and all

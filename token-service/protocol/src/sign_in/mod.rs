@@ -1,5 +1,6 @@
 //! Signing in: passwords, second factors, sessions (protocol.md §5.1).
 
+pub mod again;
 pub mod authenticator;
 pub mod device;
 mod recovery;

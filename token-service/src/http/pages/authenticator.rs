@@ -17,7 +17,8 @@ use super::response;
 use super::templates::{AuthenticatorPage, RecoveryCodesPage};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
-use domain::{AuditAction, AuditEvent};
+use domain::{AuditAction, AuditEvent, Username};
+use protocol::sign_in::again::PasswordRefusal;
 use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome, SetUpRefusal};
 
 /// `GET /auth/authenticator`.
@@ -74,19 +75,9 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
             reason,
             offer,
         } => {
-            let record = |action| {
-                let entry = Entry::new(action).by_user(username.as_str());
-                browser.record(entry.detail("setting up a second factor"));
-            };
             let problem = match reason {
-                SetUpRefusal::PasswordMissing => Problem::PasswordMissing,
-                SetUpRefusal::PasswordWrong => {
-                    record(AuditAction::SignInRefused);
-                    Problem::PasswordWrong
-                }
-                SetUpRefusal::Wait(wait) => {
-                    record(AuditAction::SignInThrottled);
-                    Problem::Wait(wait)
+                SetUpRefusal::Password(refusal) => {
+                    refused(browser, &username, refusal, "setting up a second factor")
                 }
                 SetUpRefusal::CodeWrong => Problem::CodeWrong,
                 SetUpRefusal::CodeUsed => Problem::CodeUsed,
@@ -119,6 +110,23 @@ fn show(
 }
 
 /// Redirects to the home page, which asks for username and password.
-fn not_signed_in() -> HttpResponse {
+pub(super) fn not_signed_in() -> HttpResponse {
     response::redirect(StatusCode::SEE_OTHER, paths::HOME)
+}
+
+/// Records that the password of a person who is signed in was refused before a change; what the page says.
+pub(super) fn refused(
+    browser: &Browser,
+    username: &Username,
+    refusal: PasswordRefusal,
+    change: &'static str,
+) -> Problem {
+    let (action, problem) = match refusal {
+        PasswordRefusal::Missing => return Problem::PasswordMissing,
+        PasswordRefusal::Wrong => (AuditAction::SignInRefused, Problem::PasswordWrong),
+        PasswordRefusal::Wait(wait) => (AuditAction::SignInThrottled, Problem::Wait(wait)),
+    };
+    let entry = Entry::new(action).by_user(username.as_str());
+    browser.record(entry.detail(change));
+    problem
 }

@@ -10,6 +10,7 @@ mod authorize;
 mod browser;
 mod browser_token;
 mod carried;
+mod change_password;
 mod confirm;
 mod cookie_notice;
 mod cookies;
@@ -59,6 +60,12 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
             web::resource(paths::AUTHENTICATOR)
                 .route(web::get().to(authenticator::offer))
                 .route(web::post().to(authenticator::accept))
+                .default_service(other_methods("GET, HEAD, POST")),
+        )
+        .service(
+            web::resource(paths::PASSWORD)
+                .route(web::get().to(change_password::ask))
+                .route(web::post().to(change_password::accept))
                 .default_service(other_methods("GET, HEAD, POST")),
         )
         .service(

@@ -40,55 +40,59 @@ pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
     show(&browser, link, None)
 }
 
-/// `POST /auth/new-password`. The same transaction sets the password, ends the link, and ends what rests on the password before.
+/// `POST /auth/new-password`.
 pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
     let browser = &form.of;
     let link = form.field(paths::LINK);
-    let password = Zeroizing::new(form.field("password").to_owned());
     let user = holder(browser, link).await?;
+    let password = form.field("password").to_owned().into();
+    if let Some(problem) = refusal(browser, &user, &password).await? {
+        return show(browser, link, Some(problem));
+    }
+    let digest = Digest::of(link.as_bytes());
+    let takes = |user: &User| user.takes(&digest, browser.context().now);
+    match set(browser, &user, password, takes).await? {
+        Some(done) => Ok(done),
+        None => Err(PageFailure::LinkOver),
+    }
+}
+
+/// What is wrong with a password that `user` chooses.
+pub(super) async fn refusal(
+    browser: &Browser,
+    user: &User,
+    password: &Zeroizing<String>,
+) -> Result<Option<Problem>, PageFailure> {
     let own = browser.service.store.second_factor(user.username.clone());
     let has_second_factor = user.totp_secret_sealed.is_some() || own.await?.is_some();
-    if let Err(weak) = password_rules::check(&password, &user, has_second_factor) {
-        return show(browser, link, Some(Problem::PasswordWeak(weak)));
-    }
-    let (service, username) = (browser.service.clone(), user.username.clone());
-    let hashed = move || AtRest(&service.encryption_key).hash(&username, &password);
+    let checked = password_rules::check(password, user, has_second_factor);
+    Ok(checked.err().map(Problem::PasswordWeak))
+}
+
+/// Sets the password of `user`, if `takes` says yes to the stored user. The same transaction ends the link, and what rests on the
+/// password before.
+pub(super) async fn set(
+    browser: &Browser,
+    user: &User,
+    password: Zeroizing<String>,
+    takes: impl Fn(&User) -> bool,
+) -> Result<Option<HttpResponse>, PageFailure> {
+    let service = &browser.service;
+    let (hasher, username) = (service.clone(), user.username.clone());
+    let hashed = move || AtRest(&hasher.encryption_key).hash(&username, &password);
     let hashed = tokio::task::spawn_blocking(hashed).await;
     let hash = hashed
         .map_err(|error| PageFailure::Internal(error.to_string()))?
         .map_err(|error| PageFailure::Unavailable(error.to_string()))?;
-    set(browser, link, hash).await?;
-    let page = PasswordSetPage {
-        texts: browser.texts(),
-        service: browser.service_name(),
-    };
-    Ok(response::page(StatusCode::OK, &page))
-}
-
-/// The user whom the link lets set a password.
-async fn holder(browser: &Browser, link: &str) -> Result<User, PageFailure> {
-    let (store, digest) = (&browser.service.store, Digest::of(link.as_bytes()));
-    let values = vec![digest.to_base64url()];
-    for (_, username) in store.users_with(NamedKind::PasswordLink, values).await? {
-        let user = store.user(username).await?;
-        if let Some(user) = user.filter(|user| user.takes(&digest, browser.context().now)) {
-            return Ok(user);
-        }
-    }
-    Err(PageFailure::LinkOver)
-}
-
-async fn set(browser: &Browser, link: &str, hash: String) -> Result<(), PageFailure> {
-    let service = &browser.service;
+    let username = &user.username;
     let _turn = service.registry_turn().await;
     for _ in 0..MOST_PLANS {
-        let username = holder(browser, link).await?.username;
         let name = ObjectName::new(ObjectKind::User, username.as_str());
         let stored = service.store.excerpt(vec![name]).await?;
-        let now = service.clock.now();
-        let takes = |user: &&User| user.takes(&Digest::of(link.as_bytes()), now);
-        let before = stored.user(&username).map(|user| &**user).filter(takes);
-        let before = before.ok_or(PageFailure::LinkOver)?;
+        let before = stored.user(username).map(|user| &**user);
+        let Some(before) = before.filter(|user| takes(user)) else {
+            return Ok(None);
+        };
         let mut plan = Plan::on(&stored);
         let user = User {
             password_hash: Some(hash.clone()),
@@ -104,17 +108,34 @@ async fn set(browser: &Browser, link: &str, hash: String) -> Result<(), PageFail
             audit,
             ..plan.change
         };
+        let now = service.clock.now();
         if service.store.change_registry(change, now).await? == RegistryOutcome::Changed {
             service.recorded(&events);
             if let Err(error) = service.follow_registrations().await {
                 tracing::warn!(%error, "a password is set, and this process has not read it yet");
             }
-            return Ok(());
+            let page = PasswordSetPage {
+                texts: browser.texts(),
+                service: browser.service_name(),
+            };
+            return Ok(Some(response::page(StatusCode::OK, &page)));
         }
     }
-    Err(PageFailure::Unavailable(
-        "the user keeps changing".to_owned(),
-    ))
+    let reason = "the user keeps changing".to_owned();
+    Err(PageFailure::Unavailable(reason))
+}
+
+/// The user whom the link lets set a password.
+async fn holder(browser: &Browser, link: &str) -> Result<User, PageFailure> {
+    let (store, digest) = (&browser.service.store, Digest::of(link.as_bytes()));
+    let values = vec![digest.to_base64url()];
+    for (_, username) in store.users_with(NamedKind::PasswordLink, values).await? {
+        let user = store.user(username).await?;
+        if let Some(user) = user.filter(|user| user.takes(&digest, browser.context().now)) {
+            return Ok(user);
+        }
+    }
+    Err(PageFailure::LinkOver)
 }
 
 fn show(

@@ -334,6 +334,27 @@ pub(super) struct NewPasswordPage<'a> {
     pub problem: Option<Problem>,
 }
 
+/// A person who is signed in changes the password.
+#[derive(Template)]
+#[template(path = "change_password.html")]
+pub(super) struct ChangePasswordPage<'a> {
+    pub texts: &'static Texts,
+    pub service: &'a str,
+    pub csrf: String,
+    pub problem: Option<Problem>,
+}
+
+impl ChangePasswordPage<'_> {
+    fn new_problem(&self) -> Option<Problem> {
+        self.problem
+            .filter(|problem| matches!(problem, Problem::PasswordWeak(_)))
+    }
+
+    fn present_problem(&self) -> Option<Problem> {
+        self.problem.filter(|_| self.new_problem().is_none())
+    }
+}
+
 /// The password is set.
 #[derive(Template)]
 #[template(path = "password_set.html")]

@@ -53,8 +53,8 @@ texts! {
     sign_out: "Sign out", "Abmelden";
     nobody_signed_in: "You are not signed in", "Sie sind nicht angemeldet";
     sign_in_here:
-        "Sign in here to set up an authenticator app. To use an application, start from the application.",
-        "Melden Sie sich hier an, um eine Authenticator-App einzurichten. Wenn Sie eine Anwendung benutzen möchten, beginnen Sie in der Anwendung.";
+        "Sign in here to change your password or set up an authenticator app. To use an application, start from the application.",
+        "Melden Sie sich hier an, um Ihr Passwort zu ändern oder eine Authenticator-App einzurichten. Wenn Sie eine Anwendung benutzen möchten, beginnen Sie in der Anwendung.";
     manage_sign_in: "Your sign-in and authenticator app", "Anmeldung und Authenticator-App verwalten";
     second_factor: "Authenticator app", "Authenticator-App";
     second_factor_absent:
@@ -101,12 +101,13 @@ texts! {
     password_alone_entry: "{time}, from {network}", "{time}, aus {network}";
     password_alone_earlier: "Earlier ones: {count}.", "Davor: {count}.";
     password_alone_advice:
-        "If this was not you, somebody else knows your password. Change it: ask those who run {service} for a new one, and change it wherever else you use it.",
-        "Wenn Sie das nicht waren, kennt jemand anderes Ihr Passwort. Ändern Sie es: Bitten Sie die Betreiber von {service} um ein neues, und ändern Sie es überall, wo Sie es sonst verwenden.";
+        "If this was not you, somebody else knows your password. Change it on the start page of {service}, and wherever else you use it.",
+        "Wenn Sie das nicht waren, kennt jemand anderes Ihr Passwort. Ändern Sie es auf der Startseite von {service} und überall, wo Sie es sonst verwenden.";
     choose_password: "Choose a password", "Passwort wählen";
     choose_password_why:
         "Several words that do not belong together are long enough and easy to remember. Applications have to ask for access again, and all browsers are signed out.",
         "Mehrere Wörter, die nichts miteinander zu tun haben, sind lang genug und leicht zu merken. Anwendungen müssen danach neu um Zugriff bitten, und in allen Browsern werden Sie abgemeldet.";
+    change_password: "Change your password", "Passwort ändern";
     new_password: "New password", "Neues Passwort";
     set_password: "Set the password", "Passwort festlegen";
     not_set: "Not set", "Nicht festgelegt";

@@ -1,0 +1,76 @@
+//! The password of a person who is signed in, asked again before a change of the credentials: somebody else may be using an
+//! unattended browser.
+
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use super::session::{self, SessionId};
+use super::{Place, SignInError, check_password};
+use crate::Context;
+use domain::{Session, SessionStage};
+use secrets::password::Checked;
+use store::StoreError;
+
+/// Why the person may not make the change yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PasswordRefusal {
+    /// The form has no password.
+    Missing,
+    Wrong,
+    /// There were too many wrong passwords. The person must wait this long.
+    Wait(Duration),
+}
+
+/// The session `id`, if it is of a person who is signed in.
+///
+/// # Errors
+/// If the store fails.
+pub async fn signed_in(
+    context: &Context<'_>,
+    id: &SessionId,
+) -> Result<Option<Session>, StoreError> {
+    let session = session::live(context, id).await?;
+    let Some(session) = session.filter(|session| session.stage == SessionStage::SignedIn) else {
+        return Ok(None);
+    };
+    let user = context.directory.user(session.username.as_str());
+    Ok(user.await?.map(|_| session))
+}
+
+/// Checks the password of this session's person.
+///
+/// # Errors
+/// A [`SignInError`].
+pub async fn check(
+    context: &Context<'_>,
+    session: &Session,
+    password: Zeroizing<String>,
+    place: &Place,
+) -> Result<Result<(), PasswordRefusal>, SignInError> {
+    if password.is_empty() {
+        return Ok(Err(PasswordRefusal::Missing));
+    }
+    let username = &session.username;
+    let device = place.known_device(context, username, session.credentials_version);
+    let credentials = context.store.credentials(username.clone()).await?;
+    let stored = credentials
+        .filter(|credentials| credentials.version == session.credentials_version)
+        .and_then(|credentials| credentials.password_hash);
+    let checked = check_password(
+        context,
+        username.as_str(),
+        stored.as_deref(),
+        password,
+        place.address,
+        device.as_ref(),
+    );
+    Ok(match checked.await? {
+        Ok((Checked { right: true, .. }, attempt)) => {
+            attempt.forgive().await?;
+            Ok(())
+        }
+        Ok(_) => Err(PasswordRefusal::Wrong),
+        Err(wait) => Err(PasswordRefusal::Wait(wait)),
+    })
+}
