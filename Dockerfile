@@ -1,5 +1,6 @@
 # The images of the pair, --target token-service and --target gateway; the gateway with the native module, --target
-# gateway-native; only the plugin, --target filter; and the guard for gateways without WebAssembly, --target token-guard.
+# gateway-native; only the plugin, --target filter; only the native module, --target filter-native; and the guard for gateways
+# without WebAssembly, --target token-guard.
 
 # ---- everything that is compiled ---------------------------------------------------------------------
 # The caches keep crates and what is compiled of them from one build to the next.
@@ -47,6 +48,10 @@ ENTRYPOINT ["token-guard"]
 # ---- filter: only the plugin, in the layout that Istio and Envoy Gateway pull ------------------------
 FROM scratch AS filter
 COPY --from=build /built/filter.wasm /plugin.wasm
+
+# ---- filter-native: only the native module, which gateways mount as an image volume -------------------
+FROM scratch AS filter-native
+COPY --from=build /built/libtoken_filter.so /libtoken_filter.so
 
 # ---- gateway: Envoy with the filter ----------------------------------------------------------------
 FROM envoyproxy/envoy:v1.40.0 AS gateway
