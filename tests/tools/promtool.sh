@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# promtool.sh FILE -- puts promtool there: that of this system, or else the one of Debian's package `prometheus`, which it
-# unpacks without installing it, because the package would start a server.
+# promtool.sh FILE -- puts promtool there, and Prometheus beside it: those of this system, or else the ones of Debian's package
+# `prometheus`, which it unpacks without installing it, because the package would start a server.
 set -euo pipefail
 file=$(realpath --canonicalize-missing "$1")
-if command -v promtool >/dev/null; then
+if command -v promtool >/dev/null && command -v prometheus >/dev/null; then
     ln -sf "$(command -v promtool)" "$file"
+    ln -sf "$(command -v prometheus)" "$(dirname "$file")/prometheus"
     exit
 fi
-command -v apt-get >/dev/null || { echo 'Missing prerequisite: promtool, of Prometheus' >&2; exit 1; }
+command -v apt-get >/dev/null || { echo 'Missing prerequisite: Prometheus, with promtool' >&2; exit 1; }
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT
 # apt downloads as a user of its own.
@@ -18,5 +19,6 @@ if ! apt-get -o Acquire::Retries=0 download prometheus; then
     if [ "$(id -u)" = 0 ]; then apt-get update; else sudo apt-get update; fi
     apt-get -o Acquire::Retries=0 download prometheus
 fi
-dpkg-deb --fsys-tarfile prometheus_*.deb | tar --extract --to-stdout ./usr/bin/promtool >promtool
-install --mode=755 promtool "$file"
+dpkg-deb --fsys-tarfile prometheus_*.deb | tar --extract ./usr/bin/prometheus ./usr/bin/promtool
+install --mode=755 usr/bin/prometheus "$(dirname "$file")/prometheus"
+install --mode=755 usr/bin/promtool "$file"
