@@ -41,7 +41,19 @@ const moduleOf = ({ apiVersion }) => {
 // A TrafficExtension as the WasmPlugin of the same fields.
 const asPlugin = ({ wasm, ...spec }) => ({ ...spec, ...wasm });
 
-async function schemaProblems(resource) {
+// The schema of an HTTPRoute is that of the standard channel. The filter ExternalAuth is experimental, and has its own schema.
+const isExternalAuth = ({ type }) => type === "ExternalAuth";
+
+function standard(resource) {
+  if (resource.kind !== "HTTPRoute") return [resource, []];
+  const { rules } = resource.spec;
+  const others = rules.map((rule) => ({ ...rule, filters: rule.filters?.filter((filter) => !isExternalAuth(filter)) }));
+  const found = rules.flatMap(({ filters }) => filters?.filter(isExternalAuth) ?? []);
+  return [{ ...resource, spec: { ...resource.spec, rules: others } }, found.map(({ externalAuth }) => externalAuth)];
+}
+
+async function schemaProblems(given) {
+  const [resource, experimental] = standard(given);
   const isExtension = resource.kind === "TrafficExtension";
   const { dynamicModule, ...spec } = resource.spec ?? {};
   const known = isExtension
@@ -50,6 +62,7 @@ async function schemaProblems(resource) {
   const models = await import(moduleOf(known));
   try {
     new models[known.kind](known).validate();
+    for (const filter of experimental) new models.HTTPExternalAuthFilter(filter).validate();
   } catch (error) {
     return [`${resource.kind} ${resource.metadata.name}: ${error.message}`];
   }

@@ -70,5 +70,10 @@ async function byEndpoints() {
     payload.exp = Math.floor(Date.now() / 1000) + 1
   })
   tokens.short_lived = await ofClient(audience)
+  // With the claims of the access tokens in Keycloak's documentation.
+  server.service.once('beforeTokenSigning', ({ payload }) => {
+    Object.assign(payload, { typ: 'Bearer', azp: 'web', sub: 'ada', jti: '1' })
+  })
+  tokens.of_keycloak = await ofClient(audience)
   return tokens
 }

@@ -300,7 +300,9 @@ pub(crate) fn copy(
     Ok(())
 }
 
-fn moved(text: &str, ports: &[(&str, u16)]) -> String {
+/// The text with other ports in place of the numbers.
+#[must_use]
+pub fn moved(text: &str, ports: &[(&str, u16)]) -> String {
     let mut moved = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(|character: char| character.is_ascii_digit()) {

@@ -21,7 +21,7 @@ pub mod wire;
 pub use answer::Answer;
 pub use harness::{
     Artifacts, Chromedriver, Form, Log, PATIENCE, Pair, Ports, Postgres, Process, Series, Setup,
-    Tour, browsing, demo_registrations, envoy, free_port, listens, pace, setting, state_in,
+    Tour, browsing, demo_registrations, envoy, follow, free_port, listens, pace, setting, state_in,
     status_of, store_causes,
 };
 pub use issuer::{Issuer, SigningKey};

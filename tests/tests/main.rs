@@ -18,6 +18,7 @@ mod client_libraries;
 mod discovery;
 mod early_access;
 mod edge;
+mod examples;
 mod faults;
 mod feed;
 mod filter;

@@ -1,12 +1,14 @@
-//! The guides of `envoy/` for mounting the filter: real Envoy and the filter's own reader accept each configuration.
+//! The examples with the filter: real Envoy and the filter's own reader accept each configuration.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use tests::{Artifacts, envoy};
+
+use crate::support::file;
 
 /// The documents of a YAML file.
 pub(crate) fn documents(path: &Path) -> Vec<Value> {
@@ -20,21 +22,6 @@ fn document(path: &str, kind: &str) -> Value {
         .into_iter()
         .find(|document| document["kind"] == kind)
         .unwrap_or_else(|| panic!("{} has no {kind}", path.display()))
-}
-
-/// Every YAML file below a directory.
-fn yaml_files(directory: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            yaml_files(&path, files);
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
-            files.push(path);
-        }
-    }
 }
 
 /// `envoy --mode validate` starts the filter and passes it the configuration.
@@ -116,56 +103,37 @@ pub(crate) fn gateway(configuration: &str, clusters: &[Value]) -> String {
 #[forms::each]
 fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
     let artifacts = Artifacts::find().unwrap();
-    let mut files = Vec::new();
-    yaml_files(&artifacts.repository.join("envoy"), &mut files);
-    let mut validated = 0;
-    for path in files {
-        let all = documents(&path);
-        let [bootstrap] = all.as_slice() else {
-            continue;
-        };
-        if bootstrap.get("static_resources").is_none() {
-            continue;
-        }
+    for path in ["envoy/envoy.yaml", "examples/envoy/envoy.yaml"] {
+        let text = file(path);
+        let bootstrap: Value = serde_saphyr::from_str(&text).unwrap();
         let mut configurations = Vec::new();
-        string_values(bootstrap, &mut configurations);
-        assert!(!configurations.is_empty(), "{}", path.display());
+        string_values(&bootstrap, &mut configurations);
+        assert!(!configurations.is_empty(), "{path}");
         let clusters = bootstrap["static_resources"]["clusters"]
             .as_array()
             .unwrap();
         for configuration in configurations {
             let needed = read_configuration(&configuration);
-            assert!(needed.is_subset(&names(clusters)), "{}", path.display());
+            assert!(needed.is_subset(&names(clusters)), "{path}");
         }
-        let text = fs::read_to_string(&path).unwrap();
         // Some frameworks would take another path from it.
-        assert!(text.contains("- x-rewrite-url\n"), "{}", path.display());
+        assert!(text.contains("- x-rewrite-url\n"), "{path}");
         // Otherwise a worker whose VM crashed would answer 503 until Envoy restarts.
-        assert!(
-            text.contains("failure_policy: FAIL_RELOAD"),
-            "{}",
-            path.display()
-        );
+        assert!(text.contains("failure_policy: FAIL_RELOAD"), "{path}");
         validate(&envoy::mounted(&text, &artifacts).unwrap());
-        validated += 1;
     }
-    assert_eq!(validated, 2, "the pair's own, and plain Envoy's");
 }
 
 /// Each guide says what a crash of the filter's VM means in its gateway.
 #[test]
 fn every_guide_says_how_the_gateway_comes_back_after_a_crash() {
-    let guides = Artifacts::find().unwrap().repository.join("envoy");
-    let read = |guide: &str| fs::read_to_string(guides.join(guide).join("README.md")).unwrap();
-    let policies = read("");
+    let policies = file("docs/gateways.md");
     for policy in ["FAIL_RELOAD", "FAIL_CLOSED", "FAIL_OPEN"] {
         assert!(policies.contains(policy), "{policy}");
     }
-    for guide in ["plain", "istio", "envoy-gateway"] {
-        assert!(
-            read(guide).contains("[failure policies](../README.md)"),
-            "{guide}"
-        );
+    for guide in ["envoy", "istio", "envoy-gateway"] {
+        let guide = file(&format!("examples/{guide}/README.md")).replace('\n', " ");
+        assert!(guide.contains("gateways.md#failure-policies)"), "{guide}");
     }
 }
 

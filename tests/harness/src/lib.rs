@@ -24,4 +24,4 @@ pub use postgres::Postgres;
 pub use process::{PATIENCE, Process, listens, pace};
 pub use runbook::store_causes;
 pub use series::Series;
-pub use tour::Tour;
+pub use tour::{Tour, follow};

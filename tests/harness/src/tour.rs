@@ -74,16 +74,17 @@ impl Tour {
         // The pages show answers of HTTP/1.1. With TLS, curl would choose HTTP/2.
         fs::write(folder.path().join(".curlrc"), "http1.1\n")?;
 
-        let ends = format!("\necho; echo '{SEPARATOR}'\n");
-        let script: String = steps
-            .iter()
-            .map(|step| format!("{}{ends}", self.commands(step)))
-            .collect();
+        for step in &mut steps {
+            if self.in_containers && !step.in_containers.is_empty() {
+                step.commands = std::mem::take(&mut step.in_containers);
+            }
+        }
         let path = env::var_os("PATH").unwrap_or_default();
         let programs = self.programs.iter().cloned().chain(env::split_paths(&path));
         // Some steps wait for a change.
-        let shell = Command::new("timeout")
-            .args(["600", "bash", "-euo", "pipefail", "-c", &self.here(&script)])
+        let mut shell = Command::new("timeout");
+        shell
+            .args(["600", "bash"])
             .env("PATH", env::join_paths(programs)?)
             .env("CURL_HOME", folder.path())
             .envs(self.ca.iter().map(|ca| ("CURL_CA_BUNDLE", ca)))
@@ -91,35 +92,9 @@ impl Tour {
                 "COMPOSE_FILE",
                 artifacts.repository.join("docker-compose.yml"),
             )
-            .current_dir(folder.path())
-            .output()?;
-        let text = String::from_utf8(shell.stdout)?.replace('\r', "");
-        let errors = String::from_utf8_lossy(&shell.stderr);
-        let outputs: Vec<&str> = text.split(SEPARATOR).collect();
-        // The shell stops at the first command that fails.
-        let finished = outputs.len() - 1;
-        for (number, (step, output)) in steps.iter().zip(outputs).enumerate() {
-            let check = || {
-                ensure!(number < finished, "{}", shell.status);
-                check_shown(output, &self.here(&step.shown))?;
-                let is_refused = output.contains("\"error\"") && !step.shown.contains("\"error\"");
-                ensure!(!is_refused, "an error that the page does not show");
-                Ok(())
-            };
-            check().with_context(|| {
-                let (place, commands) = (&step.place, self.commands(step));
-                format!("the block at {place} does not work:\n{commands}\n{output}\n{errors}")
-            })?;
-        }
+            .current_dir(folder.path());
+        run(&steps, shell, |text| self.here(text))?;
         Ok(steps.len())
-    }
-
-    fn commands<'s>(&self, step: &'s Step) -> &'s str {
-        if self.in_containers && !step.in_containers.is_empty() {
-            &step.in_containers
-        } else {
-            &step.commands
-        }
     }
 
     /// The text with the addresses of this pair.
@@ -155,6 +130,44 @@ impl Tour {
         }
         here
     }
+}
+
+/// Runs the `bash` blocks of a page in one shell, which `bash` starts. `here` returns a text with the addresses of this place.
+///
+/// # Errors
+/// When a command fails, or does not print what the page shows.
+pub fn follow(name: &str, page: &str, bash: Command, here: impl Fn(&str) -> String) -> Result<()> {
+    run(&steps(name, page), bash, here)
+}
+
+fn run(steps: &[Step], mut shell: Command, here: impl Fn(&str) -> String) -> Result<()> {
+    let ends = format!("\necho; echo '{SEPARATOR}'\n");
+    let script: String = steps
+        .iter()
+        .map(|step| format!("{}{ends}", step.commands))
+        .collect();
+    let shell = shell
+        .args(["-euo", "pipefail", "-c", &here(&script)])
+        .output()?;
+    let text = String::from_utf8(shell.stdout)?.replace('\r', "");
+    let errors = String::from_utf8_lossy(&shell.stderr);
+    let outputs: Vec<&str> = text.split(SEPARATOR).collect();
+    // The shell stops at the first command that fails.
+    let finished = outputs.len() - 1;
+    for (number, (step, output)) in steps.iter().zip(outputs).enumerate() {
+        let check = || {
+            ensure!(number < finished, "{}", shell.status);
+            check_shown(output, &here(&step.shown))?;
+            let is_refused = output.contains("\"error\"") && !step.shown.contains("\"error\"");
+            ensure!(!is_refused, "an error that the page does not show");
+            Ok(())
+        };
+        check().with_context(|| {
+            let (place, commands) = (&step.place, &step.commands);
+            format!("the block at {place} does not work:\n{commands}\n{output}\n{errors}")
+        })?;
+    }
+    Ok(())
 }
 
 /// The steps of a page, each with its section (`## ...`). Other code blocks than `bash` belong to the step before them.

@@ -1,12 +1,11 @@
 //! Native and single-page apps (protocol.md §5.4, §5.5; RFC 8252; D-12, D-20).
 
-use serde_json::Value;
 use url::Url;
 
 use super::app::authorize;
 use super::sign_in::{CODE, asked_to_sign_in, sign_in_as};
 use super::{App, Chromium, lobby, pair};
-use crate::support::{INSTALLED, lasting_code, post};
+use crate::support::{INSTALLED, file, lasting_code, post};
 
 /// The address of an app that does not exist on this machine: Chromium asks the system for the app, and stops there.
 #[test]
@@ -128,18 +127,24 @@ fn a_live_session_is_confirmed_by_the_person() {
     window.expect_heading("Back in the app");
 }
 
-/// A single-page app of the demo's Installed Application.
+/// The single-page app of `examples/`, with more buttons.
 fn single_page_app() -> App {
-    let (lobby, api) = (Value::from(lobby()), Value::from(pair().pair.api_url()));
-    let settings = format!("const lobby = {lobby}, api = {api};\n");
-    let html = include_str!("single_page_app/index.html");
-    let script = settings + include_str!("single_page_app/app.js");
+    let script = file("examples/single-page-app/app.js")
+        .replace("http://127.0.0.1:8081", &lobby())
+        .replace("http://127.0.0.1:8080", &pair().pair.api_url());
     App::serving(
         "127.0.0.1",
         vec![
-            ("/", "text/html", html.to_owned()),
-            ("/callback", "text/html", html.to_owned()),
-            ("/app.js", "text/javascript", script),
+            (
+                "/",
+                "text/html",
+                file("examples/single-page-app/index.html"),
+            ),
+            (
+                "/app.js",
+                "text/javascript",
+                script + include_str!("misuse.js"),
+            ),
         ],
     )
 }
@@ -155,7 +160,8 @@ fn a_single_page_app_gets_its_tokens() {
     window.expect_heading("Single-page app");
     window.expect_text("Signed in: Bearer for 3600 seconds");
     window.press("Call the API");
-    window.expect_text("Hello 1879048401");
+    window.expect_text("The API answers: ");
+    window.expect_text("1879048401");
     window.press("Refresh");
     window.expect_text("Refreshed: Bearer for 3600 seconds");
     // The used refresh token belongs only to the page: nothing of the sign-in went along.

@@ -44,7 +44,8 @@ fn kubernetes_and_the_gateways_accept_what_helm_renders() {
             CUSTOM.iter().any(|group| version.contains(group))
         })
         .collect();
-    for file in MANIFESTS {
+    let route = "examples/kubernetes-external-auth/http-route.yaml";
+    for file in MANIFESTS.into_iter().chain([route]) {
         resources.extend(documents(&repository.join(file)));
     }
     // These must be found, otherwise the check proves nothing.

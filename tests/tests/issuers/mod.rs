@@ -6,7 +6,7 @@ pub(crate) mod gate;
 mod introspection;
 mod keys;
 mod moving_in;
-mod server;
+pub(crate) mod server;
 
 use serde_json::json;
 use tests::proofs::ProofKey;

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use tests::{Artifacts, Process, free_port};
 
 /// The audience of the issuers' tokens.
-pub(super) const AUDIENCE: &str = "https://api.example.com";
+pub(crate) const AUDIENCE: &str = "https://api.example.com";
 
 /// An issuer's server, and tokens that it issued.
-pub(super) struct Issuer {
-    pub(super) port: u16,
+pub(crate) struct Issuer {
+    pub(crate) port: u16,
     url: String,
     tokens: Value,
     _process: Process,
@@ -53,7 +53,7 @@ impl Issuer {
     }
 
     /// With one RS256 key, or with one key for each of these algorithms.
-    pub(super) fn mock_server(algorithms: &[&str]) -> Self {
+    pub(crate) fn mock_server(algorithms: &[&str]) -> Self {
         let node = ".cache/node";
         Self::start("oauth2-mock-server", node, "mock_issuer.mjs", algorithms)
     }
@@ -80,7 +80,7 @@ impl Issuer {
     }
 
     /// The issuer's name.
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
@@ -91,7 +91,7 @@ impl Issuer {
 
     /// A token, by its path in the issuer's output.
     #[track_caller]
-    pub(super) fn token(&self, path: &str) -> &str {
+    pub(crate) fn token(&self, path: &str) -> &str {
         let found = self.tokens.pointer(&format!("/{path}"));
         found.and_then(Value::as_str).unwrap()
     }
