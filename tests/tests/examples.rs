@@ -159,7 +159,7 @@ fn check_gateway(gateway: &Example, arguments: &str, token: &str) {
     let url = format!("http://127.0.0.1:{port}/api/projects");
     // Traefik listens before it has routes.
     until("the gateway has its routes", || {
-        get(&url, &[]).status == 401
+        get(&url, &[]).status != 404
     });
     gateway.follow();
     assert_eq!(
@@ -499,6 +499,38 @@ fn queries() -> Vec<String> {
     queries.collect()
 }
 
+/// What the containers mount is in this repository, and their networks are those of the pair.
+#[test]
+fn the_containers_for_monitoring_have_what_they_name() {
+    let yaml = |path: &str| -> Value { serde_saphyr::from_str(&file(path)).unwrap() };
+    let (pair, own) = (
+        yaml("docker-compose.yml"),
+        yaml("examples/monitoring/compose.yaml"),
+    );
+    let texts = |list: &Value| -> Vec<String> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    for service in own["services"].as_object().unwrap().values() {
+        for network in texts(&service["networks"]) {
+            assert!(pair["networks"].get(&network).is_some(), "{network}");
+        }
+        for mount in texts(&service["volumes"]) {
+            let (source, _) = mount.split_once(':').unwrap();
+            let is_there = match source.strip_prefix("./") {
+                Some(path) => repository().join(path).is_file(),
+                None => own["volumes"].get(source).is_some(),
+            };
+            assert!(is_there, "{mount}");
+        }
+    }
+    for provisioned in own["configs"].as_object().unwrap().values() {
+        let content = provisioned["content"].as_str().unwrap();
+        let content: Value = serde_saphyr::from_str(content).unwrap();
+        assert_eq!(content["apiVersion"], 1);
+    }
+}
+
 /// Prometheus with the files of the folder. Grafana is not run.
 #[test]
 fn prometheus_reads_the_pair_and_answers_every_query_of_the_dashboard() {
@@ -514,32 +546,9 @@ fn prometheus_reads_the_pair_and_answers_every_query_of_the_dashboard() {
         ("scrape_interval: 15s", "scrape_interval: 1s"),
     ];
     let example = Example::copy("monitoring", &here, &changes);
-    let compose: Value = serde_saphyr::from_str(&file("examples/monitoring/compose.yaml")).unwrap();
-    let mounts =
-        ["prometheus", "grafana"].map(|service| compose["services"][service]["volumes"].clone());
-    let mounts = mounts.iter().flat_map(|list| list.as_array().unwrap());
-    for mount in mounts.map(|mount| mount.as_str().unwrap()) {
-        let (source, target) = mount.split_once(':').unwrap();
-        let Some(source) = source.strip_prefix("./") else {
-            continue;
-        };
-        let text = file(source);
-        // What Prometheus finds beside its configuration.
-        if let Some(name) = target.strip_prefix("/etc/prometheus/")
-            && !source.starts_with("examples/")
-        {
-            fs::write(
-                example.folder.path().join(name.trim_end_matches(":ro")),
-                text,
-            )
-            .unwrap();
-        }
-    }
-    for provisioned in compose["configs"].as_object().unwrap().values() {
-        let content: Value =
-            serde_saphyr::from_str(provisioned["content"].as_str().unwrap()).unwrap();
-        assert_eq!(content["apiVersion"], 1);
-    }
+    // compose.yaml mounts it beside the configuration.
+    let alerts = file("charts/gatepass/files/prometheus-alerts.yml");
+    fs::write(example.folder.path().join("prometheus-alerts.yml"), alerts).unwrap();
     let promtool = example
         .bash()
         .args(["-c", "promtool check config prometheus.yml"])
