@@ -144,7 +144,7 @@ fn every_folder_has_a_page_of_a_screen_with_a_curl_line() {
     }
 }
 
-/// A request of the resource server's owner, with a token of the demo.
+/// Status and body of the API through the gateway at this port.
 fn call(port: u16, token: &str) -> (u16, String) {
     let url = format!("http://127.0.0.1:{port}/api/projects");
     let authorization = format!("Bearer {token}");
