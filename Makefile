@@ -114,6 +114,11 @@ test-compose: build ## docker-compose.yml with replicas, TLS and token-guard, th
 		docker compose up --no-build --detach --wait && tests/tools/prebuilt.sh; code=$$?; \
 		docker compose down --volumes; exit $$code
 
+.PHONY: test-packages
+test-packages: build ## install, start, upgrade, remove and purge the Debian packages under a real systemd, as root
+	$(MAKE) packages
+	tests/tools/packages.sh $(TARGET)/packages
+
 .PHONY: audit
 audit: .cache/bin/cargo-deny ## licences, bans and sources of all dependencies; known vulnerabilities where GitHub can be reached
 	.cache/bin/cargo-deny check licenses bans sources
@@ -238,6 +243,20 @@ all:
 build-native: prerequisites ## build the filter as a native module of Envoy: target/release/libtoken_filter.so
 	cargo build --release --locked --package filter-native
 
+.PHONY: site
+site: .cache/bin/mdbook ## build the pages as a site with search, target/site/book, and follow its links
+	python3 docs/site/build.py .cache/bin/mdbook $(TARGET)/site
+
+PROGRAMS ?= $(TARGET)/debug
+
+.PHONY: packages
+packages: .cache/bin/cargo-deb ## make Debian packages of the programs in PROGRAMS (target/debug), in target/packages
+	@# cargo-deb looks for the programs in the folder of a release.
+	@mkdir -p $(TARGET)/packages/release && rm -f $(TARGET)/packages/*.deb
+	ln -f $(PROGRAMS)/token-service $(PROGRAMS)/token-guard $(TARGET)/packages/release/
+	for package in token-service token-guard; do CARGO_TARGET_DIR=$(TARGET)/packages .cache/bin/cargo-deb deb --no-build \
+		--fast --package $$package --output $(TARGET)/packages/ || exit 1; done
+
 .PHONY: tools
 tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp .cache/promtool .cache/go.stamp ## install what the tests need: toolchain, gateways, k6, client libraries, Go, Helm, Chromium, PostgreSQL
 	@tests/tools/prerequisites.sh tests
@@ -249,8 +268,8 @@ prerequisites:
 # ---- what a fresh machine lacks ----
 
 # Of these programs nobody reads a backtrace.
-.cache/bin/cargo-fuzz .cache/bin/cargo-deny: export CARGO_PROFILE_DEV_DEBUG := 0
-.cache/bin/cargo-fuzz .cache/bin/cargo-deny: export CARGO_INCREMENTAL := 0
+.cache/bin/%: export CARGO_PROFILE_DEV_DEBUG := 0
+.cache/bin/%: export CARGO_INCREMENTAL := 0
 
 .cache/bin/cargo-fuzz: | prerequisites
 	@echo '== installing cargo-fuzz (compiles for a minute or two)'
@@ -260,6 +279,14 @@ prerequisites:
 .cache/bin/cargo-deny: | prerequisites
 	@echo '== installing cargo-deny (compiles for some minutes)'
 	cargo install --debug cargo-deny --version 0.20.2 --locked --root .cache
+
+.cache/bin/mdbook: | prerequisites
+	@echo '== installing mdBook (compiles for a minute)'
+	cargo install --debug mdbook --version 0.5.4 --locked --no-default-features --features search --root .cache
+
+.cache/bin/cargo-deb: | prerequisites
+	@echo '== installing cargo-deb (compiles for half a minute)'
+	cargo install --debug cargo-deb --version 3.8.0 --locked --root .cache
 
 $(PYTHON): | prerequisites
 	@echo '== creating $(VENV)'
