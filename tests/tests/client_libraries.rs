@@ -1,9 +1,11 @@
 //! Real client libraries drive the grants, with the lines that `docs/clients.md` shows.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
-use tests::Pair;
+use tempfile::TempDir;
+use tests::{Pair, Ports, envoy, free_port};
 
 use crate::support::{Browser, INSTALLED, OwnPair, file, get, pair};
 use crate::token::claims;
@@ -162,6 +164,59 @@ fn msal_drives_code_and_refresh() {
     drive(&own.pair, node("msal_client.mjs"), &grants);
 }
 
+/// Envoy as the client of its `oauth2` filter, through which a person reaches the API; and of its `credential_injector`, which the
+/// service refuses.
+#[test]
+fn envoy_is_a_client() {
+    let pair = pair();
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("envoy.yaml");
+    let ports = [(); 3].map(|()| free_port().unwrap());
+    let [signs_in, injects, admin] = ports;
+    let Ports { lobby, api, .. } = pair.ports();
+    let mut text = file("tests/clients/envoy.yaml");
+    // Ports in the file, none of which is part of another.
+    for (from, to) in ["8081", "8080", "8091", "8092", "9901"]
+        .iter()
+        .zip([lobby, api, signs_in, injects, admin])
+    {
+        text = text.replace(&format!(" {from} "), &format!(" {to} "));
+        text = text.replace(&format!(":{from}/"), &format!(":{to}/"));
+    }
+    std::fs::write(&config, text).unwrap();
+    let envoy = envoy::serve(pair.artifacts(), &config, admin).unwrap();
+
+    let mut cookies = BTreeMap::new();
+    let mut open = |path: &str| {
+        let sent: Vec<String> = cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let headers = [("host", "app.example.com"), ("cookie", &sent.join("; "))];
+        let reply = get(&format!("http://127.0.0.1:{signs_in}{path}"), &headers);
+        for cookie in reply.headers.get_all("set-cookie") {
+            let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            cookies.insert(name.to_owned(), value.to_owned());
+        }
+        reply
+    };
+    let sent_away = open("/api/projects");
+    assert_eq!(sent_away.status, 302);
+    let back = visit(&pair.lobby_url(), sent_away.header("location").unwrap());
+    let signed_in = open(back.strip_prefix("https://app.example.com").unwrap());
+    let asked = signed_in.header("location");
+    assert_eq!(asked, Some("http://app.example.com/api/projects"));
+    let called = open("/api/projects");
+    assert_eq!(called.status, 200, "{}", called.body);
+    assert!(called.body.contains("1879048401"), "{}", called.body);
+
+    let refused = get(&format!("http://127.0.0.1:{injects}/api/projects"), &[]);
+    assert_eq!(refused.status, 401);
+    let log = envoy.end().unwrap();
+    assert!(log.contains("(Basic), not in the body"), "{log}");
+}
+
 /// Each code of a row that names a tested program is in this program.
 #[test]
 fn the_programs_have_the_lines_of_the_page() {
@@ -189,5 +244,5 @@ fn the_programs_have_the_lines_of_the_page() {
         }
         tested += 1;
     }
-    assert_eq!(tested, 17);
+    assert_eq!(tested, 19);
 }
