@@ -17,8 +17,8 @@ use super::{discovery, error, forms, introspection, legacy, paths, pushed, revoc
     info(
         title = "Gatepass",
         description = "The OAuth 2.0 endpoints of the token service: authorization, tokens, revocation, introspection, keys, and \
-                       the legacy flow, whose endpoints are at its own hosts. A client may also authenticate with an assertion in the form, or \
-                       with a certificate at `mtls_endpoint_aliases` of the metadata. Every error has the members `error` and `error_description`, except on pages."
+                       the legacy flow, whose endpoints are at its own hosts. A client may also authenticate with an assertion in the form \
+                       (`private_key_jwt`). Every error has the members `error` and `error_description`, except on pages."
     ),
     servers((url = "/", description = "The issuer, which serves this description")),
     modifiers(&Complete),
@@ -69,6 +69,17 @@ impl Modify for Complete {
         ));
         let components = openapi.components.get_or_insert_default();
         components.add_security_scheme("client_secret_basic", SecurityScheme::Http(basic.build()));
+        let certificate = "Certificate of the client at `mtls_endpoint_aliases` of the metadata, with `client_id` in the form: \
+                           `tls_client_auth` and `self_signed_tls_client_auth` (RFC 8705 §2).";
+        let description = Some(certificate.to_owned());
+        components.add_security_scheme(
+            "client_certificate",
+            SecurityScheme::MutualTls {
+                description,
+                deprecated: None,
+                extensions: None,
+            },
+        );
         for operation in openapi
             .paths
             .paths

@@ -10,7 +10,7 @@ use protocol::issued_token::introspection::{self, Introspection};
 use protocol::oauth::refusal::EndpointError as _;
 
 /// Says whether a token of the client is active (RFC 7662).
-#[utoipa::path(post, path = "/auth/introspect", tag = "tokens", security((), ("client_secret_basic" = [])),
+#[utoipa::path(post, path = "/auth/introspect", tag = "tokens", security((), ("client_secret_basic" = []), ("client_certificate" = [])),
     request_body(content = forms::TokenForm, content_type = "application/x-www-form-urlencoded"),
     responses((status = 200, description = "The state of the token.", body = Introspection)))]
 pub(super) async fn introspect(call: ClientCall) -> HttpResponse {

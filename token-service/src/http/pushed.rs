@@ -10,7 +10,7 @@ use protocol::oauth::pushed::{self, Pushed};
 use protocol::oauth::refusal::EndpointError as _;
 
 /// Takes an authorization request from the client itself (RFC 9126).
-#[utoipa::path(post, path = "/auth/par", tag = "authorization", security((), ("client_secret_basic" = [])),
+#[utoipa::path(post, path = "/auth/par", tag = "authorization", security((), ("client_secret_basic" = []), ("client_certificate" = [])),
     params(("DPoP" = Option<String>, Header, description = "A proof of the client's key (RFC 9449 §4).")),
     request_body(content = forms::PushRequest, content_type = "application/x-www-form-urlencoded"),
     responses((status = 201, description = "A reference for the browser.", body = Pushed)))]

@@ -16,7 +16,7 @@ use protocol::oauth::error::TokenError;
 use protocol::oauth::refusal::EndpointError as _;
 
 /// Revokes an access token, or the grant of a refresh token (RFC 7009).
-#[utoipa::path(post, path = "/auth/revoke", tag = "tokens", security((), ("client_secret_basic" = [])),
+#[utoipa::path(post, path = "/auth/revoke", tag = "tokens", security((), ("client_secret_basic" = []), ("client_certificate" = [])),
     request_body(content = forms::TokenForm, content_type = "application/x-www-form-urlencoded"),
     responses((status = 200, description = "Revoked, or of no effect before.", body = Object)))]
 pub(super) async fn revoke(call: ClientCall) -> HttpResponse {

@@ -12,7 +12,7 @@ use protocol::oauth::token_endpoint::{self, Trace};
 use protocol::oauth::token_response::TokenResponse;
 
 /// Issues tokens (RFC 6749 §3.2).
-#[utoipa::path(post, path = "/auth/token", tag = "tokens", security((), ("client_secret_basic" = [])),
+#[utoipa::path(post, path = "/auth/token", tag = "tokens", security((), ("client_secret_basic" = []), ("client_certificate" = [])),
     params(("DPoP" = Option<String>, Header, description = "A proof of the client's key (RFC 9449 §4).")),
     request_body(content = forms::TokenRequest, content_type = "application/x-www-form-urlencoded"),
     responses((status = 200, description = "Tokens.", body = TokenResponse)))]
