@@ -17,12 +17,29 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
  && install -D --target-directory=/built target/release/token-service target/release/token-guard target/release/libtoken_filter.so \
         target/wasm32-wasip1/release/filter.wasm
 
+# ---- what the programs need of Debian ---------------------------------------------------------------
+# Without a shell or a package manager: the C library, certificates of authorities, names of users, and what scanners read of the
+# packages. Like gcr.io/distroless/cc-debian12, but with a base from the registry of all others, which CI can build.
+FROM debian:bookworm-slim AS debian
+RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates \
+ && mkdir --parents /image/var/lib/dpkg/status.d && install --directory --mode=1777 /image/tmp \
+ && for package in base-files ca-certificates libc6 libgcc-s1; do \
+        dpkg-query --status "$package" >"/image/var/lib/dpkg/status.d/$package"; \
+        dpkg-query --listfiles "$package" | grep --extended-regexp '^/(usr/)?lib(64)?/([^/]*-linux-gnu/)?[^/]*\.so[^/]*$|/copyright$' \
+            | while read -r file; do [ ! -e "$file" ] || cp --archive --parents --target-directory=/image "$file" || exit 1; done || exit 1; \
+    done \
+ && cp --archive --parents --target-directory=/image \
+        /etc/debian_version /etc/nsswitch.conf /etc/os-release /etc/ssl/certs/ca-certificates.crt /usr/lib/os-release \
+ && printf '%s:x:%s:%s::/nonexistent:/nonexistent\n' root 0 0 token-service 10001 10001 token-guard 10002 10002 >/image/etc/passwd \
+ && printf '%s:x:%s:\n' root 0 token-service 10001 token-guard 10002 >/image/etc/group \
+ && install --directory --owner=10001 --group=10001 --mode=0700 /of-token-service/data
+
 # ---- token service ---------------------------------------------------------------------------------
-FROM debian:bookworm-slim AS token-service
-RUN groupadd --system --gid 10001 token-service \
- && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin token-service \
- && install --directory --owner token-service --group token-service --mode 0700 /data
+FROM scratch AS token-service
+COPY --from=debian /image/ /
+COPY --from=debian /of-token-service/ /
 COPY --from=build /built/token-service /usr/local/bin/token-service
+ENV PATH=/usr/local/bin
 # By number, so that Kubernetes sees that it is not root.
 USER 10001:10001
 VOLUME /data
@@ -32,16 +49,14 @@ ENTRYPOINT ["token-service"]
 CMD ["serve"]
 
 # ---- token guard -----------------------------------------------------------------------------------
-FROM debian:bookworm-slim AS token-guard
-RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
- && groupadd --system --gid 10002 token-guard \
- && useradd --system --uid 10002 --gid 10002 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin token-guard
+FROM scratch AS token-guard
+COPY --from=debian /image/ /
 COPY --from=build /built/token-guard /usr/local/bin/token-guard
 USER 10002:10002
 EXPOSE 9090 9091
 # Mount the configuration at this path. Set TOKEN_GUARD_TRUSTED_PEERS to the networks of your gateways, otherwise each gets 403,
 # and TOKEN_GUARD_CLUSTERS to the addresses from which the configuration fetches.
-ENV TOKEN_GUARD_CONFIG=/etc/token-guard/token-guard.json TOKEN_GUARD_LISTEN=0.0.0.0:9090 TOKEN_GUARD_INTERNAL_LISTEN=0.0.0.0:9091
+ENV PATH=/usr/local/bin TOKEN_GUARD_CONFIG=/etc/token-guard/token-guard.json TOKEN_GUARD_LISTEN=0.0.0.0:9090 TOKEN_GUARD_INTERNAL_LISTEN=0.0.0.0:9091
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["token-guard", "health"]
 ENTRYPOINT ["token-guard"]
 
