@@ -247,6 +247,20 @@ build-native: prerequisites ## build the filter as a native module of Envoy: tar
 site: .cache/bin/mdbook ## build the pages as a site with search, target/site/book, and follow its links
 	python3 docs/site/build.py .cache/bin/mdbook $(TARGET)/site
 
+MACHINE ?= x86_64
+OLDEST_GLIBC := 2.28
+OF_ZIG = $(TARGET)/$(MACHINE)-unknown-linux-gnu/release
+
+.PHONY: zigbuild
+zigbuild: .cache/zig.stamp ## build what a release ships for glibc 2.28, with the linker of Zig, and check what it asks of glibc
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" cargo zigbuild --release --locked --features token-service/jemalloc \
+		--target $(MACHINE)-unknown-linux-gnu.$(OLDEST_GLIBC) --package token-service --package token-guard --package filter-native
+	for file in token-service token-guard libtoken_filter.so; do \
+		newest=$$(objdump -T $(OF_ZIG)/$$file | grep --only-matching 'GLIBC_[0-9.]*' | sort --version-sort --unique | tail --lines=1); \
+		echo "$$file asks for $$newest"; \
+		printf '%s\n' "$$newest" GLIBC_$(OLDEST_GLIBC) | sort --version-sort --check || exit 1; \
+	done
+
 PROGRAMS ?= $(TARGET)/debug
 
 .PHONY: packages
@@ -349,4 +363,8 @@ $(PYTHON): | prerequisites
 
 .cache/lint.stamp: tests/tools/lint.txt | $(PYTHON)
 	@$(INSTALL) 'linters of workflows (about 10 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@touch $@
+
+.cache/zig.stamp: tests/tools/zig.txt | $(PYTHON)
+	@$(INSTALL) 'cargo-zigbuild and Zig (about 110 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@touch $@
