@@ -83,7 +83,7 @@ pub enum AuditAction {
     UpgradeFinished,
     /// An administrator made a link with which a user sets a password.
     PasswordLinkMade,
-    /// A user set a password with a link. The user's sessions and grants ended.
+    /// A user set a password, with a link or with the present one. The user's sessions and grants ended.
     PasswordSet,
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use crate::object::ObjectKind;
 use crate::registry_index::Named;
-use crate::{AuditEvent, Client, ClientId, FileChange, LegacyInstance, ObjectName, User, Username};
+use crate::{
+    AuditEvent, Client, ClientId, CredentialsVersion, FileChange, LegacyInstance, ObjectName, User,
+    Username,
+};
 
 /// Changes of the registry that are applied together or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +32,9 @@ pub struct RegistryChange {
     pub planned_on: Option<u64>,
     /// Values of users in `put_users` that no other user may have, or the change is overtaken (D-52).
     pub untaken: Vec<Named>,
+    /// Users who must still have these credentials, or the change is overtaken: a second factor changes them too, which is no change
+    /// of the registry.
+    pub credentials: Vec<(Username, CredentialsVersion)>,
     /// What happens to the memory of the file that a start applied last.
     pub applied_file: FileChange,
     /// Entries that the same transaction appends to the audit log.

@@ -70,7 +70,7 @@ impl Modify for Complete {
         let components = openapi.components.get_or_insert_default();
         components.add_security_scheme("client_secret_basic", SecurityScheme::Http(basic.build()));
         let certificate = "Certificate of the client at `mtls_endpoint_aliases` of the metadata, with `client_id` in the form: \
-                           `tls_client_auth` and `self_signed_tls_client_auth` (RFC 8705 §2).";
+                           `self_signed_tls_client_auth` (RFC 8705 §2.2).";
         let description = Some(certificate.to_owned());
         components.add_security_scheme(
             "client_certificate",

@@ -111,6 +111,7 @@ macro_rules! conformance {
             registrations_are_found_one_by_one_and_in_pages,
             a_plan_is_overtaken_by_what_it_rests_on_alone,
             a_value_that_others_may_not_have_goes_to_one,
+            a_change_that_rests_on_former_credentials_is_overtaken,
             changes_of_the_registry_are_told_by_their_objects,
             the_applied_file_is_remembered,
             many_registrations_are_read_whole,

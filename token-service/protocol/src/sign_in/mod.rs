@@ -94,7 +94,10 @@ impl Place {
     }
 
     /// A cookie that makes the device known.
-    fn remember(
+    ///
+    /// # Errors
+    /// If the system returns no randomness.
+    pub fn remember(
         &self,
         context: &Context<'_>,
         username: &Username,

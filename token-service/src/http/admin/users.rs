@@ -82,7 +82,7 @@ async fn remove_second_factor(administrator: Administrator, username: Path<Strin
     answer::done()
 }
 
-/// What a link for a password is for.
+/// Query of the request for a link.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default, deny_unknown_fields)]
@@ -111,8 +111,8 @@ pub(crate) struct PasswordLinkView {
     pub expires_at: String,
 }
 
-/// Makes a link with which the user sets a password, once. The administrator never knows the password. The link before ends; the
-/// present password works until the user sets another one, which ends sessions and revokes what was issued.
+/// Makes a link with which the user sets a password, once. The administrator never knows the password. An earlier link of the user
+/// stops working. The present password works until the user sets another one, which ends sessions and revokes what was issued.
 #[utoipa::path(post, path = "/admin/users/{username}/password-link", tag = "users",
     params(("username" = String, Path), PasswordLinkQuery),
     responses((status = 201, body = PasswordLinkView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
@@ -230,6 +230,10 @@ impl Administration {
             let mut plan = Plan::on(&stored);
             plan.put(with_link, Some(before));
             let entry = Entry::new(AuditAction::PasswordLinkMade).user(name.as_str());
+            let entry = entry.detail(match first {
+                true => "an invitation",
+                false => "for another password",
+            });
             self.make(plan, Some(entry)).await?;
             Ok(())
         })

@@ -5,6 +5,7 @@ use actix_web::HttpResponse;
 use super::authenticator::{not_signed_in, refused};
 use super::browser::Browser;
 use super::browser_token::page_with_token;
+use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::new_password;
@@ -42,8 +43,21 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
         return show(browser, Some(problem));
     }
     let takes = |user: &User| user.still_has(version);
-    let done = new_password::set(browser, &user, chosen, takes).await?;
-    Ok(done.unwrap_or_else(not_signed_in))
+    let done =
+        new_password::set(browser, &user, chosen, "with the present password", takes).await?;
+    let Some(done) = done else {
+        return Ok(not_signed_in());
+    };
+    // Others who guess the new password do not delay the person in this browser.
+    let Some(user) = browser.service.store.user(username.clone()).await? else {
+        return Ok(done);
+    };
+    let (context, place) = (browser.context(), browser.place());
+    let device = place.remember(&context, &user.username, user.credentials_version)?;
+    Ok(match &device {
+        Some(device) => with_cookie(done, &browser.cookies.set_devices(device)),
+        None => done,
+    })
 }
 
 /// The session of the person who is signed in with this browser.

@@ -2,9 +2,11 @@
 //! the account.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::browser::Browser;
@@ -24,6 +26,13 @@ use protocol::oauth::parameters::Parameters;
 use registry::apply::Plan;
 use secrets::password_rules;
 use secrets::protection::{AtRest, Protection as _};
+
+/// Chosen passwords are hashed one after the other, outside the places of those who sign in: however often a link is sent at once,
+/// it costs one hash.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Longest wait for this turn.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How often a change is planned again because others overtake it.
 const MOST_PLANS: usize = 10;
@@ -51,7 +60,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     }
     let digest = Digest::of(link.as_bytes());
     let takes = |user: &User| user.takes(&digest, browser.context().now);
-    match set(browser, &user, password, takes).await? {
+    match set(browser, &user, password, "with a link", takes).await? {
         Some(done) => Ok(done),
         None => Err(PageFailure::LinkOver),
     }
@@ -69,15 +78,23 @@ pub(super) async fn refusal(
     Ok(checked.err().map(Problem::PasswordWeak))
 }
 
-/// Sets the password of `user`, if `takes` says yes to the stored user. The same transaction ends the link, and what rests on the
+/// Sets the password of `user`, if `takes` says yes to the stored user. `how` is for the audit log. The same transaction ends the link, and what rests on the
 /// password before.
 pub(super) async fn set(
     browser: &Browser,
     user: &User,
     password: Zeroizing<String>,
+    how: &'static str,
     takes: impl Fn(&User) -> bool,
 ) -> Result<Option<HttpResponse>, PageFailure> {
     let service = &browser.service;
+    let turn = tokio::time::timeout(LONGEST_WAIT, TURN.lock()).await;
+    let _turn = turn.map_err(|_| PageFailure::Unavailable("many choose passwords".to_owned()))?;
+    // Whoever had the turn before may have used the link.
+    let known = service.store.user(user.username.clone()).await?;
+    if !known.is_some_and(|user| takes(&user)) {
+        return Ok(None);
+    }
     let (hasher, username) = (service.clone(), user.username.clone());
     let hashed = move || AtRest(&hasher.encryption_key).hash(&username, &password);
     let hashed = tokio::task::spawn_blocking(hashed).await;
@@ -85,7 +102,7 @@ pub(super) async fn set(
         .map_err(|error| PageFailure::Internal(error.to_string()))?
         .map_err(|error| PageFailure::Unavailable(error.to_string()))?;
     let username = &user.username;
-    let _turn = service.registry_turn().await;
+    let _registry = service.registry_turn().await;
     for _ in 0..MOST_PLANS {
         let name = ObjectName::new(ObjectKind::User, username.as_str());
         let stored = service.store.excerpt(vec![name]).await?;
@@ -102,10 +119,12 @@ pub(super) async fn set(
         };
         plan.put(user, Some(before));
         let entry = Entry::new(AuditAction::PasswordSet).by_user(username.as_str());
+        let entry = entry.detail(how);
         let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
         let audit = Arc::clone(&events);
         let change = RegistryChange {
             audit,
+            credentials: vec![(username.clone(), before.credentials_version)],
             ..plan.change
         };
         let now = service.clock.now();

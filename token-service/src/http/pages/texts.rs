@@ -114,9 +114,9 @@ texts! {
     password_short: "This password is too short. It needs at least {least} characters.", "Dieses Passwort ist zu kurz. Es braucht mindestens {least} Zeichen.";
     password_long: "This password is too long.", "Dieses Passwort ist zu lang.";
     password_is_name: "Your username cannot be your password.", "Ihr Benutzername kann nicht Ihr Passwort sein.";
-    password_repeats: "This password repeats too few characters.", "Dieses Passwort wiederholt zu wenige Zeichen.";
+    password_repeats: "This password repeats a few characters. Use more different ones.", "Dieses Passwort wiederholt wenige Zeichen. Verwenden Sie mehr verschiedene.";
     password_set: "Your password is set", "Ihr Passwort ist festgelegt";
-    password_set_why: "It is the one to sign in with from now on.", "Melden Sie sich ab jetzt damit an.";
+    password_set_why: "Sign in with your new password from now on.", "Melden Sie sich ab jetzt mit dem neuen Passwort an.";
     link_over:
         "This link no longer works. It works once, and for a limited time.",
         "Dieser Link gilt nicht mehr. Er gilt nur einmal und für begrenzte Zeit.";

@@ -147,6 +147,34 @@ pub(crate) async fn a_value_that_others_may_not_have_goes_to_one(subject: &mut i
     assert_eq!(again, RegistryOutcome::Changed);
 }
 
+/// A second factor is no change of the registry, but it ends what rests on the credentials before.
+pub(crate) async fn a_change_that_rests_on_former_credentials_is_overtaken(
+    subject: &mut impl Subject,
+) {
+    let store = subject.store();
+    let register = put(vec![], vec![user("ada")]);
+    store.change_registry(register, at(0)).await.unwrap();
+    let version = version_of(&*store, &username("ada")).await;
+    let resting = |enabled| RegistryChange {
+        credentials: vec![(username("ada"), version)],
+        ..put(
+            vec![],
+            vec![User {
+                enabled,
+                ..user("ada")
+            }],
+        )
+    };
+    let made = store.change_registry(resting(true), at(0)).await.unwrap();
+    assert_eq!(made, RegistryOutcome::Changed);
+    let factor = Some(second_factor(&["a"]));
+    let set = store.set_second_factor(username("ada"), factor, None, Arc::default(), at(0));
+    assert!(set.await.unwrap().is_some());
+    let made = store.change_registry(resting(false), at(0)).await.unwrap();
+    assert_eq!(made, RegistryOutcome::Overtaken);
+    assert!(store.user(username("ada")).await.unwrap().unwrap().enabled);
+}
+
 pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &mut impl Subject) {
     let name = |kind, name: &str| ObjectName::new(kind, name);
     let known = |touched: &[ObjectName]| RegistryChanges::Known(touched.to_vec());

@@ -135,6 +135,7 @@ impl Dice {
             applied_file: FileChange::Keep,
             planned_on: None,
             untaken: Vec::new(),
+            credentials: Vec::new(),
             audit: Arc::default(),
         }
     }

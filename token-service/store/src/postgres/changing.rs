@@ -39,10 +39,16 @@ pub(super) async fn change(
     {
         return Ok(RegistryOutcome::Overtaken);
     }
+    let next_version = credentials::next_version(client).await?;
+    for (username, version) in &change.credentials {
+        if !credentials::are_current(client, username, *version).await? {
+            return Ok(RegistryOutcome::Overtaken);
+        }
+    }
     note_changes(client, last, change.touches()).await?;
     let mut changing = Changing {
         client,
-        next_version: credentials::next_version(client).await?,
+        next_version,
         now,
         revoked: Vec::new(),
         index: IndexDifference::new(),

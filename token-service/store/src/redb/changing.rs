@@ -40,6 +40,11 @@ pub(super) fn change(
     {
         return Ok(RegistryOutcome::Overtaken);
     }
+    for (username, version) in &change.credentials {
+        if !credentials::are_current(tables, username, *version)? {
+            return Ok(RegistryOutcome::Overtaken);
+        }
+    }
     note_changes(tables, change.touches())?;
     let mut changing = Changing {
         next_version: credentials::next_version(tables)?,
