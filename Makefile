@@ -257,7 +257,7 @@ zigbuild: .cache/zig.stamp ## build what a release ships for glibc 2.28, with th
 		--target $(MACHINE)-unknown-linux-gnu.$(OLDEST_GLIBC) --package token-service --package token-guard --package filter-native
 	for file in token-service token-guard libtoken_filter.so; do \
 		newest=$$(objdump -T $(OF_ZIG)/$$file | grep --only-matching 'GLIBC_[0-9.]*' | sort --version-sort --unique | tail --lines=1); \
-		echo "$$file asks for $$newest"; \
+		echo "$$file asks for $$newest"; test -n "$$newest" || exit 1; \
 		printf '%s\n' "$$newest" GLIBC_$(OLDEST_GLIBC) | sort --version-sort --check || exit 1; \
 	done
 
