@@ -99,6 +99,14 @@ impl Example {
         bash
     }
 
+    /// Runs a command, which must succeed.
+    #[track_caller]
+    fn run(&self, command: &str) {
+        let done = self.bash().args(["-c", command]).output().unwrap();
+        let errors = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{command}: {errors}");
+    }
+
     /// Starts what the README starts: the last line of its last `sh` block before the first `bash` block, with these further
     /// arguments. Waits until it listens at the port here of `port`.
     fn start(&self, port: &str, arguments: &str) -> Process {
@@ -462,16 +470,7 @@ fn applications_do_what_their_pages_say() {
         ),
         ("GOCACHE", cache.join("go-build").display().to_string()),
     ]);
-    let built = go
-        .bash()
-        .args(["-c", "go build -o server-go ."])
-        .output()
-        .unwrap();
-    assert!(
-        built.status.success(),
-        "{}",
-        String::from_utf8_lossy(&built.stderr)
-    );
+    go.run("go build -o server-go .");
     let _go = go.start("3000", "");
     go.follow();
     sign_in(&go, &pair);
@@ -549,16 +548,7 @@ fn prometheus_reads_the_pair_and_answers_every_query_of_the_dashboard() {
     // compose.yaml mounts it beside the configuration.
     let alerts = file("charts/gatepass/files/prometheus-alerts.yml");
     fs::write(example.folder.path().join("prometheus-alerts.yml"), alerts).unwrap();
-    let promtool = example
-        .bash()
-        .args(["-c", "promtool check config prometheus.yml"])
-        .output()
-        .unwrap();
-    assert!(
-        promtool.status.success(),
-        "{}",
-        String::from_utf8_lossy(&promtool.stderr)
-    );
+    example.run("promtool check config prometheus.yml");
 
     let address = format!("127.0.0.1:{}", example.port("9095"));
     let mut prometheus = example.bash();

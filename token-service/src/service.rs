@@ -23,7 +23,7 @@ use crate::telemetry::audit_log::{AuditLog, Entry, Origin, StandardOutput};
 use crate::telemetry::metrics::Metrics;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
-use domain::{AuditAction, AuditEvent, RegistrySummary};
+use domain::{AuditAction, AuditEvent, RegistryChange, RegistryOutcome, RegistrySummary};
 use protocol::Context;
 use protocol::Directory;
 use protocol::secret_uses::SecretUses;
@@ -283,6 +283,23 @@ impl Service {
             random: &*self.random,
             now: moment.now,
         }
+    }
+
+    /// Makes a planned change of the registry. Its entries in the audit log count, and it takes effect in this process: if that fails,
+    /// the log says so, because the change is made, and the upkeep reads registrations again.
+    pub(crate) async fn change_registry(
+        &self,
+        change: RegistryChange,
+    ) -> Result<RegistryOutcome, StoreError> {
+        let events = Arc::clone(&change.audit);
+        let outcome = self.store.change_registry(change, self.clock.now()).await?;
+        if outcome == RegistryOutcome::Changed {
+            self.recorded(&events);
+            if let Err(error) = self.follow_registrations().await {
+                tracing::warn!(%error, "a change was made, but this process has not read it yet");
+            }
+        }
+        Ok(outcome)
     }
 
     /// Forgets what changed in the store, so that changes take effect.

@@ -368,22 +368,16 @@ impl Pair {
     /// Waits until the listeners route, and until the filter refuses a missing token.
     fn wait_for_envoy(&mut self) -> Result<()> {
         let keys = format!("{}/auth/jwks", self.lobby_url());
-        let tls = self.setup.tls.clone();
-        self.envoy()?.until(
-            "serving the lobby",
-            status_is(&keys, &[200], tls.as_deref()),
-        )?;
+        let serves = status_is(&keys, &[200], self.setup.tls.as_deref());
+        self.envoy()?.until("serving the lobby", serves)?;
         self.wait_for_guard()
     }
 
     /// In report-only mode the request passes.
     fn wait_for_guard(&mut self) -> Result<()> {
         let api = format!("{}/api/projects", self.api_url());
-        let tls = self.setup.tls.clone();
-        self.envoy()?.until(
-            "guarding the api",
-            status_is(&api, &[200, 401], tls.as_deref()),
-        )
+        let guards = status_is(&api, &[200, 401], self.setup.tls.as_deref());
+        self.envoy()?.until("guarding the api", guards)
     }
 
     fn envoy(&mut self) -> Result<&mut Process> {
@@ -505,7 +499,7 @@ pub(crate) fn public_url(tls: Option<&Path>, port: u16) -> String {
 }
 
 /// Asks for this address; true if the status is one of these. `tls` is [`Setup::tls`], whose CA signs the certificate of the server.
-fn status_is(url: &str, statuses: &[u16], tls: Option<&Path>) -> impl FnMut() -> bool {
+fn status_is(url: &str, statuses: &[u16], tls: Option<&Path>) -> impl FnMut() -> bool + use<> {
     let (url, statuses) = (url.to_owned(), statuses.to_owned());
     let ca = tls.map(|folder| folder.join("ca.pem"));
     move || {

@@ -292,21 +292,16 @@ impl Administration {
         if plan.is_empty() {
             return Ok(Vec::new());
         }
-        let now = self.service.clock.now();
-        let store = &self.service.store;
         let entries = plan.differences.iter().map(entry_of).chain(also);
         let events: Arc<[AuditEvent]> = entries.map(|entry| self.event(entry)).collect();
         let change = RegistryChange {
-            audit: Arc::clone(&events),
+            audit: events,
             ..plan.change
         };
-        if store.change_registry(change, now).await? == RegistryOutcome::Overtaken {
-            return Err(AdminError::Overtaken);
+        match self.service.change_registry(change).await? {
+            RegistryOutcome::Changed => Ok(plan.differences),
+            RegistryOutcome::Overtaken => Err(AdminError::Overtaken),
         }
-        self.service.recorded(&events);
-        let followed = self.service.follow_registrations().await;
-        answer::after_change("this process has not read it yet", followed);
-        Ok(plan.differences)
     }
 
     /// `places` contains the place of each client in the document.

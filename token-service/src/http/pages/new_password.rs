@@ -1,7 +1,6 @@
 //! Setting a password with a link: an operator's invitation, or a new start for a forgotten password. The page says nothing about
 //! the account.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -21,7 +20,7 @@ use crate::telemetry::audit_log::Entry;
 use domain::digest::Digest;
 use domain::object::ObjectKind;
 use domain::registry_index::NamedKind;
-use domain::{AuditAction, AuditEvent, ObjectName, RegistryChange, RegistryOutcome, User};
+use domain::{AuditAction, ObjectName, RegistryChange, RegistryOutcome, User};
 use protocol::oauth::parameters::Parameters;
 use registry::apply::Plan;
 use secrets::password_rules;
@@ -78,8 +77,8 @@ pub(super) async fn refusal(
     Ok(checked.err().map(Problem::PasswordWeak))
 }
 
-/// Sets the password of `user`, if `takes` says yes to the stored user. `how` is for the audit log. The same transaction ends the link, and what rests on the
-/// password before.
+/// Sets the password of `user`, if `takes` says yes to the stored user. The same transaction ends the link, and what rests on the
+/// password before. `how` is for the audit log.
 pub(super) async fn set(
     browser: &Browser,
     user: &User,
@@ -120,19 +119,12 @@ pub(super) async fn set(
         plan.put(user, Some(before));
         let entry = Entry::new(AuditAction::PasswordSet).by_user(username.as_str());
         let entry = entry.detail(how);
-        let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
-        let audit = Arc::clone(&events);
         let change = RegistryChange {
-            audit,
+            audit: [browser.event(entry)].into(),
             credentials: vec![(username.clone(), before.credentials_version)],
             ..plan.change
         };
-        let now = service.clock.now();
-        if service.store.change_registry(change, now).await? == RegistryOutcome::Changed {
-            service.recorded(&events);
-            if let Err(error) = service.follow_registrations().await {
-                tracing::warn!(%error, "a password is set, and this process has not read it yet");
-            }
+        if service.change_registry(change).await? == RegistryOutcome::Changed {
             let page = PasswordSetPage {
                 texts: browser.texts(),
                 service: browser.service_name(),
