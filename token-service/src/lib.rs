@@ -5,6 +5,7 @@
 //! keys and password hashes, [`store`] keeps the state.
 
 mod admin_tokens;
+mod branding;
 pub mod command;
 pub mod config;
 mod feed;

@@ -282,16 +282,60 @@ fn the_first_page_says_that_cookies_are_off() {
     }
 }
 
-/// The icon of the browser's tab is a picture that the page's content security policy allows.
+/// The pages show the name, the host, and what the table `branding` says. Its logo is a picture that runs no script.
 #[test]
-fn the_pages_have_an_icon() {
-    let window = Chromium::open();
-    window.visit(&format!("{}/auth/", lobby()));
-    let width = window.inspect_later(
-        "const done = arguments[arguments.length - 1], icon = new Image();
-         icon.onload = () => done(icon.width);
-         icon.onerror = () => done('no picture');
-         icon.src = document.querySelector('link[rel=icon]').href",
+fn the_pages_say_whose_they_are() {
+    let (_, window) = asked_to_sign_in();
+    let host = lobby();
+    let host = host.strip_prefix("http://").unwrap();
+    let header = window.expect("//header").text();
+    assert_eq!(
+        header.split_whitespace().collect::<Vec<_>>(),
+        ["Gatepass", host]
     );
-    assert!(width.as_u64().is_some_and(|width| width > 0), "{width}");
+    let links = window.inspect(
+        "return [...document.querySelectorAll('footer a')].map(link => `${link.text} ${link.href}`)",
+    );
+    let expected = [
+        "Help https://help.example.com/",
+        "Privacy https://example.com/privacy",
+    ];
+    assert_eq!(links, serde_json::json!(expected));
+    for (scheme, colour) in [("light", "rgb(0, 100, 0)"), ("dark", "rgb(112, 168, 112)")] {
+        window.prefer(scheme);
+        let button = window.inspect(
+            "return getComputedStyle(document.querySelector('button[type=submit]')).backgroundColor",
+        );
+        assert_eq!(button, colour, "{scheme}");
+    }
+    // The logo of the service, that of the client, and the icon of the browser's tab.
+    let pictures = window.inspect_later(
+        "const done = arguments[arguments.length - 1],
+               load = source => new Promise(loaded => {
+                   const picture = new Image();
+                   picture.onload = () => loaded(picture.width);
+                   picture.onerror = () => loaded(0);
+                   picture.src = source;
+               }),
+               shown = [...document.images].map(image => image.src);
+         Promise.all([...shown, document.querySelector('link[rel=icon]').href].map(load)).then(done)",
+    );
+    let widths: Vec<_> = pictures
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(Value::as_u64)
+        .collect();
+    assert_eq!(widths.len(), 3, "{pictures}");
+    assert!(
+        widths
+            .iter()
+            .all(|width| width.is_some_and(|width| width > 0)),
+        "{pictures}"
+    );
+    let logo = window.inspect("return document.images[0].src");
+    window.visit(logo.as_str().unwrap());
+    let has_run = window
+        .inspect("return [document.documentElement.tagName, document.documentElement.dataset.ran]");
+    assert_eq!(has_run, serde_json::json!(["svg", null]));
 }

@@ -14,17 +14,24 @@ use std::sync::LazyLock;
 use app::App;
 use chromium::Chromium;
 
+use harness::Artifacts;
+
 use crate::support::OwnPair;
 
 /// The pair of the browser tests. Each test has its own users, so that slow or wrong sign-ins do not disturb other
 /// tests.
 fn pair() -> &'static OwnPair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| {
-        let labels = "[site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n";
+        let repository = Artifacts::find().unwrap().repository;
+        let logo = repository.join("tests/tests/browser/logo.svg");
+        let configuration = format!(
+            "[branding]\nlogo_file = {logo:?}\naccent = \"#006400\"\nhelp_url = \"https://help.example.com/\"\n\
+             privacy_url = \"https://example.com/privacy\"\n[branding.client_logos]\ninstalled-demo = {logo:?}\n\
+             [site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n"
+        );
         let dpop = r#""dpop": {"#;
         let nonces = r#""dpop": {"nonce_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "#;
-        let pair = OwnPair::with_configuration(labels, &[(dpop, nonces)]);
-        let repository = &pair.pair.artifacts().repository;
+        let pair = OwnPair::with_configuration(&configuration, &[(dpop, nonces)]);
         let registrations = repository.join("tests/tests/browser/registrations.toml");
         pair.operate(&["apply", registrations.to_str().unwrap()], "")
             .done();

@@ -16,8 +16,8 @@ use url::Url;
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, dpop, issuer, lifetimes, listen, mutual_tls, signing, site_labels,
-    store, trusted_proxies,
+    Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mutual_tls, signing,
+    site_labels, store, trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -163,6 +163,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         store,
         store_url_file,
         legacy_instances: read_legacy_instances(&mut root),
+        branding: branding::read(root.section("branding")),
         site_labels: site_labels::read(root.section("site_labels")),
         revocations_per_second: revocations_per_second(root.section("limits"))
             .unwrap_or(defaults.revocations_per_second),

@@ -2,6 +2,7 @@
 //! in `load.rs`.
 
 mod audit;
+mod branding;
 mod dpop;
 mod duration;
 mod issuer;
@@ -31,6 +32,7 @@ use protocol::settings::Settings;
 pub use self::audit::Audit;
 pub use self::mutual_tls::{LISTEN as MUTUAL_TLS_LISTEN, MutualTls};
 pub use self::store::StoreUrl;
+use crate::branding::Branding;
 use duration::DAY;
 use secrets::key_file::{exposed_mode, group_readable_mode};
 
@@ -63,6 +65,8 @@ pub struct Config {
     pub store_url_file: Option<PathBuf>,
     /// Instances of the legacy flow that the service registers at each start.
     pub legacy_instances: Vec<LegacyInstance>,
+    /// Logo, colour and addresses of the pages.
+    pub branding: Branding,
     /// Names of the sites of linked accounts, which pages show in place of the sites.
     pub site_labels: BTreeMap<String, String>,
     /// Average number of access tokens per second that a client revokes at `/auth/revoke`. Each replica counts separately.
@@ -160,6 +164,7 @@ impl Default for Config {
             store: StoreUrl::Redb(PathBuf::from(store::DEFAULT_FILE)),
             store_url_file: None,
             legacy_instances: Vec::new(),
+            branding: Branding::default(),
             site_labels: BTreeMap::new(),
             // Enough for users who sign out.
             revocations_per_second: NonZeroU32::MIN.saturating_add(19),

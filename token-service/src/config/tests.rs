@@ -11,6 +11,7 @@ use protocol::settings::{Dpop, NoncePolicy, Signing, SingleUse};
 
 use super::duration::{HOUR, MINUTE};
 use super::*;
+use crate::branding::Accent;
 
 pub(super) fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
@@ -234,6 +235,11 @@ fn every_key_of_the_example_is_also_a_variable() {
             "TOKEN_SERVICE__SITE_LABELS__HTTPS://US1.EXAMPLE.COM",
             "Austin",
         ),
+        ("TOKEN_SERVICE__BRANDING__ACCENT", "#006400"),
+        (
+            "TOKEN_SERVICE__BRANDING__HELP_URL",
+            "mailto:help@example.com",
+        ),
         ("TOKEN_SERVICE__LISTEN", "[::]:1"),
         ("TOKEN_SERVICE__INTERNAL_LISTEN", "0.0.0.0:2"),
         ("TOKEN_SERVICE__MUTUAL_TLS__LISTEN", "127.0.0.1:3"),
@@ -331,6 +337,10 @@ fn every_key_of_the_example_is_also_a_variable() {
         encryption_key_file: current.join("e"),
         store: StoreUrl::Redb(current.join("s")),
         store_url_file: None,
+        branding: Branding {
+            help_url: Some("mailto:help@example.com".into()),
+            ..Branding::with_accent(Accent::parse("#006400").ok())
+        },
         site_labels: [("https://us1.example.com".into(), "Austin".into())].into(),
         revocations_per_second: NonZeroU32::new(2).unwrap(),
         audit: Audit {

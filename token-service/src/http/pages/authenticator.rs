@@ -59,7 +59,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
             browser.service.recorded(&events);
             let page = RecoveryCodesPage {
                 texts: browser.texts(),
-                service: browser.service_name(),
+                frame: browser.frame(),
                 username: username.as_str(),
                 codes: &recovery_codes,
             };
@@ -98,7 +98,7 @@ fn show(
         .map_err(|error| PageFailure::Internal(format!("no QR code: {error:?}")))?;
     page_with_token(browser, problem, |token| AuthenticatorPage {
         texts: browser.texts(),
-        service: browser.service_name(),
+        frame: browser.frame(),
         picture: SvgBuilder::default().to_str(&picture),
         url: &offer.url,
         secret: &offer.secret,

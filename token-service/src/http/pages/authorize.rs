@@ -20,23 +20,27 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
     let confirmation = confirm::confirmation(&journey, id.as_ref());
     match journey.next_step(session, confirmation) {
         Step::SignIn => show(&journey, None, |flow| SignInPage {
+            frame: flow.frame,
             flow,
             username: journey.login_hint().unwrap_or_default(),
             problem: None,
         }),
         Step::SecondFactor => show(&journey, None, |flow| SecondFactorPage {
+            frame: flow.frame,
             flow,
             recovery_code: false,
             problem: None,
         }),
         Step::SelectAccount(signed_in) => select_account::show_choice(&journey, &signed_in, ""),
         Step::Confirm(signed_in, account) => show(&journey, None, |flow| ConfirmPage {
+            frame: flow.frame,
             flow,
             username: signed_in.user().username.as_str(),
             account: &account,
             site: journey.browser.site_label(&account.site),
         }),
         Step::NoAccount(signed_in) => show(&journey, None, |flow| NoAccountPage {
+            frame: flow.frame,
             flow,
             username: signed_in.user().username.as_str(),
             return_to: journey.error_address(&RedirectError::NoLinkedAccount),

@@ -8,6 +8,7 @@ use actix_web::{Error, FromRequest, HttpRequest};
 
 use super::cookies::Cookies;
 use super::failure::PageFailure;
+use super::frame::Frame;
 use super::language;
 use super::texts::Texts;
 use crate::http::origin;
@@ -55,8 +56,9 @@ impl Browser {
         language::of(&self.http)
     }
 
-    pub(super) fn service_name(&self) -> &str {
-        &self.service.config.protocol.name
+    /// What surrounds each page.
+    pub(super) fn frame(&self) -> Frame<'_> {
+        Frame::of(&self.service.config, self.texts())
     }
 
     /// The label of the site of a linked account; the site itself if it has no label.

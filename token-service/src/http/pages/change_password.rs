@@ -71,7 +71,7 @@ async fn session(browser: &Browser) -> Result<Option<Session>, PageFailure> {
 fn show(browser: &Browser, problem: Option<Problem>) -> Result<HttpResponse, PageFailure> {
     page_with_token(browser, problem, |token| ChangePasswordPage {
         texts: browser.texts(),
-        service: browser.service_name(),
+        frame: browser.frame(),
         csrf: token.text(),
         problem,
     })

@@ -41,7 +41,7 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
     let texts = browser.texts();
     let page = ErrorPage {
         texts,
-        service: browser.service_name(),
+        frame: browser.frame(),
         problem: failure.problem(texts),
         advice: failure.advice(texts),
         details: failure.details(),

@@ -29,12 +29,14 @@ pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> 
     let purpose = Purpose::Home(browser);
     if is_factor_owed && !is_other_user {
         purpose.show(None, |flow| SecondFactorPage {
+            frame: flow.frame,
             flow,
             recovery_code: false,
             problem: None,
         })
     } else {
         purpose.show(None, |flow| SignInPage {
+            frame: flow.frame,
             flow,
             username: "",
             problem: None,
@@ -47,7 +49,7 @@ async fn show(browser: &Browser, signed_in: &SignedIn) -> Result<HttpResponse, P
     let left = sign_in::recovery_codes_left(&browser.context(), &user.username).await?;
     page_with_token(browser, None, |token| HomePage {
         texts: browser.texts(),
-        service: browser.service_name(),
+        frame: browser.frame(),
         csrf: token.text(),
         username: user.username.as_str(),
         second_factor: left.is_some() || user.totp_secret_sealed.is_some(),

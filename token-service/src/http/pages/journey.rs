@@ -12,6 +12,7 @@ use super::carried;
 use super::failure::PageFailure;
 use super::form::Carried;
 use super::response;
+use crate::branding::Asset;
 use crate::http::origin;
 use crate::service::Service;
 use crate::telemetry::audit_log::Entry;
@@ -97,6 +98,11 @@ impl Journey {
 
     pub(super) fn client(&self) -> &Client {
         self.request.client()
+    }
+
+    pub(super) fn client_logo(&self) -> Option<&Asset> {
+        let logos = &self.browser.service.config.branding.client_logos;
+        logos.get(self.client().client_id.as_str())
     }
 
     pub(super) fn redirect_uri(&self) -> &RedirectUri {

@@ -4,7 +4,6 @@
 //! path and query, which each step validates again in full, and a CSRF token. After a step the service redirects the
 //! browser to the request (303), which decides the next step again.
 
-mod assets;
 mod authenticator;
 mod authorize;
 mod browser;
@@ -18,6 +17,7 @@ mod csrf;
 mod error_page;
 mod failure;
 mod form;
+mod frame;
 mod home;
 mod journey;
 mod language;
@@ -33,13 +33,14 @@ mod texts;
 
 use actix_web::body::BoxBody;
 use actix_web::dev::ServiceResponse;
+use actix_web::guard::{GuardContext, fn_guard};
 use actix_web::http::header;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, Resource, Route};
 
 use super::paths;
+use crate::branding::Asset;
 use crate::service::Service;
-use assets::{ICON, STYLESHEET};
 use browser::Browser;
 use failure::PageFailure;
 pub(super) use language::LANGUAGES;
@@ -75,10 +76,24 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
                 .default_service(other_methods("GET, HEAD, POST")),
         )
         .service(only_get(paths::HOME).route(web::get().to(home::home)))
-        .service(only_get(paths::COOKIE_NOTICE).route(web::get().to(cookie_notice::stylesheet)));
-    for asset in [&STYLESHEET, &ICON] {
-        let answer = web::get().to(move || async move { asset.answer() });
-        routes.service(only_get(&asset.path).route(answer));
+        .service(only_get(paths::COOKIE_NOTICE).route(web::get().to(cookie_notice::stylesheet)))
+        .service(
+            only_get(&format!("{}{{file}}", Asset::FOLDER))
+                .guard(fn_guard(|request| asset(request).is_some()))
+                .route(web::get().to(file)),
+        );
+}
+
+/// The file of the pages at the path of a request.
+fn asset<'a>(request: &'a GuardContext<'_>) -> Option<&'a Asset> {
+    let service = request.app_data::<Data<Service>>()?;
+    service.config.branding.asset(request.head().uri.path())
+}
+
+async fn file(http: HttpRequest, service: Data<Service>) -> HttpResponse {
+    match service.config.branding.asset(http.path()) {
+        Some(asset) => asset.answer(),
+        None => HttpResponse::NotFound().finish(),
     }
 }
 

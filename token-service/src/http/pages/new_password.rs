@@ -127,7 +127,7 @@ pub(super) async fn set(
         if service.change_registry(change).await? == RegistryOutcome::Changed {
             let page = PasswordSetPage {
                 texts: browser.texts(),
-                service: browser.service_name(),
+                frame: browser.frame(),
             };
             return Ok(Some(response::page(StatusCode::OK, &page)));
         }
@@ -156,7 +156,7 @@ fn show(
 ) -> Result<HttpResponse, PageFailure> {
     page_with_token(browser, problem, |token| NewPasswordPage {
         texts: browser.texts(),
-        service: browser.service_name(),
+        frame: browser.frame(),
         csrf: token.text(),
         link,
         problem,

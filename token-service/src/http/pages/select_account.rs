@@ -59,6 +59,7 @@ pub(super) fn show_choice(
     });
     let accounts = accounts.filter(|offered| fits(offered, &words)).collect();
     show(journey, None, |flow| SelectAccountPage {
+        frame: flow.frame,
         flow,
         username: user.username.as_str(),
         accounts,

@@ -43,6 +43,7 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
         PasswordOutcome::Wait(_, wait) => Problem::Wait(wait),
     };
     purpose.show(Some(problem), |flow| SignInPage {
+        frame: flow.frame,
         flow,
         username,
         problem: Some(problem),
@@ -104,6 +105,7 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
         }
     };
     purpose.show(Some(problem), |flow| SecondFactorPage {
+        frame: flow.frame,
         flow,
         recovery_code,
         problem: Some(problem),
@@ -118,15 +120,18 @@ fn next(
 ) -> Result<HttpResponse, PageFailure> {
     if !unfinished.is_empty() {
         return purpose.show(None, |flow| PasswordAlonePage {
+            frame: flow.frame,
             flow,
             unfinished,
             recovery_codes_left,
         });
     }
     match (recovery_codes_left, purpose.journey()) {
-        (Some(left), Some(journey)) => {
-            show(journey, None, |flow| RecoveryCodeUsedPage { flow, left })
-        }
+        (Some(left), Some(journey)) => show(journey, None, |flow| RecoveryCodeUsedPage {
+            frame: flow.frame,
+            flow,
+            left,
+        }),
         // The home page always says how many codes are left.
         _ => Ok(purpose.go_on()),
     }

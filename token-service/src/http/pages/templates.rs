@@ -7,12 +7,13 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use url::Url;
 
 use super::super::paths;
-use super::assets::{ICON, STYLESHEET};
 use super::browser::Browser;
 use super::browser_token::BrowserToken;
+use super::frame::Frame;
 use super::journey::Journey;
 use super::problem::Problem;
 use super::texts::{self, Texts};
+use crate::branding::Asset;
 use domain::{Client, IntegrationType, LinkedAccount, RedirectUri, UnfinishedSignIns};
 
 /// The query of the home page that asks for another user while the second factor is missing.
@@ -21,7 +22,9 @@ pub(super) const OTHER_USER: &str = "prompt=login";
 /// The common data of all pages of a sign-in and of the steps after it.
 pub(super) struct StepView<'a> {
     pub texts: &'static Texts,
-    pub service: &'a str,
+    pub frame: Frame<'a>,
+    /// The logo of the application.
+    pub logo: Option<&'a Asset>,
     /// The application, or this service if the person signs in on the home page.
     pub client: &'a str,
     /// The target of the redirect, in words; `None` on the home page.
@@ -43,7 +46,8 @@ impl<'a> StepView<'a> {
         let texts = journey.browser.texts();
         Self {
             texts,
-            service: journey.browser.service_name(),
+            frame: journey.browser.frame(),
+            logo: journey.client_logo(),
             client: &journey.client().name,
             destination: Some(in_words(journey.redirect_uri(), journey.client(), texts)),
             request: journey.continuation(),
@@ -56,10 +60,12 @@ impl<'a> StepView<'a> {
     }
 
     pub(super) fn of_home(browser: &'a Browser, token: &BrowserToken) -> Self {
+        let frame = browser.frame();
         Self {
             texts: browser.texts(),
-            service: browser.service_name(),
-            client: browser.service_name(),
+            frame,
+            logo: None,
+            client: frame.service,
             destination: None,
             request: paths::HOME.to_owned(),
             csrf: token.text(),
@@ -107,6 +113,7 @@ fn in_words(redirect_uri: &RedirectUri, client: &Client, texts: &Texts) -> Strin
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignInPage<'a> {
+    pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     pub username: &'a str,
     pub problem: Option<Problem>,
@@ -115,6 +122,7 @@ pub(super) struct SignInPage<'a> {
 #[derive(Template)]
 #[template(path = "second_factor.html")]
 pub(super) struct SecondFactorPage<'a> {
+    pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     /// True if the person sent the form for recovery codes, which then stays open.
     pub recovery_code: bool,
@@ -125,6 +133,7 @@ pub(super) struct SecondFactorPage<'a> {
 #[derive(Template)]
 #[template(path = "recovery_code_used.html")]
 pub(super) struct RecoveryCodeUsedPage<'a> {
+    pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     pub left: usize,
 }
@@ -133,6 +142,7 @@ pub(super) struct RecoveryCodeUsedPage<'a> {
 #[derive(Template)]
 #[template(path = "password_alone.html")]
 pub(super) struct PasswordAlonePage<'a> {
+    pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     pub unfinished: &'a UnfinishedSignIns,
     /// After a sign-in with a recovery code.
@@ -170,7 +180,7 @@ impl PasswordAlonePage<'_> {
     }
 
     fn advice(&self) -> String {
-        let values = [("service", self.flow.service)];
+        let values = [("service", self.frame.service)];
         texts::html(self.flow.texts.password_alone_advice, &values)
     }
 }
@@ -179,6 +189,7 @@ impl PasswordAlonePage<'_> {
 #[derive(Template)]
 #[template(path = "confirm.html")]
 pub(super) struct ConfirmPage<'a> {
+    pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     pub username: &'a str,
     pub account: &'a LinkedAccount,
@@ -207,6 +218,7 @@ impl ConfirmPage<'_> {
 #[derive(Template)]
 #[template(path = "no_account.html")]
 pub(super) struct NoAccountPage<'a> {
+    pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     pub username: &'a str,
     /// The redirect URI with the error.
@@ -223,6 +235,7 @@ impl NoAccountPage<'_> {
 #[derive(Template)]
 #[template(path = "select_account.html")]
 pub(super) struct SelectAccountPage<'a> {
+    pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     pub username: &'a str,
     pub accounts: Vec<OfferedAccount<'a>>,
@@ -268,7 +281,7 @@ impl SelectAccountPage<'_> {
 #[template(path = "home.html")]
 pub(super) struct HomePage<'a> {
     pub texts: &'static Texts,
-    pub service: &'a str,
+    pub frame: Frame<'a>,
     pub csrf: String,
     pub username: &'a str,
     pub second_factor: bool,
@@ -288,7 +301,7 @@ impl HomePage<'_> {
 #[template(path = "authenticator.html")]
 pub(super) struct AuthenticatorPage<'a> {
     pub texts: &'static Texts,
-    pub service: &'a str,
+    pub frame: Frame<'a>,
     /// QR code as SVG.
     pub picture: String,
     /// The `otpauth` URL of the QR code.
@@ -327,7 +340,7 @@ impl AuthenticatorPage<'_> {
 #[template(path = "new_password.html")]
 pub(super) struct NewPasswordPage<'a> {
     pub texts: &'static Texts,
-    pub service: &'a str,
+    pub frame: Frame<'a>,
     pub csrf: String,
     /// Random bits of the link, as the person's browser sent them.
     pub link: &'a str,
@@ -339,7 +352,7 @@ pub(super) struct NewPasswordPage<'a> {
 #[template(path = "change_password.html")]
 pub(super) struct ChangePasswordPage<'a> {
     pub texts: &'static Texts,
-    pub service: &'a str,
+    pub frame: Frame<'a>,
     pub csrf: String,
     pub problem: Option<Problem>,
 }
@@ -360,7 +373,7 @@ impl ChangePasswordPage<'_> {
 #[template(path = "password_set.html")]
 pub(super) struct PasswordSetPage<'a> {
     pub texts: &'static Texts,
-    pub service: &'a str,
+    pub frame: Frame<'a>,
 }
 
 /// The new recovery codes, which pages show only once.
@@ -368,7 +381,7 @@ pub(super) struct PasswordSetPage<'a> {
 #[template(path = "recovery_codes.html")]
 pub(super) struct RecoveryCodesPage<'a> {
     pub texts: &'static Texts,
-    pub service: &'a str,
+    pub frame: Frame<'a>,
     pub username: &'a str,
     pub codes: &'a [String],
 }
@@ -377,7 +390,7 @@ impl RecoveryCodesPage<'_> {
     /// A text file as a data URL in the download link, so that the codes are not sent a second time and no script is
     /// needed.
     fn file(&self) -> String {
-        let values = [("service", self.service), ("username", self.username)];
+        let values = [("service", self.frame.service), ("username", self.username)];
         let mut text = texts::plain(self.texts.recovery_codes_of, &values);
         text.push_str("\r\n\r\n");
         for code in self.codes {
@@ -393,7 +406,7 @@ impl RecoveryCodesPage<'_> {
 #[template(path = "error.html")]
 pub(super) struct ErrorPage<'a> {
     pub texts: &'static Texts,
-    pub service: &'a str,
+    pub frame: Frame<'a>,
     pub problem: &'static str,
     pub advice: &'static str,
     pub details: Option<Cow<'static, str>>,
@@ -416,6 +429,6 @@ impl ErrorPage<'_> {
     }
 
     fn home(&self) -> String {
-        texts::plain(self.texts.to_home, &[("service", self.service)])
+        texts::plain(self.texts.to_home, &[("service", self.frame.service)])
     }
 }

@@ -76,6 +76,9 @@ texts! {
     your_password: "Your password", "Ihr Passwort";
     turn_on: "Turn on", "Aktivieren";
     go_back: "Cancel", "Abbrechen";
+    help: "Help", "Hilfe";
+    privacy: "Privacy", "Datenschutz";
+    imprint: "Imprint", "Impressum";
     not_set_up: "Not set up", "Nicht eingerichtet";
     recovery_codes: "Your recovery codes", "Ihre Wiederherstellungscodes";
     keep_recovery_codes:
