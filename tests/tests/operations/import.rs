@@ -292,15 +292,20 @@ fn the_report_names_who_can_no_longer_sign_in() {
     ]});
     let path = pair.write("realm-of-people.json", format!("\u{feff}{realm}"));
     let done = pair.operate(&["import", "keycloak", &path], "");
+    let summary = done.output.clone();
     let errors = done.failed(3);
     for line in [
-        "user key cannot sign in: the passkey is not imported; set a password",
-        "user social cannot sign in: identity providers are not imported; set a password",
-        "user staff cannot sign in: the password is at a directory; set a password",
+        "user key cannot sign in: the passkey is not imported; user invite NAME prints",
+        "user social cannot sign in: identity providers are not imported; user invite NAME prints",
+        "user staff cannot sign in: the password is at a directory; user invite NAME prints",
         "user invited comes without the required action UPDATE_PASSWORD",
-        "user invited cannot sign in: the export has no password; set a password",
+        "user invited cannot sign in: the export has no password; user invite NAME prints",
     ] {
         assert!(errors.contains(line), "{line}\n{errors}");
     }
     assert!(!errors.contains("user gone"), "{errors}");
+    assert!(
+        summary.contains("4 people cannot sign in: key, social, staff, invited"),
+        "{summary}"
+    );
 }

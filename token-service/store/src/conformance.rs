@@ -170,6 +170,7 @@ macro_rules! conformance {
             of_parallel_uses_one_is_the_first,
             a_totp_step_works_once,
             a_second_factor_ends_what_was_there_and_goes_with_its_user,
+            sign_ins_are_known_until_the_user_is_removed,
             a_recovery_code_works_once,
             failures_slow_attempts_down_until_they_are_forgiven_or_forgotten,
             right_attempts_move_no_clock,

@@ -19,8 +19,8 @@ use domain::{
     FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName,
     Owner, PacedKey, PresentedCode, Redemption, RefreshRotation, RegistryChange, RegistryChanges,
     RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
-    Username,
+    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SignIns, TokenReference,
+    User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -339,6 +339,9 @@ pub trait CredentialStore: Send + Sync {
 
     /// The second factor that this user set up.
     async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError>;
+
+    /// How these users sign in, in the same order.
+    async fn sign_ins(&self, usernames: Vec<Username>) -> Result<Vec<SignIns>, StoreError>;
 
     /// Replaces or removes the second factor that the user set up. The same transaction ends all sessions and grants of
     /// the user (D-35). Returns the new version of the credentials, or `None` if nothing was changed, because the user

@@ -145,6 +145,7 @@ tables! {
     Revocations revocations[revoked](sequence Number nullable, revoked Bytes, at Number, expires_at Number);
     UsedOnce used_once[digest](digest Bytes, expires_at Number);
     TotpSteps totp_steps[username](username Text, step Number);
+    LastSignIns last_sign_ins[username](username Text, at Number);
     SecondFactors second_factors[username](username Text, body Bytes);
     UnfinishedSignIns unfinished_sign_ins[username](username Text, body Bytes);
     Failures failures[key](key Bytes, count Number, last_at Number, expires_at Number);

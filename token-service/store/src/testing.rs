@@ -19,8 +19,8 @@ use domain::{
     FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName,
     Owner, PacedKey, PresentedCode, Redemption, RefreshRotation, RegistryChange, RegistryChanges,
     RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
-    Username,
+    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SignIns, TokenReference,
+    User, Username,
 };
 use system::SystemClock;
 
@@ -196,6 +196,7 @@ watched! {
     CredentialStore {
         credentials(username: Username) -> Result<Option<Credentials>, StoreError>;
         second_factor(username: Username) -> Result<Option<SecondFactor>, StoreError>;
+        sign_ins(usernames: Vec<Username>) -> Result<Vec<SignIns>, StoreError>;
         set_second_factor(username: Username, second_factor: Option<SecondFactor>, rests_on: Option<CredentialsVersion>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<Option<CredentialsVersion>, StoreError>;
         use_recovery_code(username: Username, code: Digest) -> Result<Use, StoreError>;
     }

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::object::{ObjectKind, ObjectName};
-use domain::{Excerpt, Managed, RegistryChange, SecretTimes, User};
+use domain::{Excerpt, Managed, Observed, RegistryChange, User};
 
 use reading::Entry;
 
@@ -48,8 +48,8 @@ pub trait Registered: Clone + PartialEq + Send + Sync + 'static {
     /// Reads all keys of a registration. Reports wrong and missing values.
     fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>>;
 
-    /// The object without secrets and hashes. `_times` may contain times of secrets of other clients.
-    fn view(&self, now: Timestamp, _times: &[SecretTimes], effects: Effects) -> Self::View;
+    /// The object without secrets and hashes. `_observed` may be of other objects too.
+    fn view(&self, now: Timestamp, _observed: &Observed, effects: Effects) -> Self::View;
 
     /// The values in which states of the object can differ.
     fn values(&self) -> Vec<Values>;
@@ -170,7 +170,11 @@ pub(crate) fn secret(key: &'static str, values: impl IntoIterator<Item: ToString
 
 /// The object in the form of a registration, without [`Registered::ONLY_REGISTERED`]. Patches are applied to this form.
 pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
-    let view = object.view(Timestamp::default(), &[], Effects::default());
+    let view = object.view(
+        Timestamp::default(),
+        &Observed::default(),
+        Effects::default(),
+    );
     let mut members = match serde_json::to_value(view) {
         Ok(Value::Object(members)) => members,
         _ => Map::new(),

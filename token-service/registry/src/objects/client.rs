@@ -15,7 +15,7 @@ use domain::clock::Timestamp;
 use domain::object::ObjectKind;
 use domain::redirect_uri::RedirectUriUse;
 use domain::{
-    Client, ClientId, Excerpt, KeyAuthentication, Managed, RegistryChange, Scope, SecretTimes,
+    Client, ClientId, Excerpt, KeyAuthentication, Managed, Observed, RegistryChange, Scope,
     Username,
 };
 
@@ -80,7 +80,7 @@ impl Registered for Client {
         read.map(Registration::of)
     }
 
-    fn view(&self, now: Timestamp, times: &[SecretTimes], effects: Effects) -> ClientView {
+    fn view(&self, now: Timestamp, observed: &Observed, effects: Effects) -> ClientView {
         let KeyAuthentication {
             keys,
             client_assertion_audience,
@@ -105,7 +105,7 @@ impl Registered for Client {
         let thumbprints = tls_client_certificates.iter();
         let secret_times = secrets
             .iter()
-            .map(|secret| SecretView::of(self, secret, times));
+            .map(|secret| SecretView::of(self, secret, &observed.secret_times));
         ClientView {
             client_id: self.client_id.to_string(),
             r#type: self.integration.name().to_owned(),
@@ -138,7 +138,11 @@ impl Registered for Client {
 
     fn values(&self) -> Vec<Values> {
         // Reads the view, because both have the same texts.
-        let view = self.view(Timestamp::default(), &[], Effects::default());
+        let view = self.view(
+            Timestamp::default(),
+            &Observed::default(),
+            Effects::default(),
+        );
         let (keys, digests) = (&self.key_authentication, self.secrets().iter());
         let is_bound = view.tls_client_certificate_bound_access_tokens;
         vec![

@@ -11,7 +11,7 @@ use document::{Place, Section};
 use domain::clock::Timestamp;
 use domain::legacy_instance::{differ_in_port, is_host};
 use domain::object::ObjectKind;
-use domain::{Excerpt, LegacyInstance, Managed, RegistryChange, SecretTimes};
+use domain::{Excerpt, LegacyInstance, Managed, Observed, RegistryChange};
 
 /// A host of the legacy flow.
 #[derive(ToSchema)]
@@ -79,7 +79,7 @@ impl Registered for LegacyInstance {
         }))
     }
 
-    fn view(&self, _: Timestamp, _: &[SecretTimes], effects: Effects) -> LegacyInstanceView {
+    fn view(&self, _: Timestamp, _: &Observed, effects: Effects) -> LegacyInstanceView {
         LegacyInstanceView {
             hostname: self.hostname.clone(),
             auth_server_hostname: self.auth_server_hostname.clone(),

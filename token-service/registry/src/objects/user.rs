@@ -12,7 +12,7 @@ use crate::describe::{Effects, Registered, Values, enabled, list, present, secre
 use document::Located;
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
-use domain::{Excerpt, Managed, RegistryChange, SecretTimes, User, Username};
+use domain::{Excerpt, Managed, Observed, RegistryChange, User, Username};
 use secrets::password;
 use secrets::protection::Hidden;
 
@@ -60,6 +60,11 @@ pub struct UserView {
     pub has_password: bool,
     /// Whether the user has a registered second factor.
     pub has_totp: bool,
+    /// Whether the user has a second factor, registered or set up by the user.
+    pub has_second_factor: bool,
+    /// When the user last signed in, in UTC; absent for never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_sign_in_at: Option<String>,
     /// Whether the legacy flow may find the user by e-mail.
     pub single_sign_on: bool,
     /// Linked project-information accounts.
@@ -79,7 +84,13 @@ impl Registered for User {
     const KIND: ObjectKind = ObjectKind::User;
     const LIST: &'static str = "users";
     const NAME_KEY: &'static str = "username";
-    const ONLY_VIEWED: &'static [&'static str] = &["has_password", "has_totp", "managed_by"];
+    const ONLY_VIEWED: &'static [&'static str] = &[
+        "has_password",
+        "has_totp",
+        "has_second_factor",
+        "last_sign_in_at",
+        "managed_by",
+    ];
     const ONLY_REGISTERED: &'static [&'static str] = &["password", "password_hash", "totp_secret"];
 
     type Keys = UserRegistration;
@@ -113,7 +124,9 @@ impl Registered for User {
         })
     }
 
-    fn view(&self, _: Timestamp, _: &[SecretTimes], effects: Effects) -> UserView {
+    fn view(&self, _: Timestamp, observed: &Observed, effects: Effects) -> UserView {
+        let mut sign_ins = observed.sign_ins.iter();
+        let sign_ins = sign_ins.find(|one| one.username == self.username);
         UserView {
             username: self.username.to_string(),
             email: self.email.clone(),
@@ -121,6 +134,9 @@ impl Registered for User {
             enabled: self.enabled,
             has_password: self.password_hash.is_some(),
             has_totp: self.totp_secret_sealed.is_some(),
+            has_second_factor: self.totp_secret_sealed.is_some()
+                || sign_ins.is_some_and(|one| one.has_own_second_factor),
+            last_sign_in_at: sign_ins.and_then(|one| one.last_at).map(Timestamp::rfc3339),
             single_sign_on: self.single_sign_on,
             accounts: self.accounts.iter().map(AccountView::from).collect(),
             managed_by: self.managed.as_ref().map(ToString::to_string),

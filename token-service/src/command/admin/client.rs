@@ -8,9 +8,9 @@ use ureq::http::Method;
 
 use super::Connected;
 use super::client_form::{Change, New};
-use super::connection::{Paging, flag, query, segment};
+use super::connection::{flag, query, segment};
 use super::form::{Form as _, Named, object_path};
-use super::objects;
+use super::objects::{self, Listing};
 use super::values::card;
 use crate::http::admin::clients::ClientWithSecret;
 use crate::telemetry::visible::visible;
@@ -33,7 +33,7 @@ pub(in crate::command) enum Command {
     /// Register a client. The service generates a client secret and shows it once.
     Add(Connected<New>),
     /// List clients.
-    List(Connected<Paging>),
+    List(Connected<Listing>),
     /// Show a client.
     Show(Connected<Named<Client>>),
     /// Change the named fields of a client, and print old and new values. Asks first if grants lose scopes.

@@ -1,14 +1,16 @@
 //! The common commands of clients, users and legacy instances.
 
+use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use ureq::http::Method;
 
-use super::connection::{Answer, Paging, query};
+use super::connection::{Administration, Answer, Paging, query};
 use super::form::{Form, Named, object_path, path};
 use super::values::{Shown, card, rows};
 use super::{Connected, table};
 use crate::http::admin::grants::GrantView;
+use crate::http::admin::objects::Without;
 use crate::http::admin::pages::Page;
 use domain::object::ObjectKind;
 use domain::{Client, LegacyInstance, User};
@@ -39,11 +41,33 @@ where
         .print(card::<<F::Object as Registered>::View>)
 }
 
+/// Which objects of a list.
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Listing {
+    #[command(flatten)]
+    paging: Paging,
+    /// Only objects with this text in the name, whatever its case; for users also in e-mail address and organization.
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+}
+
 pub(super) fn list<T: Registered<View: Shown>>(
-    arguments: &Connected<Paging>,
+    arguments: &Connected<Listing>,
 ) -> anyhow::Result<()> {
-    let (paging, administration) = arguments.open()?;
-    let path = format!("{}{}", path::<T>(), paging.query(&[]));
+    let (listing, administration) = arguments.open()?;
+    list_without::<T>(listing, &administration, None)
+}
+
+pub(super) fn list_without<T: Registered<View: Shown>>(
+    listing: &Listing,
+    administration: &Administration,
+    without: Option<Without>,
+) -> anyhow::Result<()> {
+    let filter = [
+        ("search", listing.search.clone()),
+        ("without", without.map(name_of)),
+    ];
+    let path = format!("{}{}", path::<T>(), listing.paging.query(&filter));
     let page: Answer<Page<T::View>> = administration.get(&path)?;
     page.print(|page| table::with_next(rows(&page.items), page.next.as_deref()))
 }
@@ -53,6 +77,11 @@ pub(super) fn show<T: Registered<View: Shown>>(
 ) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     administration.get(&own.path())?.print(card::<T::View>)
+}
+
+fn name_of(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 #[derive(Debug, clap::Args)]

@@ -6,13 +6,14 @@ use serde::Serialize;
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::{Answer, Paging, flag, query};
+use super::connection::{Answer, flag, query};
 use super::form::{
     Form, Named, account, add_secret, add_switch, changed, given, help_of_change, help_of_new,
 };
 use super::objects;
 use super::values::card;
 use crate::http::admin::Object;
+use crate::http::admin::objects::Without;
 use crate::http::admin::users::PasswordLinkView;
 use domain::User;
 use registry::objects::{AccountView, UserView};
@@ -28,7 +29,7 @@ pub(in crate::command) enum Command {
     /// Register a user.
     Add(Connected<New>),
     /// List users.
-    List(Connected<Paging>),
+    List(Connected<Users>),
     /// Show a user.
     Show(Connected<Named<User>>),
     /// Change a user; what is not named stays.
@@ -151,6 +152,15 @@ impl Form for Change {
 }
 
 #[derive(Debug, clap::Args)]
+pub(in crate::command) struct Users {
+    #[command(flatten)]
+    listing: objects::Listing,
+    /// Only users who have no password, second factor or linked account, or who have never signed in.
+    #[arg(long, value_name = "WHAT")]
+    without: Option<Without>,
+}
+
+#[derive(Debug, clap::Args)]
 pub(in crate::command) struct PasswordLink {
     #[command(flatten)]
     user: Named<User>,
@@ -185,7 +195,10 @@ pub(in crate::command) struct Unlink {
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Add(arguments) => objects::add(arguments, card::<UserView>),
-        Command::List(arguments) => objects::list::<User>(arguments),
+        Command::List(arguments) => {
+            let (own, administration) = arguments.open()?;
+            objects::list_without::<User>(&own.listing, &administration, own.without)
+        }
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => objects::update(arguments),
         Command::Remove(arguments) => objects::remove(arguments),

@@ -112,7 +112,9 @@ impl Shown for UserView {
         "E-MAIL",
         "ORGANIZATION",
         "ENABLED",
-        "TOTP",
+        "PASSWORD",
+        "SECOND FACTOR",
+        "LAST SIGN-IN",
         "LINKED ACCOUNTS",
     ];
 
@@ -122,7 +124,9 @@ impl Shown for UserView {
             self.email.clone().unwrap_or_default(),
             self.organization.clone().unwrap_or_default(),
             yes(self.enabled),
-            yes(self.has_totp),
+            yes(self.has_password),
+            yes(self.has_second_factor),
+            self.last_sign_in_at.clone().unwrap_or_default(),
             self.accounts.len().to_string(),
         ]
     }
@@ -134,7 +138,8 @@ impl Shown for UserView {
             ("Organization", self.organization.clone()),
             ("Enabled", Some(yes(self.enabled))),
             ("Password", Some(yes(self.has_password))),
-            ("TOTP", Some(yes(self.has_totp))),
+            ("Second factor", Some(yes(self.has_second_factor))),
+            ("Last sign-in", self.last_sign_in_at.clone()),
             ("Single sign-on", Some(yes(self.single_sign_on))),
             ("Linked accounts", lines(self.accounts.iter().map(account))),
             ("Managed by", self.managed_by.clone()),

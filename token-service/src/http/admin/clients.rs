@@ -53,6 +53,10 @@ impl Administered for Client {
         }
     }
 
+    fn searched(&self) -> Vec<&str> {
+        vec![&self.name]
+    }
+
     async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
         store.clients(after, limit).await
     }

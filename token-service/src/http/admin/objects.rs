@@ -15,12 +15,12 @@ use zeroize::Zeroizing;
 
 use super::access::{Administrator, Reader};
 use super::answer::{self, AdminError, Answer};
-use super::pages::{Page, PageQuery, entries};
+use super::pages::{MAX_PAGE, Page, PageQuery, entries};
 use super::{Administration, Object, blocking, body};
 use crate::telemetry::audit_log::Entry;
 use domain::object::ObjectKind;
 use domain::random::Random;
-use domain::{AuditAction, ClientId, Excerpt, Managed, ObjectName, SecretTimes, Username};
+use domain::{AuditAction, ClientId, Excerpt, Managed, ObjectName, Observed, Username};
 use registry::apply::{Difference, Plan, redefined};
 use registry::describe::{self, Completeness, Effects, Registered, Registration};
 use registry::registrations::{Draft, looked_up, read_entry};
@@ -39,6 +39,16 @@ pub(crate) trait Administered: Registered {
 
     /// The response to a registration.
     fn created(view: Self::View, secret: Option<Zeroizing<String>>) -> Self::Created;
+
+    /// The texts in which a list searches, beside the name.
+    fn searched(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Whether the object is without this. `None` for objects that never have it.
+    fn is_without(_view: &Self::View, _what: Without) -> Option<bool> {
+        None
+    }
 
     /// At most `limit` objects after the name `after`, sorted by name.
     fn page(
@@ -79,14 +89,78 @@ pub(super) fn owner_routes<T: Registered>(routes: &mut web::ServiceConfig) {
         .route(&format!("{one}/adopt"), web::post().to(adopt::<T>));
 }
 
+/// Which objects of a list.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FilterQuery {
+    /// Only objects with this text in the name, whatever its case; for users also in e-mail address and organization. A page of a
+    /// list with a filter may have few entries, or none, and still a `next`.
+    pub(super) search: Option<String>,
+    /// Only users who have no password, second factor or linked account, or who have never signed in.
+    #[param(inline)]
+    pub(super) without: Option<Without>,
+}
+
+/// What a user may lack.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Without {
+    Password,
+    SecondFactor,
+    Account,
+    SignIn,
+}
+
+impl FilterQuery {
+    fn finds<T: Administered>(&self, object: &T, view: &T::View) -> Result<bool, AdminError> {
+        if let Some(search) = &self.search {
+            let search = search.to_lowercase();
+            let mut texts = std::iter::once(object.name()).chain(object.searched());
+            if !texts.any(|text| text.to_lowercase().contains(&search)) {
+                return Ok(false);
+            }
+        }
+        match self.without {
+            None => Ok(true),
+            Some(what) => T::is_without(view, what)
+                .ok_or_else(|| AdminError::Malformed(format!("without: is not for {}", T::LIST))),
+        }
+    }
+}
+
+/// Maximum number of objects of which one request with a filter reads.
+const MOST_READ: usize = 10_000;
+
 /// Lists enabled and disabled objects, sorted by name.
 async fn list<T: Administered>(reader: Reader, http: HttpRequest) -> Answer {
-    let query = body::query::<PageQuery>(http.query_string())?;
-    let limit = entries(query.limit);
-    let after = query.after.unwrap_or_default();
-    let found = T::page(&*reader.service.store, after, limit + 1).await?;
-    let Page { items, next } = Page::of(found, limit, |object| object.name().to_owned());
-    let items = reader.views(&items).await?;
+    let PageQuery { after, limit } = body::query(http.query_string())?;
+    let filter: FilterQuery = body::query(http.query_string())?;
+    let limit = entries(limit);
+    let (part, parts) = match (&filter.search, filter.without) {
+        (None, None) => (limit + 1, 1),
+        _ => (MAX_PAGE, MOST_READ / MAX_PAGE),
+    };
+    let mut after = after.unwrap_or_default();
+    let mut items = Vec::new();
+    for _ in 0..parts {
+        let objects = T::page(&*reader.service.store, after.clone(), part).await?;
+        let observed = reader.observed(&objects).await?;
+        for object in &objects {
+            if items.len() == limit {
+                let next = Some(after);
+                return answer::ok(Page { items, next });
+            }
+            object.name().clone_into(&mut after);
+            let view = reader.view(object, &observed);
+            if filter.finds(object, &view)? {
+                items.push(view);
+            }
+        }
+        if objects.len() < part {
+            return answer::ok(Page { items, next: None });
+        }
+    }
+    let next = Some(after);
     answer::ok(Page { items, next })
 }
 
@@ -97,8 +171,8 @@ async fn create<T: Administered>(administrator: Administrator, payload: Payload)
 
 async fn show<T: Administered>(reader: Reader, name: Path<String>) -> Answer {
     let object = reader.stored::<T>(&name).await?;
-    let times = reader.secret_times(std::slice::from_ref(&object)).await?;
-    answer::ok(reader.view(&object, &times))
+    let observed = reader.observed(std::slice::from_ref(&object)).await?;
+    answer::ok(reader.view(&object, &observed))
 }
 
 /// How to change an object.
@@ -311,9 +385,9 @@ impl Administration {
             plan.put(object.clone(), Some(before));
             plan.change.applied_file = self.forgets()?;
             self.make(plan, None).await?;
-            let times = self.secret_times(std::slice::from_ref(&object)).await;
-            let times = answer::after_change("its answer lacks the times of secrets", times);
-            Ok(self.view(&object, &times))
+            let observed = self.observed(std::slice::from_ref(&object)).await;
+            let observed = answer::after_change(LACKS, observed);
+            Ok(self.view(&object, &observed))
         })
         .await
     }
@@ -427,36 +501,35 @@ impl Administration {
             false => self.carry_out(plan, stored, also).await?,
         }
         // The answer may have the only copy of a secret.
-        let times = self.secret_times(std::slice::from_ref(&after)).await;
-        let times = answer::after_change("its answer lacks the times of secrets", times);
-        Ok(after.view(self.service.clock.now(), &times, effects))
+        let observed = self.observed(std::slice::from_ref(&after)).await;
+        let observed = answer::after_change(LACKS, observed);
+        Ok(after.view(self.service.clock.now(), &observed, effects))
     }
 
-    fn view<T: Registered>(&self, object: &T, times: &[SecretTimes]) -> T::View {
-        object.view(self.service.clock.now(), times, Effects::default())
+    pub(super) fn view<T: Registered>(&self, object: &T, observed: &Observed) -> T::View {
+        object.view(self.service.clock.now(), observed, Effects::default())
     }
 
-    pub(super) async fn views<T: Registered>(
-        &self,
-        objects: &[T],
-    ) -> Result<Vec<T::View>, AdminError> {
-        let times = self.secret_times(objects).await?;
-        let views = objects.iter().map(|object| self.view(object, &times));
-        Ok(views.collect())
-    }
-
-    async fn secret_times<T: Registered>(
-        &self,
-        objects: &[T],
-    ) -> Result<Vec<SecretTimes>, StoreError> {
-        if T::KIND != ObjectKind::Client {
-            return Ok(Vec::new());
+    async fn observed<T: Registered>(&self, objects: &[T]) -> Result<Observed, StoreError> {
+        let (store, names) = (&self.service.store, objects.iter().map(T::name));
+        let mut observed = Observed::default();
+        match T::KIND {
+            ObjectKind::Client => {
+                let clients = names.filter_map(ClientId::parse).collect();
+                observed.secret_times = store.secret_times(clients).await?;
+            }
+            ObjectKind::User => {
+                let users = names.filter_map(Username::parse).collect();
+                observed.sign_ins = store.sign_ins(users).await?;
+            }
+            ObjectKind::LegacyInstance => {}
         }
-        let names = objects.iter().map(T::name);
-        let clients = names.filter_map(ClientId::parse).collect();
-        self.service.store.secret_times(clients).await
+        Ok(observed)
     }
 }
+
+/// An answer without what the store has observed.
+const LACKS: &str = "its answer lacks the times of secrets and sign-ins";
 
 pub(super) fn found<'a, T: Registered>(
     stored: &'a Excerpt,

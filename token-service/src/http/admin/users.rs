@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
-use super::objects::{self, Administered, ChangeQuery, found};
+use super::objects::{self, Administered, ChangeQuery, Without, found};
 use super::{Administration, Object, body};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
@@ -38,6 +38,20 @@ impl Administered for User {
 
     fn created(view: UserView, _: Option<Zeroizing<String>>) -> UserView {
         view
+    }
+
+    fn searched(&self) -> Vec<&str> {
+        let texts = [&self.email, &self.organization].into_iter();
+        texts.flatten().map(String::as_str).collect()
+    }
+
+    fn is_without(view: &UserView, what: Without) -> Option<bool> {
+        Some(match what {
+            Without::Password => !view.has_password,
+            Without::SecondFactor => !view.has_second_factor,
+            Without::Account => view.accounts.is_empty(),
+            Without::SignIn => view.last_sign_in_at.is_none(),
+        })
     }
 
     async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {

@@ -70,6 +70,44 @@ pub(crate) async fn a_second_factor_ends_what_was_there_and_goes_with_its_user(
     assert_eq!(known(subject.store()).await, None);
 }
 
+pub(crate) async fn sign_ins_are_known_until_the_user_is_removed(subject: &mut impl Subject) {
+    let known = async |store: Arc<dyn Store>| {
+        let names = ["ida", "ada", "nobody"].map(username).to_vec();
+        let found = store.sign_ins(names.clone()).await.unwrap();
+        let order: Vec<Username> = found.iter().map(|one| one.username.clone()).collect();
+        assert_eq!(order, names);
+        let facts = found.iter();
+        let facts = facts.map(|one| (one.has_own_second_factor, one.last_at));
+        facts.collect::<Vec<_>>()
+    };
+    let users = vec![user("ada"), user("ida")];
+    apply(&*subject.store(), put(vec![], users), 0).await;
+    assert_eq!(known(subject.store()).await, [(false, None); 3]);
+    set_factor(&*subject.store(), "ida", Some(second_factor(&["a"])), at(1)).await;
+    let begin = async |store: Arc<dyn Store>, stage, seconds| {
+        let session = Session {
+            stage,
+            authenticated_at: at(seconds),
+            ..session("ada", at(100))
+        };
+        start(&*store, Digest::of(&[1]), session, None).await;
+    };
+    begin(subject.store(), SessionStage::SecondFactorOwed, 2).await;
+    let owed = [(true, None), (false, None), (false, None)];
+    assert_eq!(known(subject.store()).await, owed);
+    begin(subject.store(), SessionStage::SignedIn, 3).await;
+    begin(subject.store(), SessionStage::SignedIn, 4).await;
+    subject.restart().await;
+    let complete = [(true, None), (false, Some(at(4))), (false, None)];
+    assert_eq!(known(subject.store()).await, complete);
+    let removed = RegistryChange {
+        remove_users: vec![username("ada"), username("ida")],
+        ..RegistryChange::default()
+    };
+    apply(&*subject.store(), removed, 0).await;
+    assert_eq!(known(subject.store()).await, [(false, None); 3]);
+}
+
 pub(crate) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
     let use_id = async |store: Arc<dyn Store>, name, code: &str| {
         store

@@ -144,8 +144,12 @@ impl Changing<'_> {
     async fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
         let removed = registry_index::remove_user(self.client, &mut self.index, username).await?;
         if !matches!(removed, Before::Absent) {
-            let sql = "DELETE FROM totp_steps WHERE username = $1";
-            self.client.execute(sql, &[&username.as_str()]).await?;
+            for sql in [
+                "DELETE FROM totp_steps WHERE username = $1",
+                "DELETE FROM last_sign_ins WHERE username = $1",
+            ] {
+                self.client.execute(sql, &[&username.as_str()]).await?;
+            }
         }
         let ended = ended_by::user(username, &removed, None);
         self.end_user(ended, username, None).await

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio_postgres::Row;
 
 use super::PostgresStore;
 use super::audit;
@@ -14,11 +15,14 @@ use super::operation::Connection;
 use super::registry_index;
 use super::revocations::announce;
 use super::sessions;
+use super::value::timestamp;
 use crate::row::{decode, decode_json, encode};
 use crate::{CredentialStore, RevocationStore as _, StoreError, Use};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{AuditEvent, Credentials, CredentialsVersion, Extent, SecondFactor, User, Username};
+use domain::{
+    AuditEvent, Credentials, CredentialsVersion, Extent, SecondFactor, SignIns, User, Username,
+};
 
 #[async_trait]
 impl CredentialStore for PostgresStore {
@@ -42,6 +46,26 @@ impl CredentialStore for PostgresStore {
         self.statement(async move |client| {
             let sql = "SELECT body FROM second_factors WHERE username = $1";
             client.row(sql, &[&username.as_str()]).await
+        })
+        .await
+    }
+
+    async fn sign_ins(&self, usernames: Vec<Username>) -> Result<Vec<SignIns>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT second_factors.username IS NOT NULL, last_sign_ins.at
+            FROM unnest($1::text[]) WITH ORDINALITY AS asked (username, position)
+            LEFT JOIN second_factors USING (username) LEFT JOIN last_sign_ins USING (username)
+            ORDER BY position";
+            let names: Vec<&str> = usernames.iter().map(Username::as_str).collect();
+            let found = client.query(sql, &[&names]).await?;
+            let of = |(row, username): (&Row, &Username)| {
+                Ok(SignIns {
+                    username: username.clone(),
+                    has_own_second_factor: row.try_get(0)?,
+                    last_at: row.try_get::<_, Option<i64>>(1)?.map(timestamp),
+                })
+            };
+            found.iter().zip(&usernames).map(of).collect()
         })
         .await
     }

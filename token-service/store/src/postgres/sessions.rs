@@ -92,8 +92,8 @@ impl SessionStore for PostgresStore {
     }
 }
 
-/// Counts the start of `session` among the unfinished sign-ins of its user; a complete sign-in takes and returns them. The
-/// transaction holds the user's row.
+/// Counts the start of `session` among the unfinished sign-ins of its user; a complete sign-in takes and returns them, and
+/// is the user's last one. The transaction holds the user's row.
 async fn unfinished(
     client: &Connection<'_>,
     id: Digest,
@@ -106,6 +106,10 @@ async fn unfinished(
     let before: UnfinishedSignIns = before.flatten().unwrap_or_default();
     let after = before.with(id, session, replaces);
     if session.stage == SessionStage::SignedIn {
+        let sql = "INSERT INTO last_sign_ins (username, at) VALUES ($1, $2)
+            ON CONFLICT (username) DO UPDATE SET at = excluded.at";
+        let at = seconds(session.authenticated_at);
+        client.execute(sql, &[&username, &at]).await?;
         return Ok(after);
     }
     let sql = "INSERT INTO unfinished_sign_ins (username, body) VALUES ($1, $2)";

@@ -127,7 +127,9 @@ impl Changing<'_, '_> {
     fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
         let removed = registry_index::remove_user(self.tables, username)?;
         if !matches!(removed, Before::Absent) {
-            self.tables.totp_steps.open()?.remove(username.as_str())?;
+            let username = username.as_str();
+            self.tables.totp_steps.open()?.remove(username)?;
+            self.tables.last_sign_ins.open()?.remove(username)?;
         }
         self.end_user(ended_by::user(username, &removed, None), username, None)
     }

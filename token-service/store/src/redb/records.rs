@@ -216,6 +216,9 @@ fn read(transaction: &ReadTransaction, to: &mut Outlet<'_>) -> Result<(), Fault>
         Table::TotpSteps => to.each(transaction, TOTP_STEPS, |username, step| {
             Ok(record![username, step])
         }),
+        Table::LastSignIns => to.each(transaction, LAST_SIGN_INS, |username, at| {
+            Ok(record![username, at])
+        }),
         Table::Failures => to.each(transaction, FAILURES, |key, body| {
             let failures: Failures = decode(body)?;
             let Failures {
@@ -367,6 +370,10 @@ fn write_row(tables: &mut Tables<'_>, table: Table, row: &Record) -> Result<(), 
         }
         Table::TotpSteps => {
             let table = tables.totp_steps.open()?;
+            table.insert(row.text(0)?, row.some_number::<u64>(1)?)?;
+        }
+        Table::LastSignIns => {
+            let table = tables.last_sign_ins.open()?;
             table.insert(row.text(0)?, row.some_number::<u64>(1)?)?;
         }
         Table::Failures => {

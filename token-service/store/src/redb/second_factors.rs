@@ -8,12 +8,14 @@ use redb::ReadableTable as _;
 use super::RedbStore;
 use super::fault::Fault;
 use super::revocations::announce;
-use super::tables::{SECOND_FACTORS, Tables, USERS, decode_json, encode, found};
+use super::tables::{LAST_SIGN_INS, SECOND_FACTORS, Tables, USERS, decode_json, encode, found};
 use super::{audit, credentials, grants, names, registry_index, sessions};
 use crate::{CredentialStore, StoreError, Use};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{AuditEvent, Credentials, CredentialsVersion, Extent, SecondFactor, User, Username};
+use domain::{
+    AuditEvent, Credentials, CredentialsVersion, Extent, SecondFactor, SignIns, User, Username,
+};
 
 #[async_trait]
 impl CredentialStore for RedbStore {
@@ -35,6 +37,22 @@ impl CredentialStore for RedbStore {
         self.read(|transaction| {
             let table = transaction.open_table(SECOND_FACTORS)?;
             found(table.get(username.as_str())?)
+        })
+    }
+
+    async fn sign_ins(&self, usernames: Vec<Username>) -> Result<Vec<SignIns>, StoreError> {
+        self.read(|transaction| {
+            let factors = transaction.open_table(SECOND_FACTORS)?;
+            let last = transaction.open_table(LAST_SIGN_INS)?;
+            let of = |username: Username| {
+                let at = last.get(username.as_str())?;
+                Ok(SignIns {
+                    has_own_second_factor: factors.get(username.as_str())?.is_some(),
+                    last_at: at.map(|at| Timestamp::from_seconds(at.value())),
+                    username,
+                })
+            };
+            usernames.into_iter().map(of).collect()
         })
     }
 

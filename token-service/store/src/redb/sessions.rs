@@ -80,7 +80,8 @@ pub(super) fn add(tables: &mut Tables<'_>, id: &[u8; 32], session: &Session) -> 
     tables.expire(Expiring::Session, id, session.expires_at)
 }
 
-/// Counts the start of `session` among the unfinished sign-ins of its user; a complete sign-in takes and returns them.
+/// Counts the start of `session` among the unfinished sign-ins of its user; a complete sign-in takes and returns them, and is the
+/// user's last one.
 fn unfinished(
     tables: &mut Tables<'_>,
     id: Digest,
@@ -99,6 +100,8 @@ fn unfinished(
         }
         SessionStage::SignedIn => {
             table.remove(username)?;
+            let at = session.authenticated_at.seconds();
+            tables.last_sign_ins.open()?.insert(username, at)?;
             Ok(after)
         }
     }

@@ -249,6 +249,8 @@ tables! {
     USED_ONCE used_once<&'static [u8; 32], u64>,
     /// Username to the last used TOTP time step.
     TOTP_STEPS totp_steps<&'static str, u64>,
+    /// Username to the time of the last complete sign-in.
+    LAST_SIGN_INS last_sign_ins<&'static str, u64>,
     /// Username to the second factor that the user set up.
     SECOND_FACTORS second_factors<&'static str, &'static [u8]>,
     /// Digest of an account or address to its failures.

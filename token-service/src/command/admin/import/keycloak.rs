@@ -13,7 +13,7 @@ use serde::de::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Import, SET_A_PASSWORD, has_password};
+use super::{Import, has_password};
 use domain::Scope;
 use domain::redirect_uri::{RedirectUriPattern, RedirectUriUse};
 
@@ -477,7 +477,7 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
             () if has("federationLink") => "the password is at a directory",
             () => "the export has no password",
         };
-        say(format_args!(" cannot sign in: {why}; {SET_A_PASSWORD}"));
+        report.locked_out(name, format_args!("{why}; "));
     }
     leave_out_others("users", &user, USER_MEMBERS, import);
     import.user(entry)

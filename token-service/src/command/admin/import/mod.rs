@@ -4,7 +4,7 @@
 mod keycloak;
 mod table;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
@@ -51,7 +51,10 @@ Standard error has a line for everything that is not imported, with the reason. 
 stays as it is, with a line. With --overwrite it changes, unless a registrations file lists it; a line says each field.
 The exit code is 3 if a line names a client or user of which something is not imported.";
 
-const SET_A_PASSWORD: &str = "set a password with user update NAME --password-file FILE";
+const INVITE: &str = "user invite NAME prints a link with which the person sets a password";
+
+/// Number of names in the last line of the output.
+const NAMED: usize = 20;
 
 /// Exit code if something of a client or user that the report names is not imported.
 const EXIT_LEFT_OUT: u8 = 3;
@@ -110,11 +113,21 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
 struct Report {
     /// Whether a line named an object of which something is not imported.
     left_out: Cell<bool>,
+    /// The people who can no longer sign in.
+    locked_out: RefCell<Vec<String>>,
 }
 
 impl Report {
     fn note(&self, line: impl Display) {
         eprintln!("{}", bounded(&line.to_string()));
+    }
+
+    /// `why`: what the file has in place of a password.
+    fn locked_out(&self, username: &str, why: impl Display) {
+        self.left_out(format_args!(
+            "user {username} cannot sign in: {why}{INVITE}"
+        ));
+        self.locked_out.borrow_mut().push(username.to_owned());
     }
 
     fn left_out(&self, line: impl Display) {
@@ -254,7 +267,10 @@ impl<'a> Import<'a> {
             self.report.note(format_args!("{what} ({count}): {why}"));
         }
         let (users, clients) = (&self.users.counts, &self.clients.counts);
-        let summary = json!({ "users": users, "clients": clients, "dry_run": self.dry_run });
+        let locked_out = self.report.locked_out.borrow();
+        let summary = json!({
+            "users": users, "clients": clients, "cannot_sign_in": *locked_out, "dry_run": self.dry_run,
+        });
         self.administration.print(&summary, |_| {
             let line = |kind: &str, counts: &Counts| {
                 let Counts {
@@ -269,6 +285,15 @@ impl<'a> Import<'a> {
                 )
             };
             let mut lines = vec![line("Users", users), line("Clients", clients)];
+            if !locked_out.is_empty() {
+                let names: Vec<_> = locked_out.iter().take(NAMED).map(|name| bounded(name)).collect();
+                let more = match locked_out.len() > NAMED {
+                    true => ", ... (user list --without password lists all)",
+                    false => "",
+                };
+                let (count, names) = (locked_out.len(), names.join(", "));
+                lines.push(format!("{count} people cannot sign in: {names}{more}"));
+            }
             if self.dry_run {
                 lines.push("Nothing was changed: --dry-run.".to_owned());
             }
@@ -344,7 +369,10 @@ fn mend(list: &mut List, refusal: Refusal, report: &Report) -> anyhow::Result<()
             lines.push((key, why));
         }
         let is_locked_out = had_password && !has_password(entry) && is_whole;
-        let name = list.name(list.part.get(number).unwrap_or(&Map::new()));
+        let entry = list.part.get(number);
+        let username = entry.and_then(|entry| entry.get("username")?.as_str());
+        let username = username.unwrap_or_default().to_owned();
+        let name = list.name(entry.unwrap_or(&Map::new()));
         let outcome = match is_whole {
             true => "comes without",
             false => "is not imported:",
@@ -354,7 +382,7 @@ fn mend(list: &mut List, refusal: Refusal, report: &Report) -> anyhow::Result<()
             report.left_out(format_args!("{name} {outcome} {key}{colon}{why}"));
         }
         if is_locked_out {
-            report.left_out(format_args!("{name} cannot sign in: {SET_A_PASSWORD}"));
+            report.locked_out(&username, "");
         }
         if !is_whole {
             list.part.remove(number);

@@ -6,7 +6,7 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required, ResponseBuilder, Schema};
 use utoipa::{IntoParams as _, ToSchema};
 
-use super::{Administered, ChangeQuery, paths};
+use super::{Administered, ChangeQuery, FilterQuery, paths};
 use crate::http::admin::answer::ErrorBody;
 use crate::http::admin::pages::PageQuery;
 use registry::describe::Registered;
@@ -65,6 +65,7 @@ pub(in crate::http::admin) fn describe<T: Administered>(
     let [list, create, show, update, delete] = summaries;
     let list = operation("list", list, &[])
         .parameters(Some(PageQuery::into_params(|| Some(ParameterIn::Query))))
+        .parameters(Some(FilterQuery::into_params(|| Some(ParameterIn::Query))))
         .response("200", response(Some(page.into())));
     let create = operation("create", create, &["400", "409"])
         .request_body(Some(request_body(reference::<T::Keys>())))

@@ -1,0 +1,20 @@
+//! What a store has seen of clients and users, beside their registrations.
+
+use crate::clock::Timestamp;
+use crate::{SecretTimes, Username};
+
+#[derive(Debug, Clone, Default)]
+pub struct Observed {
+    pub secret_times: Vec<SecretTimes>,
+    pub sign_ins: Vec<SignIns>,
+}
+
+/// How a user signs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignIns {
+    pub username: Username,
+    /// The user set up a second factor, beside a registered one.
+    pub has_own_second_factor: bool,
+    /// When the user last completed a sign-in; `None` for never.
+    pub last_at: Option<Timestamp>,
+}
