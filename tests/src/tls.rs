@@ -47,7 +47,7 @@ impl Identity {
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub(crate) fn write_to(&self, folder: &Path) -> io::Result<()> {
+    pub fn write_to(&self, folder: &Path) -> io::Result<()> {
         let mut files = ["server.pem", "server.key", "clients.pem"].iter();
         files.try_for_each(|file| fs::write(folder.join(file), &self.pem))
     }

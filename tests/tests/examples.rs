@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -31,6 +31,21 @@ fn folders() -> BTreeSet<String> {
     folders
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect()
+}
+
+/// A shell in `folder`, which finds the programs of the tests.
+pub(crate) fn bash(folder: &Path) -> Command {
+    let artifacts = Artifacts::find().unwrap();
+    let programs = [
+        artifacts.repository.join(".cache"),
+        artifacts.token_service.parent().unwrap().to_owned(),
+    ];
+    let path = std::env::var_os("PATH").unwrap();
+    let path = programs.into_iter().chain(std::env::split_paths(&path));
+    let mut bash = Command::new("bash");
+    bash.current_dir(folder)
+        .env("PATH", std::env::join_paths(path).unwrap());
+    bash
 }
 
 /// A copy of a folder in which ports are moved.
@@ -83,19 +98,9 @@ impl Example {
         port.unwrap().1
     }
 
-    /// A shell in the copy, which finds the programs of the tests.
     fn bash(&self) -> Command {
-        let artifacts = Artifacts::find().unwrap();
-        let programs = [
-            artifacts.repository.join(".cache"),
-            artifacts.token_service.parent().unwrap().to_owned(),
-        ];
-        let path = std::env::var_os("PATH").unwrap();
-        let path = programs.into_iter().chain(std::env::split_paths(&path));
-        let mut bash = Command::new("bash");
-        bash.current_dir(self.folder.path())
-            .env("PATH", std::env::join_paths(path).unwrap())
-            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let mut bash = bash(self.folder.path());
+        bash.envs(self.environment.iter().map(|(name, value)| (name, value)));
         bash
     }
 

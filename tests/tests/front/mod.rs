@@ -1,10 +1,12 @@
 //! The token service behind other proxies, with TLS: the files `front*` of `examples/`. One table for all of them, which run at
 //! the same time and share two token services.
 
+mod page;
 mod rows;
 
 use std::cell::RefCell;
 use std::fmt::Debug;
+use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpStream};
 
 use tests::front::{Front, HOST};
@@ -35,6 +37,8 @@ fn service(certificate_header: &str) -> (OwnPair, u16) {
             "TOKEN_SERVICE__MUTUAL_TLS__CERTIFICATE_HEADER",
             certificate_header,
         ),
+        // 127.2.0.0/16: the load balancers.
+        ("TOKEN_SERVICE__TRUSTED_PROXIES", "127.0.0.1, 127.2.0.0/16"),
     ]);
     // A legacy host, which the service recognizes by the `Host` that the proxy passes on.
     pair.done(&format!("legacy-instance put {HOST} --auth-server {HOST}"));
@@ -78,12 +82,68 @@ const fn changes(kind: Kind) -> &'static [(&'static str, &'static str)] {
     }
 }
 
+/// Replacements for a proxy behind the load balancer `balancer`, as docs/front.md says.
+fn behind(kind: Kind, balancer: Ipv4Addr) -> Vec<(String, String)> {
+    let with = |after: &str, line: String| (after.to_owned(), format!("{after}\n{line}"));
+    match kind {
+        Kind::Nginx | Kind::DebianNginx => vec![with(
+            "    access_log off;",
+            format!(
+                "    set_real_ip_from {balancer}; real_ip_header X-Forwarded-For; real_ip_recursive on;"
+            ),
+        )],
+        Kind::Caddy => vec![with(
+            "\t\tprotocols h1 h2",
+            format!("\t\ttrusted_proxies static {balancer}"),
+        )],
+        Kind::Traefik => ["&strict", "*strict"]
+            .map(|http| {
+                let http = format!("    http: {http}");
+                let trusted = format!("    forwardedHeaders: {{trustedIPs: [{balancer}]}}");
+                (http.clone(), format!("{trusted}\n{http}"))
+            })
+            .into(),
+        Kind::HaProxy => vec![with(
+            "frontend token-service",
+            format!("    tcp-request connection expect-proxy layer4 if {{ src {balancer} }}"),
+        )],
+        Kind::EnvoyExtAuthz | Kind::EnvoyFilter => {
+            let hops = "                use_remote_address: true\n";
+            vec![
+                (
+                    "                        - remove: x-forwarded-for\n".to_owned(),
+                    String::new(),
+                ),
+                (
+                    hops.to_owned(),
+                    format!("{hops}                xff_num_trusted_hops: 1\n"),
+                ),
+            ]
+        }
+    }
+}
+
+/// The address of a client of the load balancers.
+const BALANCED: &str = "198.51.100.7";
+
+fn number(kind: Kind) -> u8 {
+    let number = asking().position(|other| other == kind).unwrap();
+    u8::try_from(number).unwrap()
+}
+
+/// The address of the load balancer before this proxy.
+fn balancer(kind: Kind) -> Ipv4Addr {
+    Ipv4Addr::new(127, 2, number(kind), 1)
+}
+
 /// A proxy before a token service, and what was wrong.
 struct Place<'a> {
     kind: Kind,
     front: Front,
     server: &'a Identity,
     service: &'a OwnPair,
+    /// Requests come from the proxy's load balancer.
+    is_behind: bool,
     found: RefCell<Vec<String>>,
 }
 
@@ -97,12 +157,19 @@ impl Place<'_> {
 
     /// An address of this machine that clients of this proxy alone have. Envoy names another one for 127.0.0.1.
     fn address(&self, client: u8) -> Ipv4Addr {
-        let number = asking().position(|kind| kind == self.kind).unwrap();
-        Ipv4Addr::new(127, 1, u8::try_from(number).unwrap(), client)
+        Ipv4Addr::new(127, 1, number(self.kind), client)
     }
 
     fn connect(&self, client: u8, port: u16) -> TcpStream {
-        wire::connect_from(self.address(client), port).unwrap()
+        if !self.is_behind {
+            return wire::connect_from(self.address(client), port).unwrap();
+        }
+        let mut connection = wire::connect_from(balancer(self.kind), port).unwrap();
+        if self.kind == Kind::HaProxy {
+            let line = format!("PROXY TCP4 {BALANCED} 127.0.0.1 4711 {port}\r\n");
+            connection.write_all(line.as_bytes()).unwrap();
+        }
+        connection
     }
 
     /// Sends a request with these header lines to `port`, and shows `certificate`. The status is 0 without a response.
@@ -139,7 +206,7 @@ impl Place<'_> {
     }
 }
 
-/// Eleven seconds, of which three are those of unfinished requests.
+/// Ten seconds, of which three are those of unfinished requests.
 #[test]
 fn every_proxy_keeps_the_table() {
     let server = Identity::named(HOST).unwrap();
@@ -149,17 +216,31 @@ fn every_proxy_keeps_the_table() {
     ]
     .map(service);
     at_every_gateway(|kind| {
-        let (service, with_certificates) = &services[usize::from(kind == Kind::Traefik)];
-        let ports = [service.pair.ports().public, *with_certificates];
-        let place = Place {
-            kind,
-            front: Front::start(kind, ports, changes(kind), &server).unwrap(),
-            server: &server,
-            service,
-            found: RefCell::default(),
+        let is_traefik = kind == Kind::Traefik;
+        let place = |reads_other_header: bool, is_behind, changes: &[(&str, &str)]| {
+            let (service, with_certificates) =
+                &services[usize::from(is_traefik != reads_other_header)];
+            let ports = [service.pair.ports().public, *with_certificates];
+            Place {
+                kind,
+                front: Front::start(kind, ports, changes, &server).unwrap(),
+                server: &server,
+                service,
+                is_behind,
+                found: RefCell::default(),
+            }
         };
-        rows::check(&place);
-        place.found.into_inner()
+        let alone = place(false, false, changes(kind));
+        rows::check(&alone);
+        let behind = behind(kind, balancer(kind));
+        let behind = behind.iter().map(|(from, to)| (&**from, &**to));
+        let behind: Vec<_> = changes(kind).iter().copied().chain(behind).collect();
+        // Its token service reads the certificate from the header of the other proxies.
+        let behind = place(true, true, &behind);
+        rows::check_behind(&behind);
+        [alone, behind]
+            .map(|place| place.found.into_inner())
+            .concat()
     });
     for (service, _) in services {
         let metrics = get(&format!("{}/metrics", service.pair.internal_url()), &[]).body;
