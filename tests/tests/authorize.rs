@@ -281,6 +281,9 @@ fn rfc6749_s3_1_2_4_an_unsafe_request_is_never_redirected() {
         assert!(reply.body.contains(word), "{word}: {}", reply.body);
         let received = format!("Received: <code>{}</code>", wrong.1);
         assert_eq!(reply.body.contains(&received), parameters.contains(&wrong));
+        // The registered page of the client, and nothing that the request names.
+        let way_out = "<a href=\"https://app.example.com/\" rel=\"noreferrer\">Return to Package Builder</a>";
+        assert_eq!(reply.body.contains(way_out), parameters.contains(&wrong));
     }
     let evil = ("redirect_uri", "https://evil.example/<script>");
     let reply = ask(&[("client_id", WEB.id), evil]);

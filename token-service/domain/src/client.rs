@@ -58,6 +58,9 @@ pub struct Client {
     pub client_id: ClientId,
     /// The name on the sign-in page.
     pub name: String,
+    /// The page on which people begin, where no redirect URI leads back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home_url: Option<String>,
     #[serde(flatten)]
     pub integration: IntegrationType,
     #[serde(flatten)]
@@ -232,6 +235,7 @@ impl Client {
         };
         Self {
             name: client_id.to_string(),
+            home_url: None,
             client_id,
             integration,
             key_authentication: KeyAuthentication::default(),

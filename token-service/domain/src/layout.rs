@@ -156,6 +156,7 @@ mod tests {
         integrations().map(|integration| Client {
             client_id: client_id("web"),
             name: "Web".to_owned(),
+            home_url: Some("https://web.example.com".to_owned()),
             integration,
             key_authentication: KeyAuthentication {
                 keys: vec![ClientKey {
@@ -236,7 +237,7 @@ mod tests {
         clients.bound_user clients.certificates clients.certificates.alias clients.certificates.not_after
         clients.certificates.not_before clients.certificates.public_key_der clients.certificates.sha1_thumbprint
         clients.client_assertion_audience clients.client_id clients.dpop_bound_access_tokens clients.enabled
-        clients.hostname clients.keys clients.keys.kid clients.keys.public_key clients.managed
+        clients.home_url clients.hostname clients.keys clients.keys.kid clients.keys.public_key clients.managed
         clients.managed.disables clients.managed.entry clients.managed.file clients.managed.line
         clients.managed.secrets clients.managed.secrets.SECRET clients.managed.suspended clients.name
         clients.organization clients.redirect_templates clients.redirect_uris clients.redirect_uris.exact

@@ -201,6 +201,7 @@ impl IndexDifference {
             tls_client_certificate_bound_access_tokens: _,
             managed,
             name: _,
+            home_url: _,
             version: _,
             tokens_from: _,
         } = client;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use unicode_normalization::UnicodeNormalization as _;
+use url::Url;
 
 use document::{Located, Place, Section};
 
@@ -12,6 +13,9 @@ const MIN_SECRET_LENGTH: usize = 8;
 pub(crate) const MAX_SECRET_LENGTH: usize = 1024;
 /// Maximum length of a value in a claim and a header, in bytes.
 pub(crate) const MAX_CLAIM_LENGTH: usize = 255;
+
+/// Maximum length of the address of a page, in bytes.
+const MAX_ADDRESS_LENGTH: usize = 1024;
 
 /// Reports `text` if it was used before. `what` is the name in the message.
 pub(crate) fn unique(
@@ -57,6 +61,18 @@ pub(crate) fn display_name(text: &str) -> Result<String, &'static str> {
         Ok(text.to_owned())
     } else {
         Err("must be one line of at most 255 bytes without white space at its ends")
+    }
+}
+
+/// The address of a page, to which people are sent.
+pub(crate) fn page_address(text: &str) -> Result<String, &'static str> {
+    let url = Url::parse(text);
+    let is_page =
+        url.is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.host().is_some());
+    if is_page && text.len() <= MAX_ADDRESS_LENGTH {
+        Ok(text.to_owned())
+    } else {
+        Err("expected an https or http URL of at most 1024 bytes")
     }
 }
 

@@ -5,7 +5,7 @@ use super::client_json::{ClientRegistration, ClientView};
 use super::client_key::ClientKeyView;
 use super::client_secret::SecretView;
 use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
-use crate::describe::checks::{claim_text, display_name};
+use crate::describe::checks::{claim_text, display_name, page_address};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::{Effects, Registered, Values, enabled, list, present, secret, single};
 use document::Located;
@@ -110,6 +110,7 @@ impl Registered for Client {
             client_id: self.client_id.to_string(),
             r#type: self.integration.name().to_owned(),
             name: self.name.clone(),
+            home_url: self.home_url.clone(),
             enabled: self.enabled,
             dpop_bound_access_tokens: self.dpop_bound_access_tokens,
             tls_client_certificate_bound_access_tokens: self
@@ -148,6 +149,7 @@ impl Registered for Client {
         vec![
             single("type", [view.r#type]),
             single("name", [view.name]),
+            single("home_url", view.home_url),
             enabled(view.enabled),
             single(DPOP_BOUND, [view.dpop_bound_access_tokens]),
             single(CERTIFICATE_BOUND, [is_bound]),
@@ -261,6 +263,7 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         text.parse().map_err(expected)
     });
     let name = entry.text("name", display_name);
+    let home_url = entry.text("home_url", page_address);
     let enabled = entry.enabled();
     let dpop_bound_access_tokens = bound(entry, DPOP_BOUND);
     let tls_client_certificate_bound_access_tokens = bound(entry, CERTIFICATE_BOUND);
@@ -306,6 +309,7 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
     let client_id = client_id?;
     Some(Client {
         name: name.unwrap_or_else(|| client_id.to_string()),
+        home_url,
         client_id,
         integration,
         key_authentication,

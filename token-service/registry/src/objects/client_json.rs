@@ -16,6 +16,8 @@ pub struct ClientRegistration {
     pub r#type: String,
     /// The name that people see. The Client ID if absent.
     pub name: Option<String>,
+    /// The page on which people begin, where no redirect URI leads back. An https or http URL.
+    pub home_url: Option<String>,
     /// Whether the client may be used. `true` if absent.
     pub enabled: Option<bool>,
     /// Whether the client gets only access tokens that are bound to a key (RFC 9449 §5.2). `false` if absent. Not for `legacy`.
@@ -64,6 +66,9 @@ pub struct ClientView {
     pub r#type: String,
     /// The name that people see.
     pub name: String,
+    /// The page on which people begin, where no redirect URI leads back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home_url: Option<String>,
     /// Whether the client may be used.
     pub enabled: bool,
     /// Whether the client gets only access tokens that are bound to a key (RFC 9449 §5.2).

@@ -21,6 +21,9 @@ struct Flags {
     /// The name that people see.
     #[arg(long)]
     name: Option<String>,
+    /// The page on which people begin, where no redirect URI leads back. An https or http URL.
+    #[arg(long, value_name = "URL")]
+    home_url: Option<String>,
     /// The client may not be used, and everything issued to it is revoked.
     #[arg(long)]
     #[serde(skip)]

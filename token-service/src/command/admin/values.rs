@@ -70,6 +70,7 @@ impl Shown for ClientView {
             ("Client ID", Some(self.client_id.clone())),
             ("Type", Some(self.r#type.clone())),
             ("Name", Some(self.name.clone())),
+            ("Home page", self.home_url.clone()),
             ("Enabled", Some(yes(self.enabled))),
             (
                 "Only bound tokens",

@@ -38,6 +38,15 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
         PageFailure::Request(UnsafeRequest::RedirectUriUnregistered) => named("redirect_uri"),
         _ => None,
     };
+    let claimed = match &journey {
+        Some(_) => None,
+        None => named("client_id"),
+    };
+    let known = match &claimed {
+        // Without the client, the page says less.
+        Some(id) => browser.service.directory().client(id).await.ok().flatten(),
+        None => None,
+    };
     let texts = browser.texts();
     let page = ErrorPage {
         texts,
@@ -48,11 +57,15 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
         received,
         request_id: http.extensions().get::<RequestId>().map(|id| id.0.clone()),
         time: browser.context().now.rfc3339(),
-        client: match &journey {
-            Some(journey) => Some(journey.client().name.clone()),
-            None => named("client_id"),
+        client: match (&journey, &known) {
+            (Some(journey), _) => Some(journey.client().name.clone()),
+            (None, Some(client)) => Some(client.name.clone()),
+            (None, None) => claimed,
         },
-        back: journey.map(|journey| journey.cancel()),
+        back: match journey {
+            Some(journey) => Some(journey.cancel()),
+            None => known.and_then(|client| client.home_url.clone()),
+        },
     };
     let mut response = response::page(status, &page);
     if status == StatusCode::REQUEST_TIMEOUT {

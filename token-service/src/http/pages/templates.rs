@@ -418,7 +418,7 @@ pub(super) struct ErrorPage<'a> {
     pub time: String,
     /// The client's name, or its Client ID as sent.
     pub client: Option<String>,
-    /// The redirect URI with the error for a cancelled sign-in.
+    /// The redirect URI with the error for a cancelled sign-in; the client's home page if there is none to trust.
     pub back: Option<String>,
 }
 
