@@ -37,6 +37,12 @@ pub struct AccessTokenClaims<Text = String> {
     pub scope: Text,
     /// Authentication methods, for example `USERNAME_PASSWORD`, `TOTP`.
     pub amr: Vec<Text>,
+    /// What the methods amount to; absent for one factor (RFC 9068 §2.2.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acr: Option<Text>,
+    /// When the user signed in, in seconds since 1970; absent if no user did (RFC 9068 §2.2.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_time: Option<u64>,
     pub iat: u64,
     /// Time from which the token is refused.
     pub exp: u64,

@@ -16,6 +16,7 @@ mod chart;
 mod client_assertion;
 mod client_libraries;
 mod discovery;
+mod due;
 mod early_access;
 mod edge;
 mod examples;

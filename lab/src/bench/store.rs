@@ -130,6 +130,7 @@ async fn rotate(store: &dyn Store, grant: &mut Grant) {
         client_id: grant.client_id.clone(),
         proven: Confirmation::default(),
         scope: None,
+        second_factor: Arc::default(),
         next_refresh_id: TokenId::generate(&OsRandom).unwrap(),
         next_access_id: TokenId::generate(&OsRandom).unwrap(),
         now: now(),

@@ -68,6 +68,9 @@ pub struct Client {
     /// The client may start authorization requests only by pushing them (RFC 9126 §6).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_pushed_authorization_requests: bool,
+    /// Codes and refreshed tokens need a sign-in with a second factor (D-56).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requires_second_factor: bool,
     /// All scopes that the client may request.
     pub scopes: Scope,
     /// A disabled client is treated like an unknown client.
@@ -240,6 +243,7 @@ impl Client {
             integration,
             key_authentication: KeyAuthentication::default(),
             require_pushed_authorization_requests: false,
+            requires_second_factor: false,
             scopes: Scope::default(),
             enabled: true,
             dpop_bound_access_tokens: false,

@@ -167,6 +167,7 @@ mod tests {
                 tls_client_certificates: vec![Thumbprint::from_bytes([1; 32])],
             },
             require_pushed_authorization_requests: true,
+            requires_second_factor: true,
             scopes: scope("projects"),
             enabled: true,
             dpop_bound_access_tokens: true,
@@ -195,6 +196,7 @@ mod tests {
                 expires_at: NOW,
                 rests_on: CredentialsVersion::new(1),
             }),
+            must_change_password: true,
             credentials_version: CredentialsVersion::new(1),
             tokens_from: NOW,
         };
@@ -241,7 +243,7 @@ mod tests {
         clients.managed.disables clients.managed.entry clients.managed.file clients.managed.line
         clients.managed.secrets clients.managed.secrets.SECRET clients.managed.suspended clients.name
         clients.organization clients.redirect_templates clients.redirect_uris clients.redirect_uris.exact
-        clients.require_pushed_authorization_requests clients.scopes clients.secrets
+        clients.require_pushed_authorization_requests clients.requires_second_factor clients.scopes clients.secrets
         clients.tls_client_certificate_bound_access_tokens clients.tls_client_certificates clients.tokens_from
         clients.type clients.version legacy_instances.auth_server_hostname legacy_instances.enabled
         legacy_instances.hostname legacy_instances.managed legacy_instances.managed.disables
@@ -251,7 +253,7 @@ mod tests {
         signing_keys.sealed_pkcs8 signing_keys.signs_from users.accounts users.accounts.site users.accounts.user_id
         users.accounts.username users.credentials_version users.email users.enabled users.managed
         users.managed.disables users.managed.entry users.managed.file users.managed.line users.managed.secrets
-        users.managed.secrets.SECRET users.managed.suspended users.organization users.password_hash
+        users.managed.secrets.SECRET users.managed.suspended users.must_change_password users.organization users.password_hash
         users.password_link users.password_link.digest users.password_link.expires_at users.password_link.rests_on
         users.registered_password_digest users.single_sign_on users.tokens_from users.totp_secret_sealed
         users.username";

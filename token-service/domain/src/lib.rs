@@ -1,6 +1,7 @@
 //! The domain of the token service: clients, users and their accounts, grants, codes and sessions, with their rules.
 //! Types and plain functions without I/O, HTTP or database. Callers pass in time and randomness.
 
+pub mod amr;
 pub mod applied_file;
 pub mod attempt;
 pub mod audit_entry;
@@ -34,6 +35,7 @@ pub mod registry_summary;
 pub mod revocation;
 pub mod scope;
 pub mod sealed_value;
+pub mod second_factor_rules;
 pub mod session;
 pub mod signing_key;
 #[cfg(any(test, feature = "testing"))]
@@ -72,6 +74,7 @@ pub use revocation::{
 };
 pub use scope::Scope;
 pub use sealed_value::SealedValue;
+pub use second_factor_rules::{SecondFactorRule, SecondFactorRules};
 pub use session::{PasswordOrigin, Session, SessionStage, UnfinishedSignIn, UnfinishedSignIns};
 pub use signing_key::SealedSigningKey;
 pub use token_id::TokenId;

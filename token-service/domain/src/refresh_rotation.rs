@@ -1,5 +1,6 @@
 //! The rotation of a grant's refresh tokens (protocol.md §3, D-3, RFC 9700 §4.14).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use claims::Confirmation;
@@ -9,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::grant::{Grant, RefreshStep, SpentStep};
 use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
-use crate::{Client, ClientId, Scope, User};
+use crate::{Client, ClientId, Scope, SecondFactorRules, User, amr};
 
 /// Maximum number of spent steps. A client that exceeds it within one grace period is not retrying a lost response.
 const MAX_SPENT_STEPS: usize = 8;
@@ -25,6 +26,8 @@ pub struct RefreshRotation {
     pub proven: Confirmation,
     /// The requested scope; `None` requests the whole granted scope.
     pub scope: Option<Scope>,
+    /// Whose grants need a second factor now.
+    pub second_factor: Arc<SecondFactorRules>,
     /// `jti` of the next refresh token, if the current token rotates.
     pub next_refresh_id: TokenId,
     /// `jti` of the next access token, if the current token rotates.
@@ -77,6 +80,8 @@ pub enum RotationRefusal {
     OtherCertificate,
     /// The requested scope exceeds the granted scope by this scope.
     ScopeExceeded(Scope),
+    /// The user signed in without a second factor, which is required now (D-56).
+    SecondFactorMissing,
     /// A repeated use requests another scope than the first use (D-42).
     ScopeDiffers,
     /// The token expired before its first use.
@@ -120,6 +125,9 @@ impl Grant {
     /// ([`Client::binds`]), and no refresh does (D-50): whoever stole an unbound refresh token could bind the grant to a key of
     /// his own, and no use of the owner's would be a reuse any more.
     ///
+    /// If a second factor is required since the sign-in, the grant is refused as long as the rule is in force: neither does a
+    /// refresh go on with one factor, nor does a rule that was a mistake end grants (D-56).
+    ///
     /// `client` and `user` are those of the grant, as of now. The grant ends with them. Its tokens lack the scopes that the
     /// client does not have now; the grant keeps them, because they may return to the client (D-42).
     pub fn rotate(
@@ -132,8 +140,9 @@ impl Grant {
             return RotationDecision::Refuse(refusal);
         }
         let now = rotation.now;
-        let rests_on_user = user.is_some_and(|user| self.rests_on(user));
-        let Some(client) = client.filter(|client| client.enabled && rests_on_user) else {
+        let client = client.filter(|client| client.enabled);
+        let user = user.filter(|user| self.rests_on(user));
+        let (Some(client), Some(user)) = (client, user) else {
             self.revoke(now);
             return RotationDecision::Revoke(Rotation::Refused(RotationRefusal::Revoked));
         };
@@ -142,20 +151,20 @@ impl Grant {
             return RotationDecision::Refuse(refusal);
         }
         let left = self.scope.intersection(&client.scopes);
-        if self.current.refresh_id != rotation.refresh_id {
-            let spent = self
-                .spent
-                .iter()
-                .find(|step| step.refresh_id == rotation.refresh_id);
-            return match spent {
-                Some(step) if now.since(step.first_used_at) <= rotation.grace => {
-                    step.repeat(rotation.scope.as_ref(), &self.scope, &left)
-                }
-                _ => {
-                    self.revoke(now);
-                    RotationDecision::Revoke(Rotation::Reused(self.grant_id))
-                }
-            };
+        let repeated = self.spent.iter().find(|step| {
+            step.refresh_id == rotation.refresh_id
+                && now.since(step.first_used_at) <= rotation.grace
+        });
+        if self.current.refresh_id != rotation.refresh_id && repeated.is_none() {
+            self.revoke(now);
+            return RotationDecision::Revoke(Rotation::Reused(self.grant_id));
+        }
+        let needs_second_factor = rotation.second_factor.require(user, Some(client));
+        if needs_second_factor && !amr::has_second_factor(&self.amr) {
+            return RotationDecision::Refuse(RotationRefusal::SecondFactorMissing);
+        }
+        if let Some(step) = repeated {
+            return step.repeat(rotation.scope.as_ref(), &self.scope, &left);
         }
         if now >= self.current.refresh_expires_at {
             return RotationDecision::Refuse(RotationRefusal::Expired);

@@ -152,6 +152,9 @@ pub struct User {
     /// The latest link with which the user may set a password, expired or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_link: Option<PasswordLink>,
+    /// The user must set another password before a code is issued.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub must_change_password: bool,
     /// The version on which codes, sessions and grants depend (D-35). Only the store sets it; registry changes ignore
     /// it.
     pub credentials_version: CredentialsVersion,
@@ -175,6 +178,7 @@ impl User {
             enabled: true,
             managed: None,
             password_link: None,
+            must_change_password: false,
             credentials_version: CredentialsVersion::new(0),
             tokens_from: Timestamp::from_seconds(0),
         }

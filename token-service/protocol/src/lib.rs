@@ -1,7 +1,6 @@
 //! The protocol. Plain functions and types over the store, with clock and randomness as parameters; no HTTP server and
 //! no configuration file.
 
-mod amr;
 pub mod context;
 mod directory;
 pub mod flow;

@@ -1,10 +1,12 @@
 //! Configuration of the protocol.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use claims::Algorithm;
 
 use crate::lifetimes::Lifetimes;
+use domain::SecondFactorRules;
 
 /// The part of the configuration that controls what the service issues and accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Settings {
     pub signing: Signing,
     pub dpop: Dpop,
     pub lifetimes: Lifetimes,
+    /// Who must use a second factor.
+    pub second_factor: Arc<SecondFactorRules>,
 }
 
 impl Default for Settings {
@@ -45,6 +49,7 @@ impl Default for Settings {
                 single_use: SingleUse::Process,
             },
             lifetimes: Lifetimes::default(),
+            second_factor: Arc::default(),
         }
     }
 }

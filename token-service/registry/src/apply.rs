@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::describe::{Registered, Registration};
+use crate::objects::MUST_CHANGE_PASSWORD;
 use crate::registrations::Registrations;
 use domain::client::ClientId;
 use domain::user::User;
@@ -163,7 +164,11 @@ impl Plan {
         let secrets = secrets_of(&given, protection);
         let is_known =
             |field: &str| known.is_some_and(|known| known.secrets.get(field) == secrets.get(field));
-        given.hidden.retain(|secret| !is_known(secret.field()));
+        // Another password in the file comes with the duty that the file gives.
+        let has_new_password = !is_known(PASSWORD);
+        given.hidden.retain(|one| {
+            !is_known(one.field()) || (has_new_password && one.field() == MUST_CHANGE_PASSWORD)
+        });
         if let Some(before) = before.filter(|_| is_known(CLIENT_SECRET))
             && let Some(live) = given.object.client_secrets_mut()
         {
@@ -300,7 +305,8 @@ impl Plan {
     }
 }
 
-/// The key of client secrets in [`Managed::secrets`].
+/// Keys in [`Managed::secrets`].
+const PASSWORD: &str = "password";
 const CLIENT_SECRET: &str = "client_secret";
 
 /// The keyed hashes of the secrets in an entry. Of client secrets, the registry knows the digests anyway.
@@ -346,6 +352,7 @@ fn protect<T: Registered>(
         user.totp_secret_sealed
             .clone_from(&before.totp_secret_sealed);
         user.password_link.clone_from(&before.password_link);
+        user.must_change_password = before.must_change_password;
     }
     for given in &registration.hidden {
         if given.is_of(user, protection)? {

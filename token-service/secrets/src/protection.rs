@@ -216,12 +216,15 @@ impl Computed {
     }
 }
 
-/// A registered secret of a user. The type has no `Debug`, because it contains secrets.
+/// What a registration gives once, and the user then changes: a secret, or the duty to set another password. The type has no `Debug`,
+/// because it contains secrets.
 pub enum Hidden {
     Password(Zeroizing<String>),
     /// A password as a hash, in its [stored spelling](crate::password_hash::normal).
     PasswordHash(String),
     TotpSecret(Zeroizing<Vec<u8>>),
+    /// Comes after the password, which ends an earlier duty.
+    MustChangePassword(bool),
 }
 
 impl Hidden {
@@ -230,6 +233,7 @@ impl Hidden {
         match self {
             Self::Password(_) | Self::PasswordHash(_) => "password",
             Self::TotpSecret(_) => "totp_secret",
+            Self::MustChangePassword(_) => "must_change_password",
         }
     }
 
@@ -239,6 +243,8 @@ impl Hidden {
             Self::Password(password) => ("password", password.as_bytes()),
             Self::PasswordHash(hash) => ("password_hash", hash.as_bytes()),
             Self::TotpSecret(secret) => ("totp_secret", secret.as_slice()),
+            Self::MustChangePassword(true) => (self.field(), b"true".as_slice()),
+            Self::MustChangePassword(false) => (self.field(), b"false".as_slice()),
         };
         protection.tag(field, owner, secret)
     }
@@ -256,6 +262,7 @@ impl Hidden {
                 let opened = protection.unseal(&user.username, sealed)?;
                 Ok(Digest::of(&opened) == Digest::of(secret))
             }
+            (Self::MustChangePassword(must), ..) => Ok(user.must_change_password == *must),
             _ => Ok(false),
         }
     }
@@ -265,6 +272,7 @@ impl Hidden {
         match self {
             Self::Password(_) | Self::PasswordHash(_) => user.password_hash = Some(String::new()),
             Self::TotpSecret(_) => user.totp_secret_sealed = Some(Vec::new()),
+            Self::MustChangePassword(must) => user.must_change_password = *must,
         }
     }
 
@@ -281,8 +289,13 @@ impl Hidden {
                 user.totp_secret_sealed = Some(protection.seal(&user.username, secret)?);
                 return Ok(());
             }
+            Self::MustChangePassword(must) => {
+                user.must_change_password = *must;
+                return Ok(());
+            }
         };
         user.password_hash = Some(hash);
+        user.must_change_password = false;
         user.registered_password_digest = None;
         Ok(())
     }

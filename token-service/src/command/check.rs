@@ -65,6 +65,14 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     for (_, warning) in registrations.unserved(is_known, config.mutual_tls.is_some()) {
         output::line(format_args!("warning: {warning} in the configuration"))?;
     }
+    for organization in config.protocol.second_factor.organizations.keys() {
+        let mut users = registrations.users.iter();
+        if !users.any(|user| user.object.organization.as_ref() == Some(organization)) {
+            output::line(format_args!(
+                "warning: organizations.{organization:?} in the configuration: no user of the registrations has this organization"
+            ))?;
+        }
+    }
     let place = |object: &ObjectName| places.get(object).cloned();
     let has_legacy = !instances.is_empty();
     let misfits = planning::misfits_of(&registrations, place, has_legacy, &config.protocol);

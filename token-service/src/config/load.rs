@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use document::internal_host::HostPattern;
@@ -16,7 +17,8 @@ use url::Url;
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mutual_tls, signing,
+    Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mutual_tls, second_factor,
+    signing,
     site_labels, store, trusted_proxies,
 };
 
@@ -140,6 +142,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             signing: signing::read(root.section("signing"), defaults.protocol.signing),
             dpop: dpop::read(root.section("dpop"), defaults.protocol.dpop),
             lifetimes: lifetimes::read(root.section("lifetimes"), defaults.protocol.lifetimes),
+            second_factor: Arc::new(second_factor::read(&mut root)),
         },
         service_documentation: root
             .parsed("service_documentation", service_documentation)

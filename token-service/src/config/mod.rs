@@ -11,6 +11,7 @@ mod listen;
 mod load;
 mod mutual_tls;
 mod paths;
+mod second_factor;
 mod signing;
 mod site_labels;
 mod store;

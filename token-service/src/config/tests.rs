@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::sync::Arc;
 
 use actix_web::http::header::HeaderName;
 use claims::Algorithm;
+use domain::SecondFactorRules;
 use protocol::lifetimes::Lifetimes;
 use protocol::settings::{Dpop, NoncePolicy, Signing, SingleUse};
 
@@ -258,6 +260,11 @@ fn every_key_of_the_example_is_also_a_variable() {
         ("TOKEN_SERVICE__ADMIN_TOKEN_FILE", "a"),
         ("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", "e"),
         ("TOKEN_SERVICE__LOG_FORMAT", "json"),
+        ("TOKEN_SERVICE__SECOND_FACTOR", "required"),
+        (
+            "TOKEN_SERVICE__ORGANIZATIONS__CONTOSO__SECOND_FACTOR",
+            "required",
+        ),
         ("TOKEN_SERVICE__STORE__URL", "redb:s"),
         ("TOKEN_SERVICE__SIGNING__ALGORITHM", "RS256"),
         ("TOKEN_SERVICE__SIGNING__ROTATE_EVERY", "1d"),
@@ -317,6 +324,10 @@ fn every_key_of_the_example_is_also_a_variable() {
                 assertion_max: seconds(7),
                 clock_skew: seconds(65),
             },
+            second_factor: Arc::new(SecondFactorRules {
+                everybody: true,
+                organizations: [("contoso".to_owned(), true)].into(),
+            }),
         },
         service_documentation: Some("https://docs.example.com/".into()),
         listen: "[::]:1".parse().unwrap(),

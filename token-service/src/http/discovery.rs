@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::{cors, error, pages, paths};
 use crate::config::MutualTls;
 use crate::service::Service;
+use domain::amr;
 use domain::client_key;
 use domain::digest::Digest;
 use protocol::oauth::grants::GrantType;
@@ -131,6 +132,7 @@ struct Metadata<'a> {
     authorization_response_iss_parameter_supported: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     scopes_supported: Vec<&'a str>,
+    acr_values_supported: [&'static str; 1],
     ui_locales_supported: [&'static str; 2],
     #[serde(skip_serializing_if = "Option::is_none")]
     service_documentation: Option<&'a str>,
@@ -193,6 +195,7 @@ pub(super) async fn metadata(request: HttpRequest, service: Data<Service>) -> Ht
         mtls_endpoint_aliases: mutual_tls,
         authorization_response_iss_parameter_supported: true,
         scopes_supported: summary.scopes.iter().map(String::as_str).collect(),
+        acr_values_supported: [amr::MULTI_FACTOR],
         ui_locales_supported: pages::LANGUAGES,
         service_documentation: service.config.service_documentation.as_deref(),
     };

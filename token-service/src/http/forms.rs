@@ -28,6 +28,8 @@ pub(super) struct AuthorizationRequest {
     prompt: Option<String>,
     /// Sign in again if the sign-in is older than this many seconds.
     max_age: Option<String>,
+    /// `http://schemas.openid.net/pape/policies/2007/06/multi-factor`: sign in with a second factor (RFC 9470 §4).
+    acr_values: Option<String>,
     /// A username to fill in.
     login_hint: Option<String>,
     /// Languages of the pages, the most preferred first, separated by spaces.

@@ -45,9 +45,9 @@ use domain::{
     FileChange, FirstStep, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance,
     ObjectName, Owner, Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption, RefreshRotation,
     RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Revocation, Revoked, Rotation,
-    RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
-    SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject,
-    UnfinishedSignIns, User, Username,
+    RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecondFactorRules,
+    SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId, TokenReference,
+    TokenSubject, UnfinishedSignIns, User, Username,
 };
 use system::OsRandom;
 
@@ -144,6 +144,7 @@ macro_rules! conformance {
             a_legacy_code_is_redeemed_once,
             a_used_legacy_code_is_remembered_and_then_forgotten,
             refresh_rotates,
+            a_refresh_needs_the_second_factor_that_is_required,
             a_repeated_refresh_within_the_grace_gets_the_same_answer,
             a_reused_refresh_token_revokes_its_grant_alone,
             a_refresh_leaves_the_scopes_that_the_client_lost,
@@ -474,6 +475,7 @@ pub(crate) fn use_of(grant: &Grant, refresh_id: TokenId, now: Timestamp) -> Refr
         client_id: grant.client_id.clone(),
         proven: Confirmation::default(),
         scope: None,
+        second_factor: Arc::default(),
         next_refresh_id: TokenId::generate(&OsRandom).unwrap(),
         next_access_id: TokenId::generate(&OsRandom).unwrap(),
         now,

@@ -57,6 +57,7 @@ fn use_of(token: u8, next: u8, now: Timestamp) -> RefreshRotation {
         client_id: ClientId::parse("web").unwrap(),
         proven: Confirmation::default(),
         scope: None,
+        second_factor: Arc::default(),
         next_refresh_id: id(next),
         next_access_id: id(100 + next),
         now,
@@ -132,6 +133,44 @@ fn a_spent_token_is_repeated_within_its_grace_and_ends_the_grant_after_it() {
             assert!(!matches!(leads, Rotates) || grant.spent.iter().all(is_spent));
         }
     }
+}
+
+/// D-56.
+#[test]
+fn one_factor_is_not_enough_where_two_are_required() {
+    let rules = |everybody| {
+        Arc::new(SecondFactorRules {
+            everybody,
+            ..SecondFactorRules::default()
+        })
+    };
+    let use_of = |token, everybody, second| RefreshRotation {
+        second_factor: rules(everybody),
+        ..use_of(token, token + 1, at(second))
+    };
+    let refused = RotationDecision::Refuse(RotationRefusal::SecondFactorMissing);
+    let mut grant = grant();
+    assert!(matches!(
+        rotate(&mut grant, &use_of(1, false, 0)),
+        RotationDecision::Rotate { .. }
+    ));
+    let before = grant.clone();
+    // The live token, and the used one within its grace.
+    for token in [2, 1] {
+        assert_eq!(rotate(&mut grant, &use_of(token, true, 1)), refused);
+    }
+    assert_eq!(grant, before, "the rule may be a mistake");
+    for method in [amr::TOTP, amr::RECOVERY_CODE] {
+        let mut grant = before.clone();
+        grant.amr = vec![amr::PASSWORD.to_owned(), method.to_owned()];
+        let decision = rotate(&mut grant, &use_of(2, true, 1));
+        assert!(
+            matches!(decision, RotationDecision::Rotate { .. }),
+            "{method}"
+        );
+    }
+    // A rule hides no theft.
+    assert_eq!(rotate(&mut grant, &use_of(1, true, 1000)), reused());
 }
 
 #[test]

@@ -241,6 +241,7 @@ impl Endpoint<'_> {
             client_id: client.client_id.clone(),
             proven: Confirmation::default(),
             scope: None,
+            second_factor: Arc::clone(&context.settings.second_factor),
             next_refresh_id: id(next),
             next_access_id: TokenId::generate(context.random)?,
             now: context.now,

@@ -356,6 +356,9 @@ fn of_refresh_token(refusal: &RotationRefusal) -> Cow<'static, str> {
         }
         RotationRefusal::Expired => "The refresh token has expired",
         RotationRefusal::Revoked => "The authorization has been revoked",
+        RotationRefusal::SecondFactorMissing => {
+            "A second factor is required: the user must sign in again"
+        }
         RotationRefusal::ScopeDiffers => "scope differs from the first use of this refresh token",
     })
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::session::{self, SessionId};
+use super::session::{self, Proven, SessionId};
 use super::{Place, SignInError, check_password};
 use crate::Context;
-use domain::{Session, SessionStage};
+use domain::{Session, SessionStage, amr};
 use secrets::password::Checked;
 use store::StoreError;
 
@@ -36,6 +36,35 @@ pub async fn signed_in(
     };
     let user = context.directory.user(session.username.as_str());
     Ok(user.await?.map(|_| session))
+}
+
+/// A new session in place of `ended`, whose person has just typed the password and set another one, with the hash `hash`. `None` if the
+/// credentials have changed once more.
+///
+/// # Errors
+/// A [`SignInError`]; no session begins.
+pub async fn go_on(
+    context: &Context<'_>,
+    id: &SessionId,
+    ended: &Session,
+    hash: &str,
+) -> Result<Option<SessionId>, SignInError> {
+    let credentials = context.store.credentials(ended.username.clone()).await?;
+    let Some(credentials) = credentials.filter(|credentials| {
+        let has_second_factor = credentials.totp_secret_sealed.is_some();
+        credentials.password_hash.as_deref() == Some(hash)
+            && has_second_factor == amr::has_second_factor(&ended.amr)
+    }) else {
+        return Ok(None);
+    };
+    let proven = Proven {
+        username: ended.username.clone(),
+        amr: ended.amr.clone(),
+        credentials_version: credentials.version,
+    };
+    let session = session::signed_in(&context.settings.lifetimes, proven, context.now);
+    let begun = session::start(context, session, Some(id)).await?;
+    Ok(begun.map(|(id, _)| id))
 }
 
 /// Checks the password of this session's person.

@@ -18,7 +18,7 @@ use super::second_factor::{Verdict, check_totp};
 use super::session::{self, Proven, SessionId};
 use super::{DeviceCookie, Place, SignInError, recovery, totp};
 use crate::Context;
-use crate::amr;
+use domain::amr;
 use domain::clock::Timestamp;
 use domain::{AuditEvent, SecondFactor, Session, Username, random};
 use secrets::sealing::{SealingError, totp_context};
@@ -137,15 +137,21 @@ impl Offered {
     }
 }
 
-/// Offers a new secret to the user of the session `id`. `None` if the session is not live.
-pub async fn offer(context: &Context<'_>, id: &SessionId) -> Result<Option<Offer>, SignInError> {
-    let Some(Session { username, .. }) = signed_in(context, id).await? else {
+/// Offers a new secret to the user of the session `id`. `None` if the session is not live. With `after_sign_in`, the password of the
+/// sign-in counts for the offer.
+pub async fn offer(
+    context: &Context<'_>,
+    id: &SessionId,
+    after_sign_in: bool,
+) -> Result<Option<Offer>, SignInError> {
+    let Some(session) = signed_in(context, id).await? else {
         return Ok(None);
     };
+    let (username, signed_in_at) = (session.username, session.authenticated_at);
     let secret = Zeroizing::new(random::bytes::<SECRET_BYTES>(context.random)?);
     let offered = Offered {
         secret: Zeroizing::new(secret.to_vec()),
-        password_right_at: None,
+        password_right_at: after_sign_in.then_some(signed_in_at),
     };
     present(context, id, &username, &offered).map(Some)
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use crate::Context;
-use crate::amr;
+use domain::amr;
 use domain::random::RandomError;
 use domain::{
     Credentials, CredentialsVersion, PasswordOrigin, SessionStage, UnfinishedSignIns, Username,

@@ -9,7 +9,7 @@ use super::session::{self, Proven, SessionId};
 use super::throttle::{self, Attempt, Guess};
 use super::{DeviceCookie, Place, SignInError, totp};
 use crate::Context;
-use crate::amr;
+use domain::amr;
 use domain::{SessionStage, UnfinishedSignIns, Username};
 use secrets::sealing::totp_context;
 use store::Use;

@@ -10,7 +10,7 @@ use super::key::KeyError;
 use super::key_ring::KeyRing;
 use crate::settings::Settings;
 use domain::clock::Timestamp;
-use domain::{ClientId, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenId, Username};
+use domain::{ClientId, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenId, Username, amr};
 
 #[derive(Debug, Clone, Copy)]
 pub struct GrantedTo<'a> {
@@ -19,6 +19,8 @@ pub struct GrantedTo<'a> {
     pub account: &'a LinkedAccount,
     /// How the user was authenticated (D-11).
     pub amr: &'a [String],
+    /// When the user signed in; `None` if the user did not.
+    pub authenticated_at: Option<Timestamp>,
     pub grant_id: GrantId,
 }
 
@@ -29,6 +31,7 @@ impl<'a> From<&'a Grant> for GrantedTo<'a> {
             username: &grant.username,
             account: &grant.account,
             amr: &grant.amr,
+            authenticated_at: Some(grant.authenticated_at),
             grant_id: grant.grant_id,
         }
     }
@@ -104,6 +107,8 @@ impl<'a> Mint<'a> {
             user_site: &subject.account.site,
             scope: token.scope.as_str(),
             amr: subject.amr.iter().map(String::as_str).collect(),
+            acr: amr::acr(subject.amr),
+            auth_time: subject.authenticated_at.map(Timestamp::seconds),
             iat: issued_at,
             exp: expires_at,
             jti: &token.id.to_string(),

@@ -57,7 +57,7 @@ fn values(before: &Values, after: &Values) -> Option<String> {
     };
     match before.rule {
         Rule::Secret => return None,
-        Rule::Single | Rule::Enabled => {
+        Rule::Single | Rule::State => {
             return Some(format!("{} -> {}", single(before), single(after)));
         }
         Rule::List => {}

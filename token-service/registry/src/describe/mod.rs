@@ -124,8 +124,8 @@ pub(crate) enum Rule {
     /// One value, or none.
     Single,
     List,
-    /// State: whether the object is enabled.
-    Enabled,
+    /// State that is shown, such as whether the object is enabled.
+    State,
     /// State: secrets, which nobody is shown.
     Secret,
 }
@@ -133,7 +133,7 @@ pub(crate) enum Rule {
 impl Rule {
     /// True for state, which commands change although a file defines the object.
     pub(crate) const fn is_state(self) -> bool {
-        matches!(self, Self::Enabled | Self::Secret)
+        matches!(self, Self::State | Self::Secret)
     }
 }
 
@@ -160,8 +160,8 @@ pub(crate) fn list(key: &'static str, values: impl IntoIterator<Item: ToString>)
     Values::new(key, Rule::List, values)
 }
 
-pub(crate) fn enabled(enabled: bool) -> Values {
-    Values::new("enabled", Rule::Enabled, [enabled])
+pub(crate) fn state(key: &'static str, value: bool) -> Values {
+    Values::new(key, Rule::State, [value])
 }
 
 pub(crate) fn secret(key: &'static str, values: impl IntoIterator<Item: ToString>) -> Values {

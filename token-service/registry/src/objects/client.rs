@@ -7,7 +7,7 @@ use super::client_secret::SecretView;
 use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
 use crate::describe::checks::{claim_text, display_name, page_address};
 use crate::describe::reading::{Entry, Registration, required};
-use crate::describe::{Effects, Registered, Values, enabled, list, present, secret, single};
+use crate::describe::{Effects, Registered, Values, list, present, secret, single, state};
 use document::Located;
 use domain::client::IntegrationType::{Installed, Legacy, NonInteractive, UserBound, WebServer};
 use domain::client::{ClientSecret, ClientVersion, IntegrationKind as Kind};
@@ -16,17 +16,19 @@ use domain::object::ObjectKind;
 use domain::redirect_uri::RedirectUriUse;
 use domain::{
     Client, ClientId, Excerpt, KeyAuthentication, Managed, Observed, RegistryChange, Scope,
-    Username,
+    SecondFactorRule, Username,
 };
 
 const PUSHED_ONLY: &str = "require_pushed_authorization_requests";
+const SECOND_FACTOR: &str = "second_factor";
 const DPOP_BOUND: &str = "dpop_bound_access_tokens";
 const CERTIFICATE_BOUND: &str = "tls_client_certificate_bound_access_tokens";
 
 /// The keys that only some integration types have.
-const OF_SOME_TYPES: [&str; 11] = [
+const OF_SOME_TYPES: [&str; 12] = [
     "redirect_uris",
     PUSHED_ONLY,
+    SECOND_FACTOR,
     "client_secret",
     client_secret::DIGEST,
     client_key::KEY,
@@ -120,6 +122,8 @@ impl Registered for Client {
             require_pushed_authorization_requests: self
                 .require_pushed_authorization_requests
                 .then_some(true),
+            second_factor: (self.requires_second_factor)
+                .then(|| SecondFactorRule::Required.name().to_owned()),
             secrets: secrets.len(),
             credentials: secrets.len() + keys.len() + tls_client_certificates.len(),
             secret_times: present(secret_times),
@@ -150,12 +154,13 @@ impl Registered for Client {
             single("type", [view.r#type]),
             single("name", [view.name]),
             single("home_url", view.home_url),
-            enabled(view.enabled),
+            state("enabled", view.enabled),
             single(DPOP_BOUND, [view.dpop_bound_access_tokens]),
             single(CERTIFICATE_BOUND, [is_bound]),
             list("scopes", view.scopes),
             list("redirect_uris", view.redirect_uris.unwrap_or_default()),
             single(PUSHED_ONLY, view.require_pushed_authorization_requests),
+            single(SECOND_FACTOR, view.second_factor),
             secret(
                 "client_secret",
                 digests.map(|one| one.digest().to_base64url()),
@@ -272,6 +277,12 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         Some(Kind::WebServer | Kind::Installed) => entry.section.flag(PUSHED_ONLY),
         _ => None,
     };
+    let second_factor = match entry.integration {
+        Some(Kind::WebServer | Kind::Installed | Kind::Legacy) => {
+            entry.text(SECOND_FACTOR, SecondFactorRule::parse)
+        }
+        _ => None,
+    };
     let has_keys = [client_key::KEY, tls_client_certificate::KEY]
         .iter()
         .any(|key| entry.section.has_some(key));
@@ -314,6 +325,7 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         integration,
         key_authentication,
         require_pushed_authorization_requests: pushed_only.is_some_and(|flag| flag.value),
+        requires_second_factor: second_factor == Some(SecondFactorRule::Required),
         scopes,
         enabled,
         dpop_bound_access_tokens,

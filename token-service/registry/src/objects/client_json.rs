@@ -31,6 +31,9 @@ pub struct ClientRegistration {
     pub redirect_uris: Option<Vec<String>>,
     /// Whether the client must push its authorization requests (RFC 9126). `false` if absent. For `web_server`, `installed`.
     pub require_pushed_authorization_requests: Option<bool>,
+    /// Whether people need a second factor for codes and refreshed tokens of the client: `optional` or `required`. `optional` if absent. For
+    /// `web_server`, `installed`, `legacy`.
+    pub second_factor: Option<String>,
     /// The client secret. 32 to 1024 bytes. The administration generates an absent one, but not for `legacy`. For `web_server`,
     /// `non_interactive`, `user_bound`, `legacy`.
     pub client_secret: Option<String>,
@@ -83,6 +86,9 @@ pub struct ClientView {
     /// Whether the client must push its authorization requests (RFC 9126).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_pushed_authorization_requests: Option<bool>,
+    /// `required` if people need a second factor for codes and refreshed tokens of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second_factor: Option<String>,
     /// Live client secrets: two during a rotation.
     pub secrets: usize,
     /// With what the client can authenticate: live client secrets, keys and TLS certificates.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::describe::reading::{Completeness, Entry, Reading, Registration, required};
-use crate::describe::{Effects, Registered, Values, enabled, present, single};
+use crate::describe::{Effects, Registered, Values, present, single, state};
 use document::{Place, Section};
 use domain::clock::Timestamp;
 use domain::legacy_instance::{differ_in_port, is_host};
@@ -93,7 +93,7 @@ impl Registered for LegacyInstance {
     fn values(&self) -> Vec<Values> {
         vec![
             single("auth_server_hostname", [&self.auth_server_hostname]),
-            enabled(self.enabled),
+            state("enabled", self.enabled),
         ]
     }
 

@@ -20,4 +20,5 @@ pub use client_secret::SecretView;
 pub use legacy_instance::{
     LegacyInstanceRegistration, LegacyInstanceView, port_problem, read_all as read_legacy_instances,
 };
+pub(crate) use user::MUST_CHANGE_PASSWORD;
 pub use user::{UserRegistration, UserView};

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::account::{self, AccountView};
 use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
 use crate::describe::reading::{Entry, Registration};
-use crate::describe::{Effects, Registered, Values, enabled, list, present, secret, single};
+use crate::describe::{Effects, Registered, Values, list, present, secret, single, state};
 use document::Located;
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
@@ -18,6 +18,9 @@ use secrets::protection::Hidden;
 
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
+
+/// Key of the duty to set another password.
+pub(crate) const MUST_CHANGE_PASSWORD: &str = "must_change_password";
 
 /// A user's registration: an entry of `users` of a registrations file.
 #[derive(ToSchema)]
@@ -34,6 +37,9 @@ pub struct UserRegistration {
     pub password: Option<String>,
     /// In place of the password: its hash by argon2, bcrypt, PBKDF2 or scrypt, also as Django or Keycloak stores it.
     pub password_hash: Option<String>,
+    /// Whether the user must set another password at the next sign-in, before a code is issued. A password that the user or anybody
+    /// else sets ends this.
+    pub must_change_password: Option<bool>,
     /// The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was issued. 128 to
     /// 512 bits.
     pub totp_secret: Option<String>,
@@ -58,6 +64,9 @@ pub struct UserView {
     pub enabled: bool,
     /// Whether the user has a password.
     pub has_password: bool,
+    /// Whether the user must set another password at the next sign-in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub must_change_password: bool,
     /// Whether the user has a registered second factor.
     pub has_totp: bool,
     /// Whether the user has a second factor, registered or set up by the user.
@@ -89,9 +98,15 @@ impl Registered for User {
         "has_totp",
         "has_second_factor",
         "last_sign_in_at",
+        MUST_CHANGE_PASSWORD,
         "managed_by",
     ];
-    const ONLY_REGISTERED: &'static [&'static str] = &["password", "password_hash", "totp_secret"];
+    const ONLY_REGISTERED: &'static [&'static str] = &[
+        "password",
+        "password_hash",
+        "totp_secret",
+        MUST_CHANGE_PASSWORD,
+    ];
 
     type Keys = UserRegistration;
     type View = UserView;
@@ -107,6 +122,9 @@ impl Registered for User {
         let organization = entry.text("organization", claim_text);
         let enabled = entry.enabled();
         let password = password(entry);
+        let must_change_password = entry.section.flag(MUST_CHANGE_PASSWORD);
+        let must_change_password =
+            must_change_password.map(|flag| Hidden::MustChangePassword(flag.value));
         let totp_secret = entry.text("totp_secret", totp_secret);
         let totp_secret = totp_secret.map(Hidden::TotpSecret);
         let accounts = account::read(entry);
@@ -119,7 +137,9 @@ impl Registered for User {
             ..Self::new(username?)
         };
         Some(Registration {
-            hidden: password.into_iter().chain(totp_secret).collect(),
+            hidden: (password.into_iter().chain(totp_secret))
+                .chain(must_change_password)
+                .collect(),
             ..Registration::of(user)
         })
     }
@@ -133,6 +153,7 @@ impl Registered for User {
             organization: self.organization.clone(),
             enabled: self.enabled,
             has_password: self.password_hash.is_some(),
+            must_change_password: self.must_change_password,
             has_totp: self.totp_secret_sealed.is_some(),
             has_second_factor: self.totp_secret_sealed.is_some()
                 || sign_ins.is_some_and(|one| one.has_own_second_factor),
@@ -150,8 +171,9 @@ impl Registered for User {
         vec![
             single("email", &self.email),
             single("organization", &self.organization),
-            enabled(self.enabled),
+            state("enabled", self.enabled),
             secret("password", &self.password_hash),
+            state(MUST_CHANGE_PASSWORD, self.must_change_password),
             secret(
                 "totp_secret",
                 totp_secret.map(|sealed| HEXLOWER.encode(sealed)),

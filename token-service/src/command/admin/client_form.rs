@@ -46,6 +46,10 @@ struct Flags {
     #[arg(long)]
     #[serde(skip)]
     require_pushed_requests: bool,
+    /// Whether people need a second factor for codes and refreshed tokens of the client: optional or required (web_server,
+    /// installed, legacy).
+    #[arg(long, value_name = "RULE")]
+    second_factor: Option<String>,
     /// The public keys of client assertions, with which the client authenticates (private_key_jwt) (web_server, non_interactive,
     /// user_bound).
     #[arg(long = "key", value_name = "KID=FILE")]

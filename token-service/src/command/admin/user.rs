@@ -65,6 +65,10 @@ struct Flags {
     #[arg(long = "password-file", value_name = "FILE")]
     #[serde(skip)]
     password: Option<PathBuf>,
+    /// The user must set another password at the next sign-in.
+    #[arg(long)]
+    #[serde(skip)]
+    must_change_password: bool,
     /// The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was issued. From a file;
     /// - is standard input.
     #[arg(long = "totp-secret-file", value_name = "FILE")]
@@ -107,18 +111,28 @@ pub(in crate::command) struct Change {
     #[arg(long, conflicts_with = "single_sign_on")]
     #[serde(skip)]
     no_single_sign_on: bool,
+    /// The user may keep the password.
+    #[arg(long, conflicts_with = "must_change_password")]
+    #[serde(skip)]
+    may_keep_password: bool,
 }
 
 impl Flags {
     /// Adds the switches, with `others` as their opposites, and the secrets from files.
-    fn add_to(&self, mut body: Object, others: [bool; 2]) -> anyhow::Result<Object> {
-        let [enable, no_single_sign_on] = others;
+    fn add_to(&self, mut body: Object, others: [bool; 3]) -> anyhow::Result<Object> {
+        let [enable, no_single_sign_on, may_keep_password] = others;
         add_switch(&mut body, "enabled", enable, self.disable);
         add_switch(
             &mut body,
             "single_sign_on",
             self.single_sign_on,
             no_single_sign_on,
+        );
+        add_switch(
+            &mut body,
+            "must_change_password",
+            self.must_change_password,
+            may_keep_password,
         );
         add_secret(&mut body, "password", self.password.as_ref())?;
         add_secret(&mut body, "totp_secret", self.totp_secret.as_ref())?;
@@ -134,7 +148,7 @@ impl Form for New {
     }
 
     fn body(&self) -> anyhow::Result<Object> {
-        self.flags.add_to(given(self)?, [false; 2])
+        self.flags.add_to(given(self)?, [false; 3])
     }
 }
 
@@ -146,7 +160,7 @@ impl Form for Change {
     }
 
     fn body(&self) -> anyhow::Result<Object> {
-        let others = [self.enable, self.no_single_sign_on];
+        let others = [self.enable, self.no_single_sign_on, self.may_keep_password];
         self.flags.add_to(changed(self)?, others)
     }
 }

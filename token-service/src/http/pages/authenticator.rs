@@ -8,37 +8,49 @@ use fast_qr::convert::svg::SvgBuilder;
 use fast_qr::qr::QRBuilder;
 
 use super::browser::Browser;
-use super::browser_token::page_with_token;
+use super::confirm;
 use super::cookies::with_cookie;
+use super::due::{Admitted, admit};
 use super::failure::PageFailure;
 use super::form::Form;
 use super::problem::Problem;
+use super::purpose::Purpose;
 use super::response;
 use super::templates::{AuthenticatorPage, RecoveryCodesPage};
-use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, AuditEvent, Username};
+use protocol::oauth::authorize::Due;
 use protocol::sign_in::again::PasswordRefusal;
 use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome, SetUpRefusal};
 
 /// `GET /auth/authenticator`.
 pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure> {
-    let offer = match browser.session_id() {
-        Some(id) => authenticator::offer(&browser.context(), &id).await?,
-        None => None,
+    ask(&Purpose::Home(browser)).await
+}
+
+/// Where a second factor is required, the password of the sign-in counts for the set-up.
+pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
+    let Some(Admitted { id, is_due, .. }) = admit(purpose, Due::SetUpSecondFactor).await? else {
+        return Ok(purpose.go_on());
     };
-    match offer {
-        Some(offer) => show(&browser, &offer, None),
-        None => Ok(not_signed_in()),
+    let context = purpose.browser().context();
+    match authenticator::offer(&context, &id, is_due).await? {
+        Some(offer) => show(purpose, is_due, &offer, None),
+        None => Ok(purpose.go_on()),
     }
 }
 
 /// `POST /auth/authenticator`.
-pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
-    let browser = &form.of;
-    let Some((id, session)) = browser.session().await? else {
-        return Ok(not_signed_in());
+pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
+    let (purpose, browser) = (&form.of, form.of.browser());
+    let Some(admitted) = admit(purpose, Due::SetUpSecondFactor).await? else {
+        return Ok(purpose.go_on());
     };
+    let Admitted {
+        id: from,
+        session,
+        is_due,
+    } = admitted;
     let sealed = form.field("offer");
     let entry = Entry::new(AuditAction::SecondFactorSetUp).by_user(session.username.as_str());
     let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
@@ -49,7 +61,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
         audit: Arc::clone(&events),
     };
     let context = browser.context();
-    match authenticator::accept(&context, &id, acceptance, &browser.place()).await? {
+    match authenticator::accept(&context, &from, acceptance, &browser.place()).await? {
         SetUpOutcome::Done {
             id,
             username,
@@ -62,9 +74,13 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
                 frame: browser.frame(),
                 username: username.as_str(),
                 codes: &recovery_codes,
+                next: &purpose.continuation(),
             };
             let response = response::page(StatusCode::OK, &page);
-            let response = with_cookie(response, &browser.cookies.set_session(&id));
+            let mut response = with_cookie(response, &browser.cookies.set_session(&id));
+            if let Some(journey) = purpose.journey() {
+                response = confirm::carry_over(response, journey, &from, &id);
+            }
             Ok(match &device {
                 Some(device) => with_cookie(response, &browser.cookies.set_devices(device)),
                 None => response,
@@ -82,36 +98,32 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
                 SetUpRefusal::CodeWrong => Problem::CodeWrong,
                 SetUpRefusal::CodeUsed => Problem::CodeUsed,
             };
-            show(browser, &offer, Some(problem))
+            show(purpose, is_due, &offer, Some(problem))
         }
-        SetUpOutcome::NotOffered => Ok(not_signed_in()),
+        SetUpOutcome::NotOffered => Ok(purpose.go_on()),
     }
 }
 
 fn show(
-    browser: &Browser,
+    purpose: &Purpose,
+    is_due: bool,
     offer: &Offer,
     problem: Option<Problem>,
 ) -> Result<HttpResponse, PageFailure> {
     let picture = QRBuilder::new(offer.url.as_str())
         .build()
         .map_err(|error| PageFailure::Internal(format!("no QR code: {error:?}")))?;
-    page_with_token(browser, problem, |token| AuthenticatorPage {
-        texts: browser.texts(),
-        frame: browser.frame(),
+    purpose.show(problem, |flow| AuthenticatorPage {
+        frame: flow.frame,
+        is_due,
         picture: SvgBuilder::default().to_str(&picture),
         url: &offer.url,
         secret: &offer.secret,
         offer: &offer.sealed,
         is_password_proven: offer.is_password_proven,
-        csrf: token.text(),
+        flow,
         problem,
     })
-}
-
-/// Redirects to the home page, which asks for username and password.
-pub(super) fn not_signed_in() -> HttpResponse {
-    response::redirect(StatusCode::SEE_OTHER, paths::HOME)
 }
 
 /// Records that the password of a person who is signed in was refused before a change; what the page says.

@@ -5,12 +5,13 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 
 use super::confirm;
+use super::due;
 use super::failure::PageFailure;
 use super::journey::Journey;
-use super::purpose::show;
+use super::purpose::{Purpose, show};
 use super::response;
 use super::select_account;
-use super::templates::{ConfirmPage, NoAccountPage, SecondFactorPage, SignInPage};
+use super::templates::{ConfirmPage, NoAccountPage, SignInPage};
 use crate::http::method::IsHead;
 use protocol::oauth::authorize::{RedirectError, Step};
 
@@ -25,12 +26,7 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
             username: journey.login_hint().unwrap_or_default(),
             problem: None,
         }),
-        Step::SecondFactor => show(&journey, None, |flow| SecondFactorPage {
-            frame: flow.frame,
-            flow,
-            recovery_code: false,
-            problem: None,
-        }),
+        Step::Due(due) => due::show(&Purpose::Code(journey), due).await,
         Step::SelectAccount(signed_in) => select_account::show_choice(&journey, &signed_in, ""),
         Step::Confirm(signed_in, account) => show(&journey, None, |flow| ConfirmPage {
             frame: flow.frame,

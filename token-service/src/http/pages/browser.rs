@@ -1,6 +1,7 @@
 //! A request of a person's browser, for pages and forms.
 
 use std::future::{Ready, ready};
+use std::sync::Arc;
 
 use actix_web::dev::Payload;
 use actix_web::web::Data;
@@ -16,7 +17,7 @@ use crate::service::{Moment, Service};
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditEvent, Session};
 use protocol::Context;
-use protocol::oauth::authorize::LiveSession;
+use protocol::oauth::authorize::{Due, LiveSession, SignedIn};
 use protocol::sign_in::{Place, SessionId, session};
 
 /// One request of a browser, with the keys and time of its start.
@@ -91,9 +92,26 @@ impl Browser {
         let Some((id, session)) = self.session().await? else {
             return Ok(None);
         };
-        let directory = self.service.directory();
-        let user = directory.user(session.username.as_str()).await?;
+        let (directory, username) = (self.service.directory(), &session.username);
+        let mut user = directory.user(username.as_str()).await?;
+        if let Some(known) = &user
+            && known.credentials_version != session.credentials_version
+        {
+            // The copy in memory is from before the password that another replica has set for this session.
+            let stored = self.service.store.user(username.clone()).await?;
+            user = stored.filter(|user| user.enabled).map(Arc::new);
+        }
         Ok(user.map(|user| (id, LiveSession { session, user })))
+    }
+
+    /// The sign-in of a live session on the person's own page.
+    ///
+    /// # Errors
+    /// What the person must do first.
+    pub(super) fn signed_in(&self, live: LiveSession) -> Result<SignedIn, Due> {
+        let rules = &self.service.config.protocol.second_factor;
+        let needs_second_factor = rules.require(&live.user, None);
+        SignedIn::of(live, needs_second_factor)
     }
 
     pub(super) async fn session(&self) -> Result<Option<(SessionId, Session)>, PageFailure> {

@@ -2,77 +2,98 @@
 
 use actix_web::HttpResponse;
 
-use super::authenticator::{not_signed_in, refused};
+use super::authenticator::refused;
 use super::browser::Browser;
-use super::browser_token::page_with_token;
+use super::confirm;
 use super::cookies::with_cookie;
+use super::due::{Admitted, admit};
 use super::failure::PageFailure;
 use super::form::Form;
 use super::new_password;
 use super::problem::Problem;
+use super::purpose::Purpose;
 use super::templates::ChangePasswordPage;
-use domain::{Session, User};
+use domain::User;
+use protocol::oauth::authorize::Due;
 use protocol::sign_in::again;
 
 /// `GET /auth/password`.
-pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
-    match session(&browser).await? {
-        Some(_) => show(&browser, None),
-        None => Ok(not_signed_in()),
+pub(super) async fn own(browser: Browser) -> Result<HttpResponse, PageFailure> {
+    ask(&Purpose::Home(browser)).await
+}
+
+pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
+    match admit(purpose, Due::NewPassword).await? {
+        Some(Admitted { is_due, .. }) => show(purpose, is_due, None),
+        None => Ok(purpose.go_on()),
     }
 }
 
-/// `POST /auth/password`. All sessions and grants of the person end.
-pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
-    let browser = &form.of;
-    let Some(session) = session(browser).await? else {
-        return Ok(not_signed_in());
+/// `POST /auth/password`. All sessions and grants of the person end. If the person had to set another password, the sign-in goes on
+/// with a new session.
+pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
+    let (purpose, browser) = (&form.of, form.of.browser());
+    let Some(admitted) = admit(purpose, Due::NewPassword).await? else {
+        return Ok(purpose.go_on());
     };
+    let Admitted {
+        id: from,
+        session,
+        is_due,
+    } = admitted;
     let (username, version) = (&session.username, session.credentials_version);
     let present = form.field("password").to_owned().into();
     let checked = again::check(&browser.context(), &session, present, &browser.place()).await?;
     if let Err(refusal) = checked {
         let problem = refused(browser, username, refusal, "changing the password");
-        return show(browser, Some(problem));
+        return show(purpose, is_due, Some(problem));
+    }
+    if form.field("new_password") == form.field("password") {
+        return show(purpose, is_due, Some(Problem::PasswordUnchanged));
     }
     let Some(user) = browser.service.store.user(username.clone()).await? else {
-        return Ok(not_signed_in());
+        return Ok(purpose.go_on());
     };
     let chosen = form.field("new_password").to_owned().into();
     if let Some(problem) = new_password::refusal(browser, &user, &chosen).await? {
-        return show(browser, Some(problem));
+        return show(purpose, is_due, Some(problem));
     }
     let takes = |user: &User| user.still_has(version);
-    let done =
-        new_password::set(browser, &user, chosen, "with the present password", takes).await?;
-    let Some(done) = done else {
-        return Ok(not_signed_in());
-    };
-    // Others who guess the new password do not delay the person in this browser.
-    let Some(user) = browser.service.store.user(username.clone()).await? else {
-        return Ok(done);
+    let set = new_password::set(browser, &user, chosen, "with the present password", takes);
+    let Some(hash) = set.await? else {
+        return Ok(purpose.go_on());
     };
     let (context, place) = (browser.context(), browser.place());
+    let mut response = new_password::is_set(browser);
+    if is_due {
+        response = purpose.go_on();
+        if let Some(id) = again::go_on(&context, &from, &session, &hash).await? {
+            response = with_cookie(response, &browser.cookies.set_session(&id));
+            if let Some(journey) = purpose.journey() {
+                response = confirm::carry_over(response, journey, &from, &id);
+            }
+        }
+    }
+    // Others who guess the new password do not delay the person in this browser.
+    let Some(user) = browser.service.store.user(username.clone()).await? else {
+        return Ok(response);
+    };
     let device = place.remember(&context, &user.username, user.credentials_version)?;
     Ok(match &device {
-        Some(device) => with_cookie(done, &browser.cookies.set_devices(device)),
-        None => done,
+        Some(device) => with_cookie(response, &browser.cookies.set_devices(device)),
+        None => response,
     })
 }
 
-/// The session of the person who is signed in with this browser.
-async fn session(browser: &Browser) -> Result<Option<Session>, PageFailure> {
-    Ok(match browser.session_id() {
-        Some(id) => again::signed_in(&browser.context(), &id).await?,
-        None => None,
-    })
-}
-
-fn show(browser: &Browser, problem: Option<Problem>) -> Result<HttpResponse, PageFailure> {
-    page_with_token(browser, problem, |token| ChangePasswordPage {
-        texts: browser.texts(),
-        frame: browser.frame(),
-        csrf: token.text(),
+fn show(
+    purpose: &Purpose,
+    is_due: bool,
+    problem: Option<Problem>,
+) -> Result<HttpResponse, PageFailure> {
+    purpose.show(problem, |flow| ChangePasswordPage {
+        frame: flow.frame,
+        flow,
+        is_due,
         problem,
     })
 }

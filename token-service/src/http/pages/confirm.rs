@@ -57,6 +57,19 @@ pub(super) fn remember(response: HttpResponse, journey: &Journey, id: &SessionId
     with_cookie(response, &browser.cookies.set_confirmed(confirmed))
 }
 
+/// Adds the confirmation to the response if the person has given it in the session `from`, which the session `to` goes on with.
+pub(super) fn carry_over(
+    response: HttpResponse,
+    journey: &Journey,
+    from: &SessionId,
+    to: &SessionId,
+) -> HttpResponse {
+    match confirmation(journey, Some(from)) {
+        ClientConfirmation::Given => remember(response, journey, to),
+        ClientConfirmation::NotNeeded | ClientConfirmation::Needed => response,
+    }
+}
+
 /// `POST /auth/continue`: the person confirms the client, which gets a code.
 pub(super) async fn go_on(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
     let Purpose::Code(journey) = &form.of else {

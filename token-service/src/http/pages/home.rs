@@ -6,41 +6,30 @@ use actix_web::http::StatusCode;
 use super::browser::Browser;
 use super::browser_token::page_with_token;
 use super::cookies::with_cookie;
+use super::due;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::purpose::Purpose;
 use super::response;
-use super::templates::{HomePage, OTHER_USER, SecondFactorPage, SignInPage};
+use super::templates::{HomePage, OTHER_USER, SignInPage};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
-use domain::{AuditAction, SessionStage};
+use domain::AuditAction;
 use protocol::oauth::authorize::SignedIn;
 use protocol::sign_in;
 
 pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> {
     let live = browser.live_session().await?.map(|(_, live)| live);
-    let is_factor_owed = live
-        .as_ref()
-        .is_some_and(|live| live.session.stage == SessionStage::SecondFactorOwed);
-    if let Some(signed_in) = live.and_then(SignedIn::of) {
-        return show(&browser, &signed_in).await;
-    }
     let is_other_user = browser.http.query_string() == OTHER_USER;
-    let purpose = Purpose::Home(browser);
-    if is_factor_owed && !is_other_user {
-        purpose.show(None, |flow| SecondFactorPage {
-            frame: flow.frame,
-            flow,
-            recovery_code: false,
-            problem: None,
-        })
-    } else {
-        purpose.show(None, |flow| SignInPage {
+    match live.map(|live| browser.signed_in(live)) {
+        Some(Ok(signed_in)) => show(&browser, &signed_in).await,
+        Some(Err(due)) if !is_other_user => due::show(&Purpose::Home(browser), due).await,
+        Some(Err(_)) | None => Purpose::Home(browser).show(None, |flow| SignInPage {
             frame: flow.frame,
             flow,
             username: "",
             problem: None,
-        })
+        }),
     }
 }
 

@@ -169,7 +169,19 @@ impl Journey {
     ) -> Step {
         let now = self.browser.context().now;
         let live = live.filter(|live| self.request.accepts(&live.session, now));
-        next_step(self.request.prompt(), live, confirmation)
+        let settings = &self.browser.service.config.protocol;
+        let needs_second_factor = self.request.asks_for_second_factor()
+            || live.as_ref().is_some_and(|live| {
+                settings
+                    .second_factor
+                    .require(&live.user, Some(self.client()))
+            });
+        next_step(
+            self.request.prompt(),
+            live,
+            needs_second_factor,
+            confirmation,
+        )
     }
 
     /// The live sign-in of the browser, if the request accepts it. While a page was open, the session may have ended or become

@@ -14,6 +14,7 @@ mod confirm;
 mod cookie_notice;
 mod cookies;
 mod csrf;
+mod due;
 mod error_page;
 mod failure;
 mod form;
@@ -65,7 +66,7 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
         )
         .service(
             web::resource(paths::PASSWORD)
-                .route(web::get().to(change_password::ask))
+                .route(web::get().to(change_password::own))
                 .route(web::post().to(change_password::accept))
                 .default_service(other_methods("GET, HEAD, POST")),
         )

@@ -60,7 +60,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     let digest = Digest::of(link.as_bytes());
     let takes = |user: &User| user.takes(&digest, browser.context().now);
     match set(browser, &user, password, "with a link", takes).await? {
-        Some(done) => Ok(done),
+        Some(_) => Ok(is_set(browser)),
         None => Err(PageFailure::LinkOver),
     }
 }
@@ -78,14 +78,14 @@ pub(super) async fn refusal(
 }
 
 /// Sets the password of `user`, if `takes` says yes to the stored user. The same transaction ends the link, and what rests on the
-/// password before. `how` is for the audit log.
+/// password before. Returns the hash of the password. `how` is for the audit log.
 pub(super) async fn set(
     browser: &Browser,
     user: &User,
     password: Zeroizing<String>,
     how: &'static str,
     takes: impl Fn(&User) -> bool,
-) -> Result<Option<HttpResponse>, PageFailure> {
+) -> Result<Option<String>, PageFailure> {
     let service = &browser.service;
     let turn = tokio::time::timeout(LONGEST_WAIT, TURN.lock()).await;
     let _turn = turn.map_err(|_| PageFailure::Unavailable("many choose passwords".to_owned()))?;
@@ -114,6 +114,7 @@ pub(super) async fn set(
             password_hash: Some(hash.clone()),
             registered_password_digest: None,
             password_link: None,
+            must_change_password: false,
             ..before.clone()
         };
         plan.put(user, Some(before));
@@ -125,15 +126,20 @@ pub(super) async fn set(
             ..plan.change
         };
         if service.change_registry(change).await? == RegistryOutcome::Changed {
-            let page = PasswordSetPage {
-                texts: browser.texts(),
-                frame: browser.frame(),
-            };
-            return Ok(Some(response::page(StatusCode::OK, &page)));
+            return Ok(Some(hash));
         }
     }
     let reason = "the user keeps changing".to_owned();
     Err(PageFailure::Unavailable(reason))
+}
+
+/// The page after [`set`].
+pub(super) fn is_set(browser: &Browser) -> HttpResponse {
+    let page = PasswordSetPage {
+        texts: browser.texts(),
+        frame: browser.frame(),
+    };
+    response::page(StatusCode::OK, &page)
 }
 
 /// The user whom the link lets set a password.

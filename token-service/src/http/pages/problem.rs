@@ -15,6 +15,8 @@ pub(super) enum Problem {
     PasswordMissing,
     /// The chosen password is refused.
     PasswordWeak(Weak),
+    /// The chosen password is the present one.
+    PasswordUnchanged,
     CodeWrong,
     /// The one-time code was right, but used before.
     CodeUsed,
@@ -28,7 +30,7 @@ impl Problem {
     pub(super) const fn status(self) -> StatusCode {
         match self {
             Self::Wait(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::PasswordWeak(_) => StatusCode::BAD_REQUEST,
+            Self::PasswordWeak(_) | Self::PasswordUnchanged => StatusCode::BAD_REQUEST,
             _ => StatusCode::FORBIDDEN,
         }
     }
@@ -47,6 +49,7 @@ impl Problem {
             | Self::PasswordWrong
             | Self::PasswordMissing
             | Self::PasswordWeak(_)
+            | Self::PasswordUnchanged
             | Self::Wait(_) => true,
             Self::CodeWrong | Self::CodeUsed | Self::RecoveryCodeWrong => false,
         }
@@ -63,6 +66,7 @@ impl Problem {
             Self::PasswordWeak(Weak::TooLong) => texts.password_long.to_owned(),
             Self::PasswordWeak(Weak::Username) => texts.password_is_name.to_owned(),
             Self::PasswordWeak(Weak::Repeats) => texts.password_repeats.to_owned(),
+            Self::PasswordUnchanged => texts.password_unchanged.to_owned(),
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
             Self::RecoveryCodeWrong => texts.recovery_code_wrong.to_owned(),

@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::response;
 use super::templates::StepView;
 use crate::http::paths;
-use protocol::oauth::authorize::ExpectedUser;
+use protocol::oauth::authorize::{ClientConfirmation, Due, ExpectedUser, LiveSession, Step};
 
 pub(super) enum Purpose {
     /// A code for an application.
@@ -24,7 +24,8 @@ pub(super) enum Purpose {
 
 impl Carried for Purpose {
     async fn carried(browser: Browser, request: &str) -> Result<Self, PageFailure> {
-        if request == paths::HOME {
+        // The forms of the person's own pages name no request.
+        if request == paths::HOME || request.is_empty() {
             Ok(Self::Home(browser))
         } else {
             Journey::carried(browser, request).await.map(Self::Code)
@@ -52,12 +53,28 @@ impl Purpose {
         self.journey().and_then(Journey::expected_user)
     }
 
+    /// The URL of the next step.
+    pub(super) fn continuation(&self) -> String {
+        match self {
+            Self::Code(journey) => journey.continuation(),
+            Self::Home(_) => paths::HOME.to_owned(),
+        }
+    }
+
+    /// What the person of this live session must do first.
+    pub(super) fn due(&self, live: LiveSession) -> Option<Due> {
+        match self {
+            Self::Code(journey) => match journey.next_step(Some(live), ClientConfirmation::Given) {
+                Step::Due(due) => Some(due),
+                _ => None,
+            },
+            Self::Home(browser) => browser.signed_in(live).err(),
+        }
+    }
+
     /// Redirects the browser after a step.
     pub(super) fn go_on(&self) -> HttpResponse {
-        match self {
-            Self::Code(journey) => journey.go_on(),
-            Self::Home(_) => response::redirect(StatusCode::SEE_OTHER, paths::HOME),
-        }
+        response::redirect(StatusCode::SEE_OTHER, &self.continuation())
     }
 
     pub(super) fn show<'a, Page: Template>(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use askama::Template;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use url::Url;
+use url::{Url, form_urlencoded};
 
 use super::super::paths;
 use super::browser::Browser;
@@ -300,8 +300,10 @@ impl HomePage<'_> {
 #[derive(Template)]
 #[template(path = "authenticator.html")]
 pub(super) struct AuthenticatorPage<'a> {
-    pub texts: &'static Texts,
     pub frame: Frame<'a>,
+    pub flow: StepView<'a>,
+    /// True if the person must set up a second factor to go on.
+    pub is_due: bool,
     /// QR code as SVG.
     pub picture: String,
     /// The `otpauth` URL of the QR code.
@@ -311,7 +313,6 @@ pub(super) struct AuthenticatorPage<'a> {
     pub offer: &'a str,
     /// True if the form does not ask for the password.
     pub is_password_proven: bool,
-    pub csrf: String,
     pub problem: Option<Problem>,
 }
 
@@ -351,16 +352,21 @@ pub(super) struct NewPasswordPage<'a> {
 #[derive(Template)]
 #[template(path = "change_password.html")]
 pub(super) struct ChangePasswordPage<'a> {
-    pub texts: &'static Texts,
     pub frame: Frame<'a>,
-    pub csrf: String,
+    pub flow: StepView<'a>,
+    /// True if the person must set another password to go on.
+    pub is_due: bool,
     pub problem: Option<Problem>,
 }
 
 impl ChangePasswordPage<'_> {
     fn new_problem(&self) -> Option<Problem> {
-        self.problem
-            .filter(|problem| matches!(problem, Problem::PasswordWeak(_)))
+        self.problem.filter(|problem| {
+            matches!(
+                problem,
+                Problem::PasswordWeak(_) | Problem::PasswordUnchanged
+            )
+        })
     }
 
     fn present_problem(&self) -> Option<Problem> {
@@ -384,9 +390,17 @@ pub(super) struct RecoveryCodesPage<'a> {
     pub frame: Frame<'a>,
     pub username: &'a str,
     pub codes: &'a [String],
+    /// URL of the next step.
+    pub next: &'a str,
 }
 
 impl RecoveryCodesPage<'_> {
+    /// The query of the next step. A form replaces the query of its `action`.
+    fn fields(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+        let query = self.next.split_once('?').map_or("", |(_, query)| query);
+        form_urlencoded::parse(query.as_bytes()).collect()
+    }
+
     /// A text file as a data URL in the download link, so that the codes are not sent a second time and no script is
     /// needed.
     fn file(&self) -> String {

@@ -66,6 +66,9 @@ texts! {
     recovery_codes_left: "Recovery codes left: {count}.", "Verbleibende Wiederherstellungscodes: {count}.";
     set_up_app: "Set up an authenticator app", "Authenticator-App einrichten";
     set_up_another_app: "Set up another app", "Andere App einrichten";
+    set_up_app_first:
+        "To continue to {client}, you need a code from an authenticator app in addition to your password. If you have no such app, install one first.",
+        "Um mit {client} fortzufahren, brauchen Sie zusätzlich zu Ihrem Passwort einen Code aus einer Authenticator-App. Wenn Sie noch keine solche App haben, installieren Sie zuerst eine.";
     scan_picture:
         "Scan this picture with the app. Applications have to ask for access again, and other browsers are signed out.",
         "Scannen Sie diesen QR-Code mit der App. Sobald die App eingerichtet ist, müssen Anwendungen neu um Zugriff bitten, und in anderen Browsern werden Sie abgemeldet.";
@@ -111,6 +114,10 @@ texts! {
         "Several words that do not belong together are long enough and easy to remember. Applications have to ask for access again, and all browsers are signed out.",
         "Mehrere Wörter, die nichts miteinander zu tun haben, sind lang genug und leicht zu merken. Anwendungen müssen danach neu um Zugriff bitten, und in allen Browsern werden Sie abgemeldet.";
     change_password: "Change your password", "Passwort ändern";
+    change_password_first:
+        "Before you continue to {client}, choose another password.",
+        "Bevor Sie mit {client} fortfahren, wählen Sie ein anderes Passwort.";
+    password_unchanged: "This is your present password. Choose another one.", "Das ist Ihr jetziges Passwort. Wählen Sie ein anderes.";
     new_password: "New password", "Neues Passwort";
     set_password: "Set the password", "Passwort festlegen";
     not_set: "Not set", "Nicht festgelegt";

@@ -24,6 +24,25 @@ pub(crate) async fn refresh_rotates(subject: &mut impl Subject) {
     );
 }
 
+/// D-56.
+pub(crate) async fn a_refresh_needs_the_second_factor_that_is_required(subject: &mut impl Subject) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    let rotation = use_of(&grant, grant.current.refresh_id, at(10));
+    let everybody = SecondFactorRules {
+        everybody: true,
+        ..SecondFactorRules::default()
+    };
+    let ruled = RefreshRotation {
+        second_factor: Arc::new(everybody),
+        ..rotation.clone()
+    };
+    let refused = Rotation::Refused(RotationRefusal::SecondFactorMissing);
+    assert_eq!(refresh(&*subject.store(), ruled).await, refused);
+    subject.restart().await;
+    // Without the rule, the same token is good.
+    rotated_of(refresh(&*subject.store(), rotation).await);
+}
+
 pub(crate) async fn a_repeated_refresh_within_the_grace_gets_the_same_answer(
     subject: &mut impl Subject,
 ) {

@@ -8,7 +8,7 @@ use super::Prompt;
 use super::error::UnsafeRequest;
 use super::redirect_error::RedirectError;
 use crate::oauth::parameters::{Parameters, Repeated};
-use domain::{Client, IntegrationType, RedirectUri, Scope};
+use domain::{Client, IntegrationType, RedirectUri, Scope, amr};
 
 /// `client_id` is required and not repeated.
 pub(super) fn client_id<'a>(
@@ -107,6 +107,18 @@ pub(super) fn prompt(parameters: &Parameters<'_>) -> Result<Prompt, RedirectErro
             _ => None,
         })
         .ok_or(RedirectError::PromptUnsupported)
+}
+
+/// True if `acr_values` asks for a second factor. Other values are ignored if this one is among them (OpenID Connect Core §3.1.2.1),
+/// and cannot be met otherwise (RFC 9470 §5).
+pub(super) fn acr_values(parameters: &Parameters<'_>) -> Result<bool, RedirectError> {
+    let Some(sent) = parameters.get("acr_values") else {
+        return Ok(false);
+    };
+    match sent.split(' ').any(|value| value == amr::MULTI_FACTOR) {
+        true => Ok(true),
+        false => Err(RedirectError::AcrValuesUnmet),
+    }
 }
 
 /// `max_age` is a number of seconds (OpenID Connect Core §3.1.2.1).

@@ -39,6 +39,11 @@ pub trait CodeRequest: fmt::Debug {
     /// True if the client accepts the sign-in of `session`.
     fn accepts(&self, session: &Session, now: Timestamp) -> bool;
 
+    /// True if the client asks for a second factor (`acr_values`).
+    fn asks_for_second_factor(&self) -> bool {
+        false
+    }
+
     /// The only user who may sign in, if the request names a user.
     fn expected_user(&self) -> Option<&ExpectedUser> {
         None

@@ -38,7 +38,7 @@ pub use issue::issue_code;
 pub use issue_error::IssueError;
 use recency::Recency;
 pub use redirect_error::RedirectError;
-pub use step::{ClientConfirmation, LiveSession, SignedIn, Step, next_step};
+pub use step::{ClientConfirmation, Due, LiveSession, SignedIn, Step, next_step};
 
 /// `prompt` (OpenID Connect Core §3.1.2.1). `consent` and `select_account` are accepted without effect: signing in is
 /// the consent (protocol.md §1), and the account selector appears whenever there is a choice (protocol.md §4.1).
@@ -62,6 +62,8 @@ pub struct AuthorizationRequest {
     scope: Scope,
     prompt: Prompt,
     recency: Recency,
+    /// The client asks for a second factor.
+    second_factor: bool,
     login_hint: Option<String>,
     query: String,
     once: Option<Once>,
@@ -181,6 +183,7 @@ impl<'a> UnidentifiedRequest<'a> {
         let scope = checks::scope(&parameters, &client).map_err(refuse)?;
         let prompt = checks::prompt(&parameters).map_err(refuse)?;
         let max_age = checks::max_age(&parameters).map_err(refuse)?;
+        let second_factor = checks::acr_values(&parameters).map_err(refuse)?;
         let recency = Recency::of(&parameters, max_age);
         Ok(AuthorizationRequest {
             query: recency.carry_on(carried, prompt, now),
@@ -191,6 +194,7 @@ impl<'a> UnidentifiedRequest<'a> {
             scope,
             prompt,
             recency,
+            second_factor,
             login_hint: parameters.get("login_hint").map(ToOwned::to_owned),
             once: None,
         })
@@ -261,6 +265,10 @@ impl CodeRequest for AuthorizationRequest {
 
     fn accepts(&self, session: &Session, now: Timestamp) -> bool {
         self.recency.accepts(session, now)
+    }
+
+    fn asks_for_second_factor(&self) -> bool {
+        self.second_factor
     }
 
     /// `login_hint` (OpenID Connect Core §3.1.2.1).
@@ -339,6 +347,7 @@ fn canonical_query(parameters: &Parameters<'_>, step: Carried) -> String {
         "code_challenge_method",
         "dpop_jkt",
         "max_age",
+        "acr_values",
         "login_hint",
         "ui_locales",
         "prompt",

@@ -34,6 +34,9 @@ pub enum RedirectError {
     PromptUnsupported,
     #[error("max_age must be a whole number of seconds")]
     MaxAgeMalformed,
+    /// `acr_values` has no value that this service can meet (RFC 9470 §5).
+    #[error("acr_values must name a value of acr_values_supported in the metadata")]
+    AcrValuesUnmet,
     /// `prompt=none` was requested, but the user must sign in (OpenID Connect Core §3.1.2.6).
     #[error("prompt=none was requested, but the user must sign in")]
     LoginRequired,
@@ -45,6 +48,12 @@ pub enum RedirectError {
         "prompt=none was requested, but the user must confirm: any app on a device can claim this redirect_uri"
     )]
     InteractionRequired,
+    /// `prompt=none` was requested, but the user must set another password or set up a second factor (OpenID Connect Core
+    /// §3.1.2.6).
+    #[error(
+        "prompt=none was requested, but the user must set another password or set up a second factor"
+    )]
+    SignInIncomplete,
     /// The client is registered for pushed requests only (RFC 9126 §6).
     #[error(
         "This client must push its authorization requests: send the parameters to /auth/par, and the request_uri here"
@@ -78,9 +87,10 @@ impl RedirectError {
             Self::RequestUriExpired | Self::RequestUriUsed => "invalid_request_uri",
             Self::ResponseTypeUnsupported => "unsupported_response_type",
             Self::ScopeMalformed | Self::ScopeNotPermitted(_) => "invalid_scope",
+            Self::AcrValuesUnmet => "unmet_authentication_requirements",
             Self::LoginRequired => "login_required",
             Self::AccountSelectionRequired => "account_selection_required",
-            Self::InteractionRequired => "interaction_required",
+            Self::InteractionRequired | Self::SignInIncomplete => "interaction_required",
             Self::NoLinkedAccount | Self::Cancelled => "access_denied",
         }
     }

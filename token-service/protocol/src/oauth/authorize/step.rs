@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Prompt;
 use super::redirect_error::RedirectError;
-use domain::{LinkedAccount, Session, SessionStage, User};
+use domain::{LinkedAccount, Session, SessionStage, User, amr};
 
 /// A live session of an enabled user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,33 @@ pub struct LiveSession {
     pub user: Arc<User>,
 }
 
-/// A completed sign-in of an enabled user, which issuing a code requires.
+/// What the person must do after the password, and before a code is issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Enter a code of the second factor.
+    SecondFactor,
+    /// Set another password.
+    NewPassword,
+    /// Set up a second factor.
+    SetUpSecondFactor,
+}
+
+impl Due {
+    /// What comes first. The password comes before the set-up, because somebody else may know it.
+    fn of(LiveSession { session, user }: &LiveSession, needs_second_factor: bool) -> Option<Self> {
+        if session.stage == SessionStage::SecondFactorOwed {
+            return Some(Self::SecondFactor);
+        }
+        if user.must_change_password {
+            return Some(Self::NewPassword);
+        }
+        // The user has no second factor: whoever has one signs in with it, and setting one up ends other sessions (D-35).
+        let lacks_one = needs_second_factor && !amr::has_second_factor(&session.amr);
+        lacks_one.then_some(Self::SetUpSecondFactor)
+    }
+}
+
+/// A completed sign-in of an enabled user, which issuing a code requires: nothing is [`Due`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedIn {
     user: Arc<User>,
@@ -21,11 +47,17 @@ pub struct SignedIn {
 }
 
 impl SignedIn {
-    /// The sign-in of a live session. `None` if the second factor is missing.
-    pub fn of(LiveSession { session, user }: LiveSession) -> Option<Self> {
-        match session.stage {
-            SessionStage::SignedIn => Some(Self { user, session }),
-            SessionStage::SecondFactorOwed => None,
+    /// The sign-in of a live session.
+    ///
+    /// # Errors
+    /// What the person must do first.
+    pub fn of(live: LiveSession, needs_second_factor: bool) -> Result<Self, Due> {
+        match Due::of(&live, needs_second_factor) {
+            Some(due) => Err(due),
+            None => {
+                let LiveSession { session, user } = live;
+                Ok(Self { user, session })
+            }
         }
     }
 
@@ -62,7 +94,7 @@ pub enum ClientConfirmation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     SignIn,
-    SecondFactor,
+    Due(Due),
     SelectAccount(SignedIn),
     /// Confirm the client for this account, the only linked account.
     Confirm(SignedIn, LinkedAccount),
@@ -82,7 +114,7 @@ impl Step {
             | Self::Confirm(signed_in, _)
             | Self::NoAccount(signed_in)
             | Self::Issue(signed_in, _) => Some(signed_in),
-            Self::SignIn | Self::SecondFactor | Self::Refuse(_) => None,
+            Self::SignIn | Self::Due(_) | Self::Refuse(_) => None,
         }
     }
 }
@@ -91,18 +123,19 @@ impl Step {
 pub fn next_step(
     prompt: Prompt,
     live: Option<LiveSession>,
+    needs_second_factor: bool,
     confirmation: ClientConfirmation,
 ) -> Step {
     let live = live.filter(|_| prompt != Prompt::Login);
-    let owed = live
-        .as_ref()
-        .is_some_and(|live| live.session.stage == SessionStage::SecondFactorOwed);
-    let signed_in = live.and_then(SignedIn::of);
+    let signed_in = live.map(|live| SignedIn::of(live, needs_second_factor));
     match (prompt, signed_in) {
-        (Prompt::Never, None) => Step::Refuse(RedirectError::LoginRequired),
-        (_, None) if owed => Step::SecondFactor,
+        (Prompt::Never, None | Some(Err(Due::SecondFactor))) => {
+            Step::Refuse(RedirectError::LoginRequired)
+        }
+        (Prompt::Never, Some(Err(_))) => Step::Refuse(RedirectError::SignInIncomplete),
         (_, None) => Step::SignIn,
-        (_, Some(signed_in)) => match signed_in.user.accounts.as_slice() {
+        (_, Some(Err(due))) => Step::Due(due),
+        (_, Some(Ok(signed_in))) => match signed_in.user.accounts.as_slice() {
             [] if prompt == Prompt::Never => Step::Refuse(RedirectError::NoLinkedAccount),
             [] => Step::NoAccount(signed_in),
             [only] => {

@@ -4,7 +4,6 @@
 
 use super::{answer_without_refresh, ensure_not_too_early, registered_scope};
 use crate::Context;
-use crate::amr;
 use crate::oauth::account_selection::{NamedAccount, select};
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::TokenError;
@@ -12,6 +11,7 @@ use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::possession::Possession;
 use crate::oauth::token_response::TokenResponse;
+use domain::amr;
 
 /// Issues an access token for the bound user. Nothing is stored.
 pub async fn issue(

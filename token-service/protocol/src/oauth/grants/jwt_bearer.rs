@@ -4,7 +4,6 @@
 
 use super::{answer_without_refresh, ensure_not_too_early, registered_scope};
 use crate::Context;
-use crate::amr;
 use crate::oauth::account_selection::{NamedAccount, one_place, select};
 use crate::oauth::assertion::{AssertionError, Unverified};
 use crate::oauth::client_authentication::PresentedClient;
@@ -13,6 +12,7 @@ use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::possession::Possession;
 use crate::oauth::token_response::TokenResponse;
+use domain::amr;
 use domain::{IntegrationType, User};
 use store::{OnceId, Use};
 

@@ -177,6 +177,7 @@ fn answer_without_refresh(
         username: &user.username,
         account,
         amr: &[amr.to_owned()],
+        authenticated_at: None,
         grant_id,
     };
     let token = AccessToken {

@@ -2,6 +2,8 @@
 //!
 //! Parameters: `refresh_token`, `scope`.
 
+use std::sync::Arc;
+
 use claims::token::REFRESH_TOKEN_TYPE;
 use serde_json::{Map, Value};
 
@@ -41,6 +43,7 @@ pub async fn refresh(
         client_id: client.client_id.clone(),
         proven: possession.proven(),
         scope: requested_scope(form)?,
+        second_factor: Arc::clone(&context.settings.second_factor),
         next_refresh_id: TokenId::generate(context.random)?,
         next_access_id: TokenId::generate(context.random)?,
         now: context.now,

@@ -83,7 +83,10 @@ const REASONS: [(&str, &str); 16] = [
         "docs/protocol/api.md has the claims of tokens",
     ),
     ("realmRoles", NO_ROLES),
-    ("requiredActions", "nothing is asked after a sign-in"),
+    (
+        "requiredActions",
+        "only UPDATE_PASSWORD is asked after a sign-in",
+    ),
     ("roles", NO_ROLES),
     ("scopeMappings", NO_ROLES),
     ("webOrigins", "origins of redirect URIs count"),
@@ -444,11 +447,6 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
             ("otp", _) => totp_secret(credential).map(|secret| ("totp_secret", secret.into())),
             _ => Err("no equivalent"),
         };
-        if flag(credential, "temporary", false) {
-            report.note(format_args!(
-                "user {name}: the password was temporary; here it stays"
-            ));
-        }
         match taken {
             Ok((key, value)) => {
                 if !put(key, value) {
@@ -459,10 +457,11 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
         }
     }
     let is_asked = texts(&user, "requiredActions").any(|action| action == "UPDATE_PASSWORD");
-    if is_asked {
-        say(format_args!(
-            " comes without the required action UPDATE_PASSWORD: nothing is asked after a sign-in"
-        ));
+    let is_temporary = (credentials.into_iter().flatten())
+        .filter_map(Value::as_object)
+        .any(|credential| flag(credential, "temporary", false));
+    if is_asked || is_temporary {
+        put("must_change_password", true.into());
     }
     // Whoever has no name is not imported.
     if !name.is_empty() && !has_password(&entry) {

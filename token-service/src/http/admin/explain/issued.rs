@@ -1,5 +1,6 @@
 //! Tokens that this service issued.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use claims::RefreshTokenClaims;
@@ -229,6 +230,7 @@ async fn next_use(
         // The explanation is for whoever has the key and the certificate.
         proven: grant.bound,
         scope: None,
+        second_factor: Arc::clone(&context.settings.second_factor),
         // These ids are never used, because nothing is written.
         next_refresh_id: refresh_id,
         next_access_id: refresh_id,
@@ -253,6 +255,11 @@ async fn next_use(
         RotationDecision::Refuse(RotationRefusal::Revoked)
         | RotationDecision::Revoke(Rotation::Refused(_)) => {
             checks.push(failed("revocation", "the grant of the token is revoked"));
+        }
+        RotationDecision::Refuse(RotationRefusal::SecondFactorMissing) => {
+            let why =
+                "a second factor is required, and the grant is from a sign-in without one (D-56)";
+            checks.push(failed("second factor", why));
         }
         RotationDecision::Refuse(_) => {
             checks.push(failed("grant", "belongs to another client"));

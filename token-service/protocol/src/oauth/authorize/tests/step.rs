@@ -2,6 +2,7 @@
 
 use super::super::issue::code_record;
 use super::*;
+use domain::amr;
 
 #[test]
 fn the_next_step_follows_from_prompt_and_session() {
@@ -14,7 +15,7 @@ fn the_next_step_follows_from_prompt_and_session() {
         (WhenNeeded, None, "sign in"),
         (Login, None, "sign in"),
         (Login, complete(1), "sign in"),
-        (WhenNeeded, owing(), "second factor"),
+        (WhenNeeded, owing(), "SecondFactor"),
         (WhenNeeded, complete(0), "no account"),
         (WhenNeeded, complete(1), "issue for 1"),
         (Never, complete(1), "issue for 1"),
@@ -24,7 +25,12 @@ fn the_next_step_follows_from_prompt_and_session() {
         (Never, complete(0), "access_denied"),
         (Never, complete(3), "account_selection_required"),
     ] {
-        let found = in_words(&next_step(prompt, live, ClientConfirmation::NotNeeded));
+        let found = in_words(&next_step(
+            prompt,
+            live,
+            false,
+            ClientConfirmation::NotNeeded,
+        ));
         assert_eq!(found, expected, "{prompt:?}");
     }
 }
@@ -32,13 +38,49 @@ fn the_next_step_follows_from_prompt_and_session() {
 fn in_words(step: &Step) -> String {
     match step {
         Step::SignIn => "sign in".to_owned(),
-        Step::SecondFactor => "second factor".to_owned(),
+        Step::Due(due) => format!("{due:?}"),
         Step::SelectAccount(_) => "select".to_owned(),
         Step::Confirm(_, account) => format!("confirm for {}", account.user_id),
         Step::NoAccount(_) => "no account".to_owned(),
         Step::Issue(_, account) => format!("issue for {}", account.user_id),
         Step::Refuse(error) => error.code().to_owned(),
     }
+}
+
+/// D-56. Whatever else the request needs, this comes first.
+#[test]
+fn what_is_due_comes_before_the_code() {
+    use Prompt::{Login, Never, WhenNeeded};
+    let one = [amr::PASSWORD].as_slice();
+    let app = [amr::PASSWORD, amr::TOTP].as_slice();
+    let recovery = [amr::PASSWORD, amr::RECOVERY_CODE].as_slice();
+    for (prompt, used, must_change_password, needs_second_factor, expected) in [
+        (WhenNeeded, one, false, true, "SetUpSecondFactor"),
+        (WhenNeeded, one, true, true, "NewPassword"),
+        (WhenNeeded, one, true, false, "NewPassword"),
+        (WhenNeeded, app, true, true, "NewPassword"),
+        (WhenNeeded, app, false, true, "issue for 1"),
+        (WhenNeeded, recovery, false, true, "issue for 1"),
+        (Login, one, true, true, "sign in"),
+        (Never, one, false, true, "interaction_required"),
+        (Never, one, true, false, "interaction_required"),
+        (Never, app, false, true, "issue for 1"),
+    ] {
+        let mut live = live(1, SessionStage::SignedIn);
+        live.session.amr = used.iter().map(|&method| method.to_owned()).collect();
+        Arc::make_mut(&mut live.user).must_change_password = must_change_password;
+        let not_needed = ClientConfirmation::NotNeeded;
+        let found = next_step(prompt, Some(live), needs_second_factor, not_needed);
+        assert_eq!(in_words(&found), expected, "{prompt:?} {used:?}");
+    }
+    for accounts in [0, 1, 3] {
+        let live = live(accounts, SessionStage::SignedIn);
+        let found = next_step(WhenNeeded, Some(live), true, ClientConfirmation::Needed);
+        assert_eq!(in_words(&found), "SetUpSecondFactor", "{accounts}");
+    }
+    let owing = live(1, SessionStage::SecondFactorOwed);
+    let found = next_step(WhenNeeded, Some(owing), true, ClientConfirmation::NotNeeded);
+    assert_eq!(in_words(&found), "SecondFactor");
 }
 
 /// D-34, RFC 8252 §8.6.
@@ -55,7 +97,7 @@ fn a_live_session_alone_gives_no_code_to_a_native_client() {
         (Prompt::WhenNeeded, Given, 3, "select"),
     ] {
         let live = live(accounts, SessionStage::SignedIn);
-        let found = next_step(prompt, Some(live), confirmation);
+        let found = next_step(prompt, Some(live), false, confirmation);
         assert_eq!(in_words(&found), expected, "{prompt:?} {confirmation:?}");
     }
 }
@@ -83,7 +125,7 @@ fn a_code_stands_for_request_session_and_account() {
     .unwrap();
     let live = live(3, SessionStage::SignedIn);
     let session = live.session.clone();
-    let signed_in = SignedIn::of(live).unwrap();
+    let signed_in = SignedIn::of(live, false).unwrap();
     assert_eq!(signed_in.account("2", "https://us2.example.com"), None);
     let account = signed_in.account("2", "https://us1.example.com").unwrap();
     let record = code_record(&request, &signed_in, account, Timestamp::from_seconds(60));
@@ -109,5 +151,30 @@ fn max_age_is_a_number_of_seconds() {
             ),
             "{malformed}"
         );
+    }
+}
+
+/// RFC 9470 §4 and §5.
+#[test]
+fn a_client_asks_for_a_second_factor() {
+    let with = |values: &str| validate(&format!("{WEB}&response_type=code&acr_values={values}"));
+    for (values, expected) in [
+        ("", false),
+        (amr::MULTI_FACTOR, true),
+        (
+            &format!("silver {}", amr::MULTI_FACTOR).replace(' ', "+"),
+            true,
+        ),
+    ] {
+        let request = with(values).unwrap();
+        assert_eq!(request.asks_for_second_factor(), expected, "{values}");
+        let carried = request.continuation().contains("multi-factor");
+        assert_eq!(carried, expected, "later steps ask for it too");
+    }
+    for values in ["silver", "silver+gold", "+"] {
+        let Err(AuthorizeError::Redirect(_, refused)) = with(values) else {
+            panic!("{values}");
+        };
+        assert_eq!(refused.code(), "unmet_authentication_requirements");
     }
 }
