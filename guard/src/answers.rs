@@ -12,6 +12,7 @@ pub use self::metadata::metadata;
 
 use crate::authorization::{MalformedCredentials, Scheme};
 use crate::config::Config;
+use crate::rules::SignIn;
 use crate::verdict::Denial;
 
 /// Value of `Retry-After`, in seconds.
@@ -26,7 +27,11 @@ impl Denial {
             {
                 503
             }
-            Self::NoToken | Self::DpopNotConfigured | Self::Token(_) | Self::Proof(_) => 401,
+            Self::NoToken
+            | Self::DpopNotConfigured
+            | Self::Token(_)
+            | Self::Proof(_)
+            | Self::SignIn(_) => 401,
             Self::NoRule | Self::Scope(_) | Self::ClaimValue => 403,
             Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy | Self::Host => 503,
         }
@@ -49,6 +54,8 @@ impl Denial {
             Self::Proof(_) if nonce_key(config).is_some() => "use_dpop_nonce",
             // RFC 6750 §3.1 has this one code for privileges that the token does not give.
             Self::Scope(_) | Self::ClaimValue => "insufficient_scope",
+            // RFC 9470 §3.
+            Self::SignIn(_) => "insufficient_user_authentication",
             Self::NoRule => "access_denied",
             Self::Proof(_)
             | Self::KeysUnavailable
@@ -80,6 +87,9 @@ impl Denial {
             Self::ClaimValue => {
                 "The access token lacks a role or another value that is needed here"
             }
+            Self::SignIn(_) => {
+                "The person must sign in again, or with another method; then send the new access token"
+            }
             Self::KeysUnavailable => {
                 "The gateway has not read the keys of the issuer yet; try again"
             }
@@ -101,7 +111,8 @@ impl Denial {
             | Self::Token(_)
             | Self::Proof(_)
             | Self::Scope(_)
-            | Self::ClaimValue => true,
+            | Self::ClaimValue
+            | Self::SignIn(_) => true,
             Self::Path
             | Self::NoRule
             | Self::KeysUnavailable
@@ -130,6 +141,9 @@ impl Denial {
             let scopes = format!(", scope=\"{}\"", scopes.join(" "));
             first.push_str(&scopes);
             second.push_str(&scopes);
+        }
+        if let Self::SignIn(sign_in) = self {
+            first.push_str(&step_up(sign_in));
         }
         let metadata = match metadata::metadata_url(config) {
             Some(url) => format!(", resource_metadata=\"{url}\""),
@@ -164,6 +178,21 @@ impl Denial {
         }
         answer
     }
+}
+
+/// What the client must request of the authorization server (RFC 9470 §3).
+fn step_up(sign_in: &SignIn) -> String {
+    let claims = sign_in.claims.iter();
+    let acr = claims.filter(|required| required.claim == "acr");
+    let acr: Vec<&str> = acr.map(|required| &*required.value).collect();
+    let mut parameters = String::new();
+    if !acr.is_empty() {
+        parameters.push_str(&format!(", acr_values=\"{}\"", acr.join(" ")));
+    }
+    if let Some(max_age) = sign_in.max_age {
+        parameters.push_str(&format!(", max_age=\"{max_age}\""));
+    }
+    parameters
 }
 
 const fn nonce_key(config: &Config) -> Option<&NonceKey> {

@@ -43,6 +43,8 @@ pub struct CachedToken {
     /// Time from which the issuer must be asked again, in seconds of the steady clock; `u64::MAX` without
     /// introspection.
     pub active_until: u64,
+    /// When the person signed in, in seconds since 1970, as the token says.
+    pub authenticated_at: Option<u64>,
     pub scopes: Vec<String>,
     /// The required values of rules that the token has.
     pub claims: Vec<Arc<RequiredClaim>>,
@@ -260,6 +262,7 @@ mod tests {
             confirmation: None,
             not_revoked_at: 0,
             active_until: u64::MAX,
+            authenticated_at: None,
             scopes: vec![],
             claims: vec![],
             headers: Arc::new([]),

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use claims::dpop::UsedProofs;
+use serde_json::Value;
 
 pub(crate) use self::counts::Counts;
 pub use self::counts::Metrics;
@@ -395,6 +396,7 @@ impl Guard {
                     confirmation: verified.confirmation,
                     not_revoked_at,
                     active_until,
+                    authenticated_at: verified.claims.get("auth_time").and_then(Value::as_u64),
                     scopes: verify::scopes(&verified.claims),
                     claims: self.config.rules.values_in(&verified.claims),
                     headers: forward::headers(

@@ -6,6 +6,7 @@ use claims::dpop::{ProofRefusal, RefusedProof};
 use strum::{IntoStaticStr, VariantArray as _, VariantNames};
 
 use crate::authorization::MalformedCredentials;
+use crate::rules::SignIn;
 use crate::verify::{Refusal, TokenReference};
 
 /// What the guard finds out about a token. `W`: what a wait is for.
@@ -39,6 +40,8 @@ pub enum Denial {
     Scope(Vec<String>),
     /// A claim of the token lacks a value that the rule requires, such as a role.
     ClaimValue,
+    /// The person must sign in again, or in another way (RFC 9470). Contains what the rule requires.
+    SignIn(Box<SignIn>),
     /// The issuer's keys are not known yet.
     KeysUnavailable,
     /// The guard cannot know whether the token is revoked.

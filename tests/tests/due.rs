@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    ADA, Browser, Form, Instance, LEGACY, OwnPair, Reply, WEB, answered, code_at, database,
+    ADA, Browser, Form, Instance, LEGACY, OwnPair, Reply, WEB, answered, database, get,
     lasting_code, logon, now, wrong_code,
 };
 use crate::token::claims;
@@ -22,13 +22,15 @@ fn offered(page: &Reply) -> String {
     secret.split(['&', '"']).next().unwrap().to_owned()
 }
 
-/// Sets up what the page offers, and goes on from the recovery codes.
+/// Sets up what the page offers, and goes on from the recovery codes, of which the first is returned too.
 fn set_up(browser: &Browser, page: &Reply) -> (String, Reply) {
     let secret = offered(page);
     let code = lasting_code(&secret);
     let codes = browser.submit(&Form::of(page), &[("code", &code)]);
     assert!(codes.body.contains("Your recovery codes"), "{}", codes.body);
-    (secret, browser.open(&address_of(&Form::of(&codes))))
+    let first = codes.body.split_once("<li><code>").unwrap().1;
+    let first = first.split_once('<').unwrap().0.to_owned();
+    (first, browser.open(&address_of(&Form::of(&codes))))
 }
 
 /// The address that a form leads to that is sent by GET.
@@ -123,7 +125,7 @@ fn a_code_needs_the_second_factor_that_is_required() {
         let wrong = browser.submit(&form, &[("code", &wrong_code(&secret))]);
         assert_eq!(wrong.status, 403, "{}", wrong.body);
         let other_tab = Form::of(&browser.authorize(&WEB.request(&[])));
-        let (secret, done) = set_up(&browser, &wrong);
+        let (recovery_code, done) = set_up(&browser, &wrong);
         let state = answered(&done, WEB.redirect_uri, "state");
         assert_eq!(state.as_deref(), Some("a b&c"));
         let after = tokens(&pair, &done);
@@ -137,16 +139,23 @@ fn a_code_needs_the_second_factor_that_is_required() {
             assert_eq!(again[member], two[member], "{member}");
         }
         // The offer of another tab is for a session that has ended.
-        let late = browser.submit(&other_tab, &[("code", &lasting_code(&secret))]);
+        let late = browser.submit(&other_tab, &[("code", "000000")]);
         let next = browser.follow(&late);
         assert!(answered(&next, WEB.redirect_uri, "code").is_some());
         // A recovery code is a second factor.
         let (browser, page) = signed_in(&pair, "ada");
         assert!(page.body.contains("Enter your code"), "{}", page.body);
         cannot_be_passed_by_code(&browser, &page);
-        let code = code_at(&secret, now() + 30);
-        let done = browser.follow(&browser.submit(&Form::of(&page), &[("code", &code)]));
-        assert!(answered(&done, WEB.redirect_uri, "code").is_some());
+        let form = Form::of(&page);
+        let told = browser.submit(&form, &[("recovery_code", &recovery_code)]);
+        assert!(
+            told.body.contains("You used a recovery code"),
+            "{}",
+            told.body
+        );
+        let done = browser.submit(&Form::of(&told), &[]);
+        let token = tokens(&pair, &done).text("access_token");
+        assert_eq!(claims(&token)["acr"], MULTI_FACTOR);
         // The set-up ended what rested on the password alone.
         refreshed(&pair, &before).assert_error(400, "invalid_grant");
     }
@@ -218,8 +227,21 @@ fn organizations_and_legacy_clients_have_a_rule() {
 /// RFC 9470 §4, §5.
 #[test]
 fn a_client_asks_for_a_second_factor() {
-    let pair = OwnPair::start(&[]);
-    let (browser, _) = signed_in(&pair, "ada");
+    let rule = r#"{"path_prefix": "/api/documents", "#;
+    let strict = format!("{rule}\"acr\": \"{MULTI_FACTOR}\", \"max_age\": 600, ");
+    let pair = OwnPair::with_gateway(&[(rule, &strict)]);
+    let (browser, done) = signed_in(&pair, "ada");
+    // The gateway says what the client has to ask for.
+    let documents = |token: &str| {
+        let authorization = format!("Bearer {token}");
+        let url = format!("{}/api/documents", pair.pair.api_url());
+        get(&url, &[("authorization", &authorization)])
+    };
+    let challenged = documents(&tokens(&pair, &done).text("access_token"));
+    challenged.assert_error(401, "insufficient_user_authentication");
+    let challenge = challenged.header("www-authenticate").unwrap();
+    let parameters = format!("scope=\"documents\", acr_values=\"{MULTI_FACTOR}\", max_age=\"600\"");
+    assert!(challenge.contains(&parameters), "{challenge}");
     let ask = |more: &[(&str, &str)]| browser.authorize(&WEB.request(more));
     let error = |reply: &Reply| answered(reply, WEB.redirect_uri, "error").unwrap();
     let unmet = ask(&[("acr_values", "silver gold")]);
@@ -237,6 +259,7 @@ fn a_client_asks_for_a_second_factor() {
     let (_, done) = set_up(&browser, &page);
     let token = tokens(&pair, &done).text("access_token");
     assert_eq!(claims(&token)["acr"], MULTI_FACTOR);
+    assert_eq!(documents(&token).status, 404, "the API has no such page");
     let metadata = browser.open("/.well-known/oauth-authorization-server");
     assert_eq!(
         metadata.json()["acr_values_supported"],

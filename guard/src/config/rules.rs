@@ -6,7 +6,10 @@ use document::Section;
 
 use super::{is_scope, one_of, required_text, text};
 use crate::authorization::is_token_byte;
-use crate::rules::{Access, PathCase, PathPattern, RequiredClaim, Rule, Rules};
+use crate::rules::{Access, PathCase, PathPattern, RequiredClaim, Rule, Rules, SignIn};
+
+/// Longest `max_age`: a year, in seconds.
+const LONGEST_AGE: u64 = 365 * 24 * 3600;
 
 pub(super) fn read(root: &mut Section<'_>) -> Rules {
     let cases = [
@@ -44,6 +47,7 @@ pub(super) fn read(root: &mut Section<'_>) -> Rules {
             object.problem("scopes", "has something that is no scope token");
         }
         let claims = claims(&mut object);
+        let sign_in = sign_in(&mut object);
         let is_anonymous = [("token", false), ("anonymous", true)];
         let is_anonymous = one_of(&mut object, "access", is_anonymous, false);
         let forward_authorization = object.flag("forward_authorization");
@@ -58,11 +62,18 @@ pub(super) fn read(root: &mut Section<'_>) -> Rules {
             if !claims.is_empty() {
                 object.problem("claims", "means nothing on an anonymous path");
             }
+            if sign_in != SignIn::default() {
+                object.problem("acr", "amr and max_age mean nothing on an anonymous path");
+            }
             Access::Anonymous {
                 forward_authorization: forward_authorization.is_some_and(|flag| flag.value),
             }
         } else {
-            Access::Token { scopes, claims }
+            Access::Token {
+                scopes,
+                claims,
+                sign_in,
+            }
         };
         if let Some(pattern) = pattern {
             let rule = Rule {
@@ -108,6 +119,33 @@ fn claims(rule: &mut Section<'_>) -> Vec<Arc<RequiredClaim>> {
         object.finish();
     }
     required
+}
+
+/// How and when the person must have signed in.
+fn sign_in(rule: &mut Section<'_>) -> SignIn {
+    let mut claims = Vec::new();
+    let acr = text(rule, "acr").map(|acr| vec![acr]);
+    for (claim, values) in [("acr", acr), ("amr", rule.values("amr"))] {
+        for value in values.unwrap_or_default() {
+            // The challenge has the values of acr, with spaces between them.
+            if !is_scope(&value) {
+                rule.problem(
+                    claim,
+                    "must be printable ASCII without spaces, quotes and backslashes",
+                );
+            }
+            claims.push(Arc::new(RequiredClaim {
+                within: Vec::new(),
+                claim: claim.to_owned(),
+                value,
+            }));
+        }
+    }
+    let max_age = rule.number("max_age", 1..=LONGEST_AGE);
+    SignIn {
+        claims,
+        max_age: max_age.map(|seconds| seconds.value),
+    }
 }
 
 /// The guard compares methods byte for byte (RFC 9110 §9.1). If a rule has a misspelt method, the requests that it was

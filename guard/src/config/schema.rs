@@ -11,7 +11,8 @@ use crate::signature::NoHostVerifier;
 
 /// Every key, and every form of a source.
 fn samples() -> Vec<Value> {
-    let rules = json!([{"path_prefix": "/", "claims": [{"claim": "roles", "values": ["editor"]}]}]);
+    let rules = json!([{"path_prefix": "/", "claims": [{"claim": "roles", "values": ["editor"]}],
+        "acr": "urn:mfa", "amr": ["pwd"], "max_age": 300}]);
     let fetched = json!({
         "issuers": [{
             "issuer": "https://lobby.example.com", "audiences": ["https://api.example.com"],

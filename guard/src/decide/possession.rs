@@ -43,14 +43,14 @@ impl Inspector<'_> {
         token: &CachedToken,
         presented: &mut Presented<'_>,
         request: &Request<'_>,
-        now: impl FnOnce() -> u64,
+        now: impl Fn() -> u64,
     ) -> Verdict<Permit, FetchId> {
         let proved = match (&token.confirmation, presented.scheme) {
             (None, Scheme::Bearer) => Ok(()),
-            _ => self.proved(token, presented, request, now),
+            _ => self.proved(token, presented, request, &now),
         };
         let reference = Arc::clone(&token.reference);
-        match proved.and_then(|()| require(needed, token)) {
+        match proved.and_then(|()| require(needed, token, self.config.clock_skew_seconds, now)) {
             Ok(()) => Verdict::Accepted((Arc::clone(&token.headers), reference)),
             Err(denial) => Verdict::Deny(denial, Some(reference)),
         }

@@ -79,17 +79,35 @@ fn proof<'a>(dpop: &DpopConfig, request: &Request<'a>) -> Result<Box<Proof<'a>>,
     ))
 }
 
-/// Whether the token has what is needed.
-pub(super) fn require(needed: &Access, token: &CachedToken) -> Result<(), Denial> {
-    let Access::Token { scopes, claims } = needed else {
+/// Whether the token has what is needed. `skew`: tolerated difference between clocks, in seconds.
+pub(super) fn require(
+    needed: &Access,
+    token: &CachedToken,
+    skew: u64,
+    now: impl FnOnce() -> u64,
+) -> Result<(), Denial> {
+    let Access::Token {
+        scopes,
+        claims,
+        sign_in,
+    } = needed
+    else {
         return Ok(());
     };
     if !scopes.iter().all(|scope| token.scopes.contains(scope)) {
         return Err(Denial::Scope(scopes.clone()));
     }
-    match claims.iter().all(|claim| token.claims.contains(claim)) {
+    let has = |claim| token.claims.contains(claim);
+    if !claims.iter().all(has) {
+        return Err(Denial::ClaimValue);
+    }
+    let is_recent = |max_age: u64| {
+        let signed_in_at = token.authenticated_at;
+        signed_in_at.is_some_and(|at| now() <= at.saturating_add(max_age).saturating_add(skew))
+    };
+    match sign_in.claims.iter().all(has) && sign_in.max_age.is_none_or(is_recent) {
         true => Ok(()),
-        false => Err(Denial::ClaimValue),
+        false => Err(Denial::SignIn(Box::new(sign_in.clone()))),
     }
 }
 

@@ -270,6 +270,83 @@ fn scopes_are_needed_on_every_request() {
     assert_eq!(guard.get("/api/admin/x", &admin), PASSES);
 }
 
+/// RFC 9470.
+#[test]
+fn a_path_asks_how_and_when_the_person_signed_in() {
+    let mut config = fixtures::config();
+    config["rules"].as_array_mut().unwrap().extend([
+        json!({"path_prefix": "/strong", "scopes": ["projects"], "acr": "urn:mfa", "amr": ["pwd", "otp"]}),
+        json!({"path_prefix": "/recent/", "max_age": 300}),
+        json!({"path": "/recent/money", "acr": "urn:mfa", "max_age": 60}),
+    ]);
+    let skew = 5;
+    let (mut guard, issuer, _) = ready_with(&config);
+    let token = |members: Value| {
+        let mut all = claims();
+        let members = members.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(members);
+        issuer.token(&all)
+    };
+    let two = json!({"acr": "urn:mfa", "amr": ["otp", "pwd", "x"]});
+    for (path, members, passes) in [
+        ("/strong", two.clone(), true),
+        ("/strong", json!({"acr": "urn:mfa", "amr": ["pwd"]}), false),
+        ("/strong", json!({"amr": ["otp", "pwd"]}), false),
+        ("/strong", json!({}), false),
+        ("/recent/x", json!({"auth_time": NOW - 300 - skew}), true),
+        ("/recent/x", json!({"auth_time": NOW - 301 - skew}), false),
+        ("/recent/x", json!({"auth_time": u64::MAX}), true),
+        ("/recent/x", json!({"auth_time": NOW.to_string()}), false),
+        ("/recent/x", json!({}), false),
+        ("/recent/money", json!({"auth_time": NOW}), false),
+        (
+            "/recent/money",
+            json!({"auth_time": NOW, "acr": "urn:mfa"}),
+            true,
+        ),
+    ] {
+        let token = token(members);
+        // The second decision comes from the cache.
+        for _ in 0..2 {
+            let seen = guard.get(path, &token);
+            let is_denied = matches!(&seen, Verdict::Deny(Denial::SignIn(_), _));
+            assert!(seen == PASSES || is_denied, "{path}: {seen:?}");
+            assert_eq!(seen == PASSES, passes, "{path}");
+            assert_eq!(guard.send(&token), PASSES);
+        }
+    }
+    // A token in the cache grows too old.
+    let aging = token(json!({"auth_time": NOW}));
+    assert_eq!(guard.get("/recent/x", &aging), PASSES);
+    guard.at(NOW + 301 + skew);
+    assert_ne!(guard.get("/recent/x", &aging), PASSES);
+    guard.at(NOW);
+
+    let challenged = |guard: &mut Tested, path: &str, token: &str| {
+        let header = format!("Bearer {token}");
+        let answer = answer(guard.effect(get(path, &[header.as_bytes()])));
+        assert_eq!(answer.status, 401);
+        assert!(answer.body.contains("insufficient_user_authentication"));
+        challenge(&answer).to_owned()
+    };
+    let plain = token(json!({}));
+    for (path, expected) in [
+        ("/strong", ", scope=\"projects\", acr_values=\"urn:mfa\""),
+        ("/recent/x", ", max_age=\"300\""),
+        ("/recent/money", ", acr_values=\"urn:mfa\", max_age=\"60\""),
+    ] {
+        let challenge = challenged(&mut guard, path, &plain);
+        let start = "Bearer realm=\"api\", error=\"insufficient_user_authentication\", error_description=\"The person must";
+        assert!(challenge.starts_with(start), "{challenge}");
+        assert!(challenge.ends_with(expected), "{challenge}");
+    }
+    // A scope is named first: a new sign-in would not bring it.
+    let other = token(json!({"scope": "other"}));
+    let lacks = denied(Denial::Scope(vec!["projects".into()]));
+    assert_eq!(guard.get("/strong", &other), lacks);
+    assert_eq!(guard.take_counts().denied["sign_in"] % 2, 0);
+}
+
 /// Roles as Entra, Auth0 and Keycloak write them.
 #[test]
 fn values_of_claims_are_needed_on_every_request() {

@@ -45,7 +45,26 @@ pub enum Access {
         scopes: Vec<String>,
         /// The token must have all of these values.
         claims: Vec<Arc<RequiredClaim>>,
+        sign_in: SignIn,
     },
+}
+
+/// How and when the person must have signed in (RFC 9470).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SignIn {
+    /// Values of `acr` and `amr`. The token must have all of them.
+    pub claims: Vec<Arc<RequiredClaim>>,
+    /// Longest time since `auth_time`, in seconds.
+    pub max_age: Option<u64>,
+}
+
+impl SignIn {
+    fn and(&self, other: &Self) -> Self {
+        Self {
+            claims: union(&self.claims, &other.claims),
+            max_age: self.max_age.into_iter().chain(other.max_age).min(),
+        }
+    }
 }
 
 /// A server could read the path or the method in several ways, for which different rules apply.
@@ -69,14 +88,20 @@ impl Access {
             },
             (Self::Anonymous { .. }, token) | (token, Self::Anonymous { .. }) => token.clone(),
             (
-                Self::Token { scopes, claims },
+                Self::Token {
+                    scopes,
+                    claims,
+                    sign_in,
+                },
                 Self::Token {
                     scopes: more_scopes,
                     claims: more_claims,
+                    sign_in: other,
                 },
             ) => Self::Token {
                 scopes: union(scopes, more_scopes),
                 claims: union(claims, more_claims),
+                sign_in: sign_in.and(other),
             },
         }
     }
@@ -149,12 +174,14 @@ impl Rules {
         let mut met = Vec::new();
         for rule in &self.list {
             let Access::Token {
-                claims: required, ..
+                claims: required,
+                sign_in,
+                ..
             } = &rule.access
             else {
                 continue;
             };
-            for required in required {
+            for required in required.iter().chain(&sign_in.claims) {
                 if !met.contains(required) && required.is_in(claims) {
                     met.push(Arc::clone(required));
                 }

@@ -9,6 +9,7 @@ fn rule(pattern: PathPattern, methods: &[&str], scope: &str) -> Rule {
         access: Access::Token {
             scopes: vec![scope.to_owned()],
             claims: vec![],
+            sign_in: SignIn::default(),
         },
     }
 }

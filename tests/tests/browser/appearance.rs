@@ -76,6 +76,17 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
 
     let (lise, password) = (format!("lise-{run}@example.com"), "demo-password-of-lise");
     sign_in(window, &lise, password);
+    window.expect_heading("You are signed in");
+    let strict = super::app::authorize("strict-demo", &app.callback(), &[]);
+    pair().done(&format!("user update {lise} --must-change-password"));
+    window.visit(&strict);
+    window.expect_text("choose another password");
+    see("change-password-due", "Change your password");
+    pair().done(&format!("user update {lise} --may-keep-password"));
+    window.visit(&strict);
+    window.expect_text("To continue to Site Journal");
+    see("authenticator-due", "Set up an authenticator app");
+    window.visit(&format!("{}/auth/", lobby()));
     window.follow("Set up an authenticator app");
     window.expect_heading("Set up an authenticator app");
     let secret = window.expect("//*[@class='secret']").text();

@@ -243,6 +243,53 @@ fn a_person_sets_up_an_authenticator_app() {
     other.expect_heading("Back in the app");
 }
 
+/// From the password that an operator gave to the app and the code, in one go.
+#[test]
+fn a_person_does_what_is_due_on_the_way_to_the_application() {
+    for name in ["scripts", "alone"] {
+        let (app, window) = (App::start(), Chromium::open());
+        if name == "alone" {
+            window.disable_scripts();
+        }
+        let authorize =
+            super::app::authorize("strict-demo", &app.callback(), &[("state", "s p&c")]);
+        window.visit(&authorize);
+        let username = format!("vera-{name}@example.com");
+        sign_in(&window, &username, "demo-password-of-vera");
+        window.expect_heading("Change your password");
+        window.expect_text("Before you continue to Site Journal, choose another password.");
+        let change = |chosen: &str| {
+            window.fill("Your password", "demo-password-of-vera");
+            window.fill("New password", chosen);
+            window.press("Set the password");
+        };
+        change("demo-password-of-vera");
+        window.expect_text("This is your present password.");
+        change("apples fall down, not up");
+        window.expect_heading("Set up an authenticator app");
+        window.expect_text("To continue to Site Journal");
+        assert!(
+            !window.has("//input[@type='password']"),
+            "typed a moment ago"
+        );
+        let secret = window.expect("//*[@class='secret']").text();
+        let secret: String = secret.split_whitespace().collect();
+        window.fill("Code that the app shows", "00000");
+        window.press("Turn on");
+        window.expect_text("This code is not right.");
+        window.fill("Code that the app shows", &lasting_code(&secret));
+        window.press("Turn on");
+        window.expect_heading("Your recovery codes");
+        window.press("I have kept them");
+        window.expect_heading("Back in the app");
+        assert_eq!(answered(&window, "state").as_deref(), Some("s p&c"));
+        assert!(answered(&window, "code").is_some());
+        // Nothing is asked twice.
+        window.visit(&authorize);
+        window.expect_heading("Back in the app");
+    }
+}
+
 /// Without an application: from the form to the page that the form is for.
 #[test]
 fn a_person_signs_in_at_the_home_page() {

@@ -287,7 +287,7 @@ fn the_report_names_who_can_no_longer_sign_in() {
         {"username": "key", "enabled": true, "credentials": [{"type": "webauthn-passwordless"}]},
         {"username": "social", "enabled": true, "federatedIdentities": [{"identityProvider": "google"}]},
         {"username": "staff", "enabled": true, "federationLink": "ldap"},
-        {"username": "invited", "enabled": true, "requiredActions": ["UPDATE_PASSWORD"]},
+        {"username": "invited", "enabled": true, "requiredActions": ["UPDATE_PASSWORD", "VERIFY_EMAIL"]},
         {"username": "gone", "enabled": false},
     ]});
     let path = pair.write("realm-of-people.json", format!("\u{feff}{realm}"));
@@ -298,7 +298,6 @@ fn the_report_names_who_can_no_longer_sign_in() {
         "user key cannot sign in: the passkey is not imported; user invite NAME prints",
         "user social cannot sign in: identity providers are not imported; user invite NAME prints",
         "user staff cannot sign in: the password is at a directory; user invite NAME prints",
-        "user invited comes without the required action UPDATE_PASSWORD",
         "user invited cannot sign in: the export has no password; user invite NAME prints",
     ] {
         assert!(errors.contains(line), "{line}\n{errors}");
@@ -308,4 +307,5 @@ fn the_report_names_who_can_no_longer_sign_in() {
         summary.contains("4 people cannot sign in: key, social, staff, invited"),
         "{summary}"
     );
+    assert_eq!(pair.json("user show invited")["must_change_password"], true);
 }

@@ -5,6 +5,7 @@ use claims::dpop::{NonceKey, ProofRefusal};
 use claims::jwk::PublicKey;
 
 use super::*;
+use crate::rules::SignIn;
 use crate::shared_data::SharedDataError;
 
 const URL: &str = "https://api.example.com/api/x";
@@ -405,6 +406,17 @@ fn rfc9449_s7_1_each_scheme_has_its_challenge_and_the_used_one_the_error() {
     }
     let nothing = answer(guard.denial(Denial::NoToken, None));
     assert_eq!(challenge(&nothing), format!("{bearer}, {dpop}"));
+    // RFC 9470 §3.
+    let sign_in = Box::new(SignIn {
+        claims: vec![],
+        max_age: Some(60),
+    });
+    let stale = Denial::SignIn(sign_in).answer(guard.config(), Scheme::Dpop, &[], NOW);
+    let stale = challenge(&stale);
+    let start = format!("{dpop}, error=\"insufficient_user_authentication\", error_description=\"");
+    assert!(stale.starts_with(&start), "{stale}");
+    let end = format!("\", max_age=\"60\", {bearer}");
+    assert!(stale.ends_with(&end), "{stale}");
 }
 
 /// A gateway without `dpop` answers as ever, and its log names the missing configuration.

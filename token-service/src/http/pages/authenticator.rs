@@ -10,11 +10,10 @@ use fast_qr::qr::QRBuilder;
 use super::browser::Browser;
 use super::confirm;
 use super::cookies::with_cookie;
-use super::due::{Admitted, admit};
 use super::failure::PageFailure;
 use super::form::Form;
 use super::problem::Problem;
-use super::purpose::Purpose;
+use super::purpose::{Admitted, Purpose};
 use super::response;
 use super::templates::{AuthenticatorPage, RecoveryCodesPage};
 use crate::telemetry::audit_log::Entry;
@@ -30,7 +29,7 @@ pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure>
 
 /// Where a second factor is required, the password of the sign-in counts for the set-up.
 pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
-    let Some(Admitted { id, is_due, .. }) = admit(purpose, Due::SetUpSecondFactor).await? else {
+    let Some(Admitted { id, is_due, .. }) = purpose.admit(Due::SetUpSecondFactor).await? else {
         return Ok(purpose.go_on());
     };
     let context = purpose.browser().context();
@@ -43,7 +42,7 @@ pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> 
 /// `POST /auth/authenticator`.
 pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
     let (purpose, browser) = (&form.of, form.of.browser());
-    let Some(admitted) = admit(purpose, Due::SetUpSecondFactor).await? else {
+    let Some(admitted) = purpose.admit(Due::SetUpSecondFactor).await? else {
         return Ok(purpose.go_on());
     };
     let Admitted {

@@ -6,12 +6,11 @@ use super::authenticator::refused;
 use super::browser::Browser;
 use super::confirm;
 use super::cookies::with_cookie;
-use super::due::{Admitted, admit};
 use super::failure::PageFailure;
 use super::form::Form;
 use super::new_password;
 use super::problem::Problem;
-use super::purpose::Purpose;
+use super::purpose::{Admitted, Purpose};
 use super::templates::ChangePasswordPage;
 use domain::User;
 use protocol::oauth::authorize::Due;
@@ -23,7 +22,7 @@ pub(super) async fn own(browser: Browser) -> Result<HttpResponse, PageFailure> {
 }
 
 pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
-    match admit(purpose, Due::NewPassword).await? {
+    match purpose.admit(Due::NewPassword).await? {
         Some(Admitted { is_due, .. }) => show(purpose, is_due, None),
         None => Ok(purpose.go_on()),
     }
@@ -33,7 +32,7 @@ pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> 
 /// with a new session.
 pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
     let (purpose, browser) = (&form.of, form.of.browser());
-    let Some(admitted) = admit(purpose, Due::NewPassword).await? else {
+    let Some(admitted) = purpose.admit(Due::NewPassword).await? else {
         return Ok(purpose.go_on());
     };
     let Admitted {

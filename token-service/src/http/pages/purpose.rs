@@ -13,13 +13,22 @@ use super::problem::Problem;
 use super::response;
 use super::templates::StepView;
 use crate::http::paths;
+use domain::Session;
 use protocol::oauth::authorize::{ClientConfirmation, Due, ExpectedUser, LiveSession, Step};
+use protocol::sign_in::SessionId;
 
 pub(super) enum Purpose {
     /// A code for an application.
     Code(Journey),
     /// The page with the signed-in user.
     Home(Browser),
+}
+
+/// The session of a person who may do `what` now.
+pub(super) struct Admitted {
+    pub(super) id: SessionId,
+    pub(super) session: Session,
+    pub(super) is_due: bool,
 }
 
 impl Carried for Purpose {
@@ -61,8 +70,25 @@ impl Purpose {
         }
     }
 
+    /// Admits the person to `what`: on the own pages at any time after the sign-in, and for an application only while it is due. While
+    /// a page was open, the person may have done it in another tab, or another person may have signed in.
+    pub(super) async fn admit(&self, what: Due) -> Result<Option<Admitted>, PageFailure> {
+        let Some((id, live)) = self.browser().live_session().await? else {
+            return Ok(None);
+        };
+        let session = live.session.clone();
+        let due = self.due(live);
+        let is_due = due == Some(what);
+        let is_own = self.journey().is_none() && due != Some(Due::SecondFactor);
+        Ok((is_due || is_own).then_some(Admitted {
+            id,
+            session,
+            is_due,
+        }))
+    }
+
     /// What the person of this live session must do first.
-    pub(super) fn due(&self, live: LiveSession) -> Option<Due> {
+    fn due(&self, live: LiveSession) -> Option<Due> {
         match self {
             Self::Code(journey) => match journey.next_step(Some(live), ClientConfirmation::Given) {
                 Step::Due(due) => Some(due),

@@ -52,7 +52,7 @@ const CLIENT_MEMBERS: &str = "access bearerOnly clientAuthenticatorType clientId
     nodeReRegistrationTimeout notBefore optionalClientScopes protocol publicClient redirectUris \
     rootUrl secret serviceAccountsEnabled standardFlowEnabled surrogateAuthRequired";
 const USER_MEMBERS: &str = "access createdTimestamp credentials disableableCredentialTypes email enabled id notBefore \
-    serviceAccountClientId totp username";
+    requiredActions serviceAccountClientId totp username";
 
 const NO_ROLES: &str = "this service has scopes of clients and no roles";
 const PASSWORDS: &str = "people sign in with a password";
@@ -477,6 +477,9 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
             () => "the export has no password",
         };
         report.locked_out(name, format_args!("{why}; "));
+    }
+    if texts(&user, "requiredActions").any(|action| action != "UPDATE_PASSWORD") {
+        leave_out("users", "requiredActions", import);
     }
     leave_out_others("users", &user, USER_MEMBERS, import);
     import.user(entry)
