@@ -18,8 +18,7 @@ use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
     Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mutual_tls, second_factor,
-    signing,
-    site_labels, store, trusted_proxies,
+    signing, site_labels, store, trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
