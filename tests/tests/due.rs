@@ -193,8 +193,14 @@ fn cannot_be_passed_by_code(browser: &Browser, page: &Reply) {
 
 #[test]
 fn organizations_and_legacy_clients_have_a_rule() {
-    let rule = "\n[organizations.majestic]\nsecond_factor = \"required\"\n";
+    let rule = "\n[organizations.majestic]\nsecond_factor = \"required\"\n\
+        [organizations.Contoso]\nsecond_factor = \"optional\"\n";
     let pair = OwnPair::with_configuration(rule, &[]);
+    let config = pair.state().join("config.toml");
+    let checked = pair.done(&format!("check --config {}", config.display()));
+    let warning = "organizations.\"Contoso\" in the configuration: no user";
+    assert!(checked.contains(warning), "{checked}");
+    assert!(!checked.contains("majestic"), "{checked}");
     let instance = Instance::of(&pair.pair);
     // Several accounts: the set-up comes before the choice.
     let grace = instance.browser();

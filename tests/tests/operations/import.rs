@@ -288,6 +288,9 @@ fn the_report_names_who_can_no_longer_sign_in() {
         {"username": "social", "enabled": true, "federatedIdentities": [{"identityProvider": "google"}]},
         {"username": "staff", "enabled": true, "federationLink": "ldap"},
         {"username": "invited", "enabled": true, "requiredActions": ["UPDATE_PASSWORD", "VERIFY_EMAIL"]},
+        {"username": "new", "enabled": true, "credentials": [
+            {"type": "password", "value": "given by an operator", "temporary": true},
+        ]},
         {"username": "gone", "enabled": false},
     ]});
     let path = pair.write("realm-of-people.json", format!("\u{feff}{realm}"));
@@ -307,5 +310,8 @@ fn the_report_names_who_can_no_longer_sign_in() {
         summary.contains("4 people cannot sign in: key, social, staff, invited"),
         "{summary}"
     );
-    assert_eq!(pair.json("user show invited")["must_change_password"], true);
+    for asked in ["invited", "new"] {
+        let shown = pair.json(&format!("user show {asked}"));
+        assert_eq!(shown["must_change_password"], true, "{asked}");
+    }
 }

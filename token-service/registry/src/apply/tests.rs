@@ -227,6 +227,52 @@ fn a_file_manages_what_it_lists() {
     assert_eq!(kept.len(), 1);
 }
 
+/// D-27, D-58.
+#[test]
+fn a_file_asks_once_for_another_password_in_place_of_each_of_its_own() {
+    let username = Username::parse("ada").unwrap();
+    let ask = |text: &str| {
+        let end = "password of ada\"\n";
+        let asking = format!("{end}must_change_password = true\n");
+        text.replace(end, &asking)
+    };
+    let must_change = |text: &str, stored: &Excerpt| {
+        let digest = |_| None;
+        let file = "file";
+        let kind = DocumentKind::File(Source {
+            file,
+            digest: &digest,
+        });
+        let mut plan = Plan::on(stored);
+        plan.apply(load(text, stored), kind, stored, &Marking::default())
+            .unwrap();
+        let user = plan.change.put_users.first().unwrap().clone();
+        (user.must_change_password, Excerpt::new([], [user]))
+    };
+    let (must, stored) = must_change(&ask(FILE), &Excerpt::default());
+    assert!(must);
+    // The person has set another password.
+    let mut ada = User::clone(stored.user(&username).unwrap());
+    ada.password_hash = Some("hash of a person".to_owned());
+    ada.must_change_password = false;
+    let changed = Excerpt::new([], [ada]);
+    let email = FILE.replace("totp_secret", "email = \"a@b\"\ntotp_secret");
+    assert!(!must_change(&ask(&email), &changed).0);
+    // Another password in the file is known to its author again.
+    let other = ask(FILE).replace("password of ada", "other password of ada");
+    assert!(must_change(&other, &changed).0);
+    // The file asks only later, or no more.
+    let (must, without) = must_change(FILE, &Excerpt::default());
+    assert!(!must);
+    let (must, with) = must_change(&ask(FILE), &without);
+    assert!(must);
+    let no_more = ask(FILE).replace(
+        "must_change_password = true",
+        "must_change_password = false",
+    );
+    assert!(!must_change(&no_more, &with).0);
+}
+
 /// D-52. Hashing takes tens of milliseconds and much memory.
 #[test]
 fn an_import_hashes_no_password_of_a_person_who_stays() {

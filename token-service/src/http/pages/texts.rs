@@ -115,8 +115,8 @@ texts! {
         "Mehrere Wörter, die nichts miteinander zu tun haben, sind lang genug und leicht zu merken. Anwendungen müssen danach neu um Zugriff bitten, und in allen Browsern werden Sie abgemeldet.";
     change_password: "Change your password", "Passwort ändern";
     change_password_first:
-        "Before you continue to {client}, choose another password.",
-        "Bevor Sie mit {client} fortfahren, wählen Sie ein anderes Passwort.";
+        "Before you continue to {client}, choose another password. Several words that do not belong together are long enough and easy to remember. Applications have to ask for access again, and other browsers are signed out.",
+        "Bevor Sie mit {client} fortfahren, wählen Sie ein anderes Passwort. Mehrere Wörter, die nichts miteinander zu tun haben, sind lang genug und leicht zu merken. Anwendungen müssen danach neu um Zugriff bitten, und in anderen Browsern werden Sie abgemeldet.";
     password_unchanged: "This is your present password. Choose another one.", "Das ist Ihr jetziges Passwort. Wählen Sie ein anderes.";
     new_password: "New password", "Neues Passwort";
     set_password: "Set the password", "Passwort festlegen";
