@@ -17,7 +17,7 @@ use url::Url;
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mutual_tls, second_factor,
+    Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mutual_tls, passwords, second_factor,
     signing, site_labels, store, trusted_proxies,
 };
 
@@ -169,6 +169,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         site_labels: site_labels::read(root.section("site_labels")),
         revocations_per_second: revocations_per_second(root.section("limits"))
             .unwrap_or(defaults.revocations_per_second),
+        passwords: passwords::read(root.section("passwords"), defaults.passwords),
         audit: audit::read(root.section("audit"), defaults.audit),
         drain_for: duration(
             &mut root,

@@ -10,6 +10,7 @@ mod lifetimes;
 mod listen;
 mod load;
 mod mutual_tls;
+mod passwords;
 mod paths;
 mod second_factor;
 mod signing;
@@ -36,6 +37,7 @@ pub use self::store::StoreUrl;
 use crate::branding::Branding;
 use duration::DAY;
 use secrets::key_file::{exposed_mode, group_readable_mode};
+use secrets::password_rules::{self, Lengths};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -72,6 +74,8 @@ pub struct Config {
     pub site_labels: BTreeMap<String, String>,
     /// Average number of access tokens per second that a client revokes at `/auth/revoke`. Each replica counts separately.
     pub revocations_per_second: NonZeroU32,
+    /// Lengths of passwords that people choose.
+    pub passwords: Lengths,
     pub audit: Audit,
     /// Time between SIGTERM and shutdown, in which the service still answers.
     pub drain_for: Duration,
@@ -169,6 +173,7 @@ impl Default for Config {
             site_labels: BTreeMap::new(),
             // Enough for users who sign out.
             revocations_per_second: NonZeroU32::MIN.saturating_add(19),
+            passwords: password_rules::DEFAULT,
             audit: Audit {
                 keep_for: 90 * DAY,
                 standard_output: true,

@@ -14,6 +14,7 @@ use protocol::settings::{Dpop, NoncePolicy, Signing, SingleUse};
 use super::duration::{HOUR, MINUTE};
 use super::*;
 use crate::branding::Accent;
+use secrets::password_rules::Lengths;
 
 pub(super) fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
@@ -269,6 +270,11 @@ fn every_key_of_the_example_is_also_a_variable() {
         ("TOKEN_SERVICE__SIGNING__ALGORITHM", "RS256"),
         ("TOKEN_SERVICE__SIGNING__ROTATE_EVERY", "1d"),
         ("TOKEN_SERVICE__SIGNING__ANNOUNCE_FOR", "7m"),
+        ("TOKEN_SERVICE__PASSWORDS__MIN_LENGTH", "12"),
+        (
+            "TOKEN_SERVICE__PASSWORDS__MIN_LENGTH_WITH_SECOND_FACTOR",
+            "9",
+        ),
         ("TOKEN_SERVICE__DPOP__NONCE", "required"),
         ("TOKEN_SERVICE__DPOP__SINGLE_USE", "store"),
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "2"),
@@ -354,6 +360,10 @@ fn every_key_of_the_example_is_also_a_variable() {
         },
         site_labels: [("https://us1.example.com".into(), "Austin".into())].into(),
         revocations_per_second: NonZeroU32::new(2).unwrap(),
+        passwords: Lengths {
+            alone: 12,
+            with_second_factor: 9,
+        },
         audit: Audit {
             keep_for: 30 * DAY,
             standard_output: false,

@@ -73,7 +73,12 @@ pub(super) async fn refusal(
 ) -> Result<Option<Problem>, PageFailure> {
     let own = browser.service.store.second_factor(user.username.clone());
     let has_second_factor = user.totp_secret_sealed.is_some() || own.await?.is_some();
-    let checked = password_rules::check(password, user, has_second_factor);
+    let lengths = browser.service.config.passwords;
+    let least = match has_second_factor {
+        true => lengths.with_second_factor,
+        false => lengths.alone,
+    };
+    let checked = password_rules::check(password, user, browser.service_name(), least);
     Ok(checked.err().map(Problem::PasswordWeak))
 }
 

@@ -65,8 +65,8 @@ impl Problem {
             }
             Self::PasswordWeak(Weak::TooLong) => texts.password_long.to_owned(),
             Self::PasswordWeak(Weak::Username) => texts.password_is_name.to_owned(),
-            Self::PasswordWeak(Weak::Repeats) => texts.password_repeats.to_owned(),
             Self::PasswordUnchanged => texts.password_unchanged.to_owned(),
+            Self::PasswordWeak(Weak::Common) => texts.password_common.to_owned(),
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
             Self::RecoveryCodeWrong => texts.recovery_code_wrong.to_owned(),

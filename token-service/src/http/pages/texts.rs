@@ -124,7 +124,9 @@ texts! {
     password_short: "This password is too short. It needs at least {least} characters.", "Dieses Passwort ist zu kurz. Es braucht mindestens {least} Zeichen.";
     password_long: "This password is too long.", "Dieses Passwort ist zu lang.";
     password_is_name: "Your username cannot be your password.", "Ihr Benutzername kann nicht Ihr Passwort sein.";
-    password_repeats: "This password repeats a few characters. Use more different ones.", "Dieses Passwort wiederholt wenige Zeichen. Verwenden Sie mehr verschiedene.";
+    password_common:
+        "This password is one of the first that a stranger tries: many people choose it, or it follows a simple pattern.",
+        "Dieses Passwort probieren Fremde als eines der ersten: Viele Menschen wählen es, oder es folgt einem einfachen Muster.";
     password_set: "Your password is set", "Ihr Passwort ist festgelegt";
     password_set_why: "Sign in with your new password from now on.", "Melden Sie sich ab jetzt mit dem neuen Passwort an.";
     link_over:
