@@ -125,6 +125,10 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     window.expect_heading("You are signed in");
 
     let link = pair().json(&format!("user reset-password {lise}"));
+    // A stranger may have set up the app.
+    let warning = link["warnings"][0].as_str().unwrap();
+    let advice = format!("user remove-second-factor {lise}");
+    assert!(warning.contains(&advice), "{warning}");
     let link = link["url"].as_str().unwrap();
     window.visit(link);
     see("new-password", "Choose a password");

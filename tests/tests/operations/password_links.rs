@@ -17,6 +17,7 @@ impl Links {
     /// What the command prints: the link first.
     fn made(&self, command: &str) -> String {
         let link = self.pair.json(command);
+        assert!(link["warnings"].is_null(), "{link}");
         let url = link["url"].as_str().unwrap().to_owned();
         let bits = url.rsplit('=').next().unwrap();
         assert_eq!(bits.len(), 43, "256 bits in base64url");

@@ -252,5 +252,14 @@ fn password_link(arguments: &Connected<PasswordLink>, first: bool) -> anyhow::Re
     ]);
     let path = format!("{}/password-link{query}", own.user.path());
     let link: Answer<PasswordLinkView> = administration.act(Method::POST, &path)?;
-    link.print(|link| format!("{}\n\nWorks once, until {}.", link.url, link.expires_at))
+    link.print(|link| {
+        let warnings = link.warnings.iter().flatten();
+        let warnings: String = warnings
+            .map(|text| format!("\n\nwarning: {text}."))
+            .collect();
+        format!(
+            "{}\n\nWorks once, until {}.{warnings}",
+            link.url, link.expires_at
+        )
+    })
 }

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use zeroize::Zeroizing;
 
 use super::access::Administrator;
-use super::answer::{self, AdminError, Answer, ErrorBody};
+use super::answer::{self, AdminError, Answer, ErrorBody, after_change};
 use super::objects::{self, Administered, ChangeQuery, Without, found};
 use super::{Administration, Object, body};
 use crate::http::paths;
@@ -123,6 +123,9 @@ pub(crate) struct PasswordLinkView {
     pub url: String,
     /// When the link ends, in UTC.
     pub expires_at: String,
+    /// What to do before you send the link. Absent if there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// Makes a link with which the user sets a password, once. The administrator never knows the password. An earlier link of the user
@@ -220,7 +223,7 @@ impl Administration {
         let random = &*self.service.random;
         let link = Zeroizing::new(URL_SAFE_NO_PAD.encode(random::bytes::<LINK>(random)?));
         let expires_at = self.service.clock.now() + Duration::from_secs(u64::from(hours) * 3600);
-        self.changing(async || {
+        let name = self.changing(async || {
             let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
             let before = found::<User>(&stored, username)?;
             let name = &before.username;
@@ -249,13 +252,22 @@ impl Administration {
                 false => "for another password",
             });
             self.make(plan, Some(entry)).await?;
-            Ok(())
-        })
-        .await?;
+            Ok(name.clone())
+        });
+        let name = name.await?;
+        let own = self.service.store.second_factor(name.clone());
+        let own = after_change("its second factor is unknown", own.await);
+        let warning = own.map(|_| {
+            format!(
+                "{name} signs in with an authenticator app too. Ask whether it is theirs: somebody who knew the password may \
+                 have set it up. If it is not, run `user remove-second-factor {name}`, which ends this link, and make another one"
+            )
+        });
         let issuer = &self.service.config.protocol.issuer;
         Ok(PasswordLinkView {
             url: format!("{issuer}{}?{}={}", paths::NEW_PASSWORD, paths::LINK, *link),
             expires_at: expires_at.rfc3339(),
+            warnings: warning.map(|warning| vec![warning]),
         })
     }
 
