@@ -10,5 +10,6 @@ pub mod command;
 pub mod config;
 mod feed;
 mod http;
+mod mail;
 mod service;
 mod telemetry;

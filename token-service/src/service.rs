@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::admin_tokens::{AdminTokens, Holder};
 use crate::config::Config;
 use crate::feed::RevocationFeed;
+use crate::mail::Mailer;
 use crate::service::limits::RevocationLimit;
 use crate::service::readiness::{ClockDifference, Readiness};
 use crate::telemetry::audit_log::{AuditLog, Entry, Origin, StandardOutput};
@@ -45,6 +46,8 @@ pub(crate) struct Service {
     pub metrics: Metrics,
     pub revocation_limit: RevocationLimit,
     pub feed: RevocationFeed,
+    /// `None`: the service sends no messages.
+    pub mailer: Option<Mailer>,
     pub secret_uses: SecretUses,
     pub readiness: Readiness,
     used_proofs: UsedProofs,
@@ -63,7 +66,7 @@ impl Service {
     /// Assembles the service and opens the signing keys. The first start creates the first key.
     ///
     /// # Errors
-    /// [`KeyRingError`] if the keys cannot be read.
+    /// If the keys, or a file that the configuration of mail names, cannot be read.
     pub(crate) async fn new(
         config: Config,
         store: Arc<dyn Store>,
@@ -71,7 +74,7 @@ impl Service {
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
         admin_tokens: AdminTokens,
-    ) -> Result<Self, KeyRingError> {
+    ) -> anyhow::Result<Self> {
         let directory = Directory::open(Arc::clone(&store), CACHE_BYTES).await?;
         let policy = Policy::of(&config.protocol, &directory.summary().legacy_instances);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
@@ -85,10 +88,14 @@ impl Service {
             config.protocol.issuer.clone(),
             metrics.feed.clone(),
         );
+        let mail = config.mail.as_ref();
+        let mailer = mail.map(|mail| Mailer::new(mail, metrics.mail.clone()));
+        let mailer = mailer.transpose()?;
         Ok(Self {
             revocation_limit: RevocationLimit::new(config.revocations_per_second),
             config,
             feed,
+            mailer,
             audit,
             metrics,
             secret_uses: SecretUses::default(),

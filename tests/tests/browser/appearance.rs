@@ -20,6 +20,13 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     see("error", "Sign-in stopped");
     window.visit(&app.authorize());
     see("sign-in", "Sign in");
+    window.follow("Forgot your password?");
+    see("forgot-password", "Forgot your password?");
+    window.fill("Username", &format!("nobody-{run}"));
+    window.press("Send the link");
+    see("link-asked-for", "Check your mailbox");
+    window.follow("Back to the sign-in");
+    window.expect_heading("Sign in");
     sign_in(window, "nobody@example.com", "not-the-password");
     window.expect("//*[@role='alert']");
     see("sign-in-refused", "Sign in");

@@ -5,6 +5,7 @@ mod app;
 mod appearance;
 mod attacks;
 mod chromium;
+mod forgotten_password;
 mod return_to_app;
 mod sign_in;
 mod webdriver;
@@ -16,7 +17,13 @@ use chromium::Chromium;
 
 use harness::Artifacts;
 
-use crate::support::OwnPair;
+use crate::support::{MailServer, OwnPair};
+
+/// The mail server of [`pair`].
+fn mail() -> &'static MailServer {
+    static MAIL: LazyLock<MailServer> = LazyLock::new(|| MailServer::start("plain"));
+    &MAIL
+}
 
 /// The pair of the browser tests. Each test has its own users, so that slow or wrong sign-ins do not disturb other
 /// tests.
@@ -27,7 +34,8 @@ fn pair() -> &'static OwnPair {
         let configuration = format!(
             "[branding]\nlogo_file = {logo:?}\naccent = \"#006400\"\nhelp_url = \"https://help.example.com/\"\n\
              privacy_url = \"https://example.com/privacy\"\n[branding.client_logos]\ninstalled-demo = {logo:?}\n\
-             [site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n"
+             [site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n{}",
+            mail().configuration()
         );
         let dpop = r#""dpop": {"#;
         let nonces = r#""dpop": {"nonce_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "#;

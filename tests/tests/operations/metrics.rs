@@ -48,6 +48,7 @@ fn requests_grants_store_and_keys_are_counted() {
         "token_service_grants 1",
         "token_service_sessions 1",
         "token_service_passwords_waiting 0",
+        "token_service_mail_failed_total 0",
     ] {
         assert!(
             reply.body.lines().any(|found| found == line),

@@ -7,6 +7,7 @@ mod clients;
 mod copy;
 mod encryption_key;
 mod explain;
+mod forgotten_passwords;
 mod guesses;
 pub(crate) mod import;
 mod internal_listener;

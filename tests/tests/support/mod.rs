@@ -10,6 +10,7 @@ mod feed;
 mod html;
 mod http;
 mod legacy;
+mod mail;
 pub(crate) mod module;
 mod steps;
 
@@ -31,6 +32,7 @@ pub(crate) use feed::FeedService;
 pub(crate) use html::tags;
 pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, get, send, stat};
 pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
+pub(crate) use mail::{MailServer, Message};
 pub(crate) use steps::{database, file};
 pub(crate) use tests::browsing::form_body;
 pub(crate) use tests::load::{CREDENTIALS, JWT_BEARER, basic};

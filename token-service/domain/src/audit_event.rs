@@ -85,6 +85,11 @@ pub enum AuditAction {
     PasswordLinkMade,
     /// A user set a password, with a link or with the present one. The user's sessions and grants ended.
     PasswordSet,
+    /// Somebody asked for a link by mail, for a name that may be unregistered. `password_link_sent` follows if the mail server took a
+    /// message.
+    PasswordForgotten,
+    /// The service sent a user a link with which the user sets a password.
+    PasswordLinkSent,
 }
 
 impl AuditAction {
@@ -129,7 +134,9 @@ impl AuditAction {
             | Self::SignOut
             | Self::SecondFactorSetUp
             | Self::SecondFactorRequired
-            | Self::PasswordSet => AuditKind::SignIn,
+            | Self::PasswordSet
+            | Self::PasswordForgotten
+            | Self::PasswordLinkSent => AuditKind::SignIn,
             Self::CodeIssued
             | Self::TokensIssued
             | Self::TokensRefreshed
@@ -147,6 +154,7 @@ impl AuditAction {
                 | Self::TokenRequestRefused
                 | Self::AdministrationRefused
                 | Self::SignInThrottled
+                | Self::PasswordForgotten
         )
     }
 }

@@ -4,8 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use actix_web::rt::System;
+
 use super::{ConfigFile, output};
 use crate::config::Config;
+use crate::mail::Mailer;
+use crate::telemetry::metrics::MailMetrics;
 use domain::clock::Clock as _;
 use domain::{Excerpt, ObjectName};
 use registry::file::load;
@@ -13,8 +17,8 @@ use registry::planning;
 use secrets::key_file;
 use system::SystemClock;
 
-/// Reads configuration and registrations like `serve`, without touching the store. Prints the problems of both files
-/// together, so that a single run shows all problems.
+/// Reads configuration and registrations like `serve`, without touching the store, and tries the mail server. Prints the problems of
+/// both files together, so that a single run shows all problems.
 pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let (config, path) = match arguments.load() {
         Ok(config) => {
@@ -53,6 +57,20 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let Some(config) = config else {
         return Ok(ExitCode::FAILURE);
     };
+    if let Some(mail) = &config.mail {
+        match Mailer::new(mail, MailMetrics::default()) {
+            Ok(mailer) => {
+                let connected = System::new().block_on(mailer.try_connection());
+                if let Err(error) = connected {
+                    output::line(format_args!("warning: mail cannot be sent: {error:#}"))?;
+                }
+            }
+            Err(error) => {
+                output::line(format_args!("{error:#}"))?;
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
     for (key, path) in paths(&config) {
         output::line(format_args!("{key}: {path}"))?;
     }

@@ -17,8 +17,8 @@ use url::Url;
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mutual_tls, passwords, second_factor,
-    signing, site_labels, store, trusted_proxies,
+    Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mail, mutual_tls,
+    passwords, second_factor, signing, site_labels, store, trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -123,6 +123,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
 
     let store = store::read(root.section("store"), file);
     let (store, store_url_file) = store.unwrap_or((defaults.store, None));
+    let mail = mail::read(&mut root, allow_insecure_http);
     let bound = |number: Located<_>| u8::try_from(number.value).unwrap_or(u8::MAX);
     let config = Config {
         protocol: Settings {
@@ -170,6 +171,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         revocations_per_second: revocations_per_second(root.section("limits"))
             .unwrap_or(defaults.revocations_per_second),
         passwords: passwords::read(root.section("passwords"), defaults.passwords),
+        mail,
         audit: audit::read(root.section("audit"), defaults.audit),
         drain_for: duration(
             &mut root,

@@ -9,6 +9,7 @@ mod issuer;
 mod lifetimes;
 mod listen;
 mod load;
+mod mail;
 mod mutual_tls;
 mod passwords;
 mod paths;
@@ -32,6 +33,7 @@ use ipnet::IpNet;
 use protocol::settings::Settings;
 
 pub use self::audit::Audit;
+pub use self::mail::{Mail, MailTls};
 pub use self::mutual_tls::{LISTEN as MUTUAL_TLS_LISTEN, MutualTls};
 pub use self::store::StoreUrl;
 use crate::branding::Branding;
@@ -76,6 +78,8 @@ pub struct Config {
     pub revocations_per_second: NonZeroU32,
     /// Lengths of passwords that people choose.
     pub passwords: Lengths,
+    /// `None`: the service sends no messages.
+    pub mail: Option<Mail>,
     pub audit: Audit,
     /// Time between SIGTERM and shutdown, in which the service still answers.
     pub drain_for: Duration,
@@ -116,6 +120,16 @@ impl Config {
             warnings.push(format!(
                 "store.url_file {path} may be read or changed by others than its owner (mode {mode:o}), and holds the \
                  password of the database: chmod 600 {path}"
+            ));
+        }
+        let login = self.mail.as_ref().and_then(|mail| mail.login.as_ref());
+        if !in_container
+            && let Some(path) = login.map(|login| &login.password_file)
+            && let Some(mode) = exposed_mode(path).or_else(|| group_readable_mode(path))
+        {
+            let path = path.display();
+            warnings.push(format!(
+                "mail.password_file {path} may be read or changed by others than its owner (mode {mode:o}): chmod 600 {path}"
             ));
         }
         if let StoreUrl::Postgres(settings) = &self.store
@@ -174,6 +188,7 @@ impl Default for Config {
             // Enough for users who sign out.
             revocations_per_second: NonZeroU32::MIN.saturating_add(19),
             passwords: password_rules::DEFAULT,
+            mail: None,
             audit: Audit {
                 keep_for: 90 * DAY,
                 standard_output: true,

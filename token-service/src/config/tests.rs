@@ -12,6 +12,7 @@ use protocol::lifetimes::Lifetimes;
 use protocol::settings::{Dpop, NoncePolicy, Signing, SingleUse};
 
 use super::duration::{HOUR, MINUTE};
+use super::mail::Login;
 use super::*;
 use crate::branding::Accent;
 use secrets::password_rules::Lengths;
@@ -275,6 +276,15 @@ fn every_key_of_the_example_is_also_a_variable() {
             "TOKEN_SERVICE__PASSWORDS__MIN_LENGTH_WITH_SECOND_FACTOR",
             "9",
         ),
+        ("TOKEN_SERVICE__MAIL__HOST", "smtp.example.com"),
+        ("TOKEN_SERVICE__MAIL__PORT", "2465"),
+        ("TOKEN_SERVICE__MAIL__TLS", "implicit"),
+        ("TOKEN_SERVICE__MAIL__CA_FILE", "c"),
+        ("TOKEN_SERVICE__MAIL__USERNAME", "u"),
+        ("TOKEN_SERVICE__MAIL__PASSWORD_FILE", "p"),
+        ("TOKEN_SERVICE__MAIL__SENDER", "g@example.com"),
+        ("TOKEN_SERVICE__MAIL__LINK_LIFETIME", "10m"),
+        ("TOKEN_SERVICE__MAIL__TIMEOUT", "8s"),
         ("TOKEN_SERVICE__DPOP__NONCE", "required"),
         ("TOKEN_SERVICE__DPOP__SINGLE_USE", "store"),
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "2"),
@@ -364,6 +374,19 @@ fn every_key_of_the_example_is_also_a_variable() {
             alone: 12,
             with_second_factor: 9,
         },
+        mail: Some(Mail {
+            host: "smtp.example.com".into(),
+            port: 2465,
+            tls: MailTls::Implicit,
+            ca_file: Some(current.join("c")),
+            login: Some(Login {
+                username: "u".into(),
+                password_file: current.join("p"),
+            }),
+            sender: "g@example.com".parse().unwrap(),
+            link_lifetime: 10 * MINUTE,
+            timeout: seconds(8),
+        }),
         audit: Audit {
             keep_for: 30 * DAY,
             standard_output: false,

@@ -13,6 +13,8 @@ pub(crate) const AUTHENTICATOR: &str = "/auth/authenticator";
 pub(crate) const PASSWORD: &str = "/auth/password";
 /// `GET`, `POST`: sets a password with a link.
 pub(crate) const NEW_PASSWORD: &str = "/auth/new-password";
+/// `GET`, `POST`: asks for a link by mail with which a person sets a password.
+pub(crate) const FORGOT_PASSWORD: &str = "/auth/forgot-password";
 /// The parameter with the link's random bits, in base64url.
 pub(crate) const LINK: &str = "link";
 /// `POST`: the choice of a linked account.

@@ -51,8 +51,15 @@ pub(crate) async fn run(service: Arc<Service>) {
         note_secret_uses(&service),
         tell_of_left_out(&service),
         warn_of_certificates(&service),
+        send_mail(&service),
         service.feed.follow()
     );
+}
+
+async fn send_mail(service: &Service) {
+    if let Some(mailer) = &service.mailer {
+        mailer.run().await;
+    }
 }
 
 async fn write_audit_log(service: &Service) {

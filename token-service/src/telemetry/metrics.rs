@@ -46,6 +46,17 @@ pub(crate) struct FeedMetrics {
     pub wake_ups: Counter,
 }
 
+/// What became of a message to a person.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MailMetrics {
+    /// Messages that the server took.
+    pub sent: Counter,
+    /// Messages that it did not take.
+    pub failed: Counter,
+    /// Messages for which the queue had no room.
+    pub dropped: Counter,
+}
+
 /// What the store contains, for the metrics.
 #[derive(Debug)]
 pub(crate) struct Stored {
@@ -79,6 +90,7 @@ pub(crate) struct Metrics {
     clients: Gauge,
     users: Gauge,
     pub feed: FeedMetrics,
+    pub mail: MailMetrics,
     revocations_refused: Counter,
 }
 
@@ -159,6 +171,23 @@ impl Metrics {
                     of,
                     "revocation_feed_wake_ups",
                     "How often waiting gateways were told of revocations, all at once",
+                ),
+            },
+            mail: MailMetrics {
+                sent: new(
+                    of,
+                    "mail_sent",
+                    "Messages to people that the mail server took",
+                ),
+                failed: new(
+                    of,
+                    "mail_failed",
+                    "Messages to people that the mail server did not take",
+                ),
+                dropped: new(
+                    of,
+                    "mail_dropped",
+                    "Messages to people that were not sent because too many waited",
                 ),
             },
             revocations_refused: new(

@@ -3,6 +3,7 @@
 pub mod again;
 pub mod authenticator;
 pub mod device;
+pub mod mailed_link;
 mod recovery;
 mod second_factor;
 pub mod session;
@@ -193,6 +194,21 @@ pub async fn with_password(
         device,
         unfinished,
     })
+}
+
+/// Counts a request from `address` for a link to set the password of `username`, registered or not. Returns the time to wait if there were
+/// too many.
+///
+/// # Errors
+/// [`StoreError`] if the request is not counted.
+pub async fn ask_for_link(
+    context: &Context<'_>,
+    username: &str,
+    address: Option<IpAddr>,
+) -> Result<Option<Duration>, StoreError> {
+    let account = Account::of(username);
+    let attempt = Attempt::admit(context, Guess::Link(&account), address, None);
+    Ok(attempt.await?.err())
 }
 
 /// Checks a password of `username` against the hash `stored`, unless the person must wait. The attempt counts before it

@@ -38,6 +38,21 @@ const PASSWORD_FROM_ANYWHERE: Pace = Pace {
     forget_one_after: Duration::from_mins(2),
 };
 
+/// Requests of one network for a link by mail for one account.
+const LINK: Pace = Pace {
+    free: 3,
+    longest: Duration::from_hours(1),
+    forget_one_after: Duration::from_mins(20),
+};
+
+/// Requests of all networks for a link by mail for one account. Each may be a message in the mailbox of somebody who did not ask for it.
+/// [`LINK`] holds one network below the rate at which requests are forgotten here.
+const LINK_FROM_ANYWHERE: Pace = Pace {
+    free: 30,
+    longest: Duration::from_mins(5),
+    forget_one_after: Duration::from_mins(5),
+};
+
 /// One-time and recovery codes of one account. Only a person who knows the password gets here, so nobody else can make
 /// the owner wait. The pace is slow because there are only a million codes, and three are valid at a time.
 const SECOND_FACTOR: Pace = Pace {
@@ -71,6 +86,8 @@ const NETWORK_48: Pace = Pace {
 pub(super) enum Guess<'a> {
     /// A password for this account.
     Password(&'a Account),
+    /// No guess, but a request for a link by mail for this account.
+    Link(&'a Account),
     /// A one-time or recovery code for this user.
     SecondFactor(&'a str),
 }
@@ -82,9 +99,13 @@ impl Guess<'_> {
         device: Option<&KnownDevice>,
         key: &EncryptionKey,
     ) -> Keys {
-        let (what, username, pace) = match self {
-            Self::Password(account) => ("password", account.as_str(), PASSWORD),
-            Self::SecondFactor(username) => ("second factor", username, SECOND_FACTOR),
+        let (what, username, pace, from_anywhere) = match self {
+            Self::Password(account) => {
+                let last = Some(PASSWORD_FROM_ANYWHERE);
+                ("password", account.as_str(), PASSWORD, last)
+            }
+            Self::Link(account) => ("link", account.as_str(), LINK, Some(LINK_FROM_ANYWHERE)),
+            Self::SecondFactor(username) => ("second factor", username, SECOND_FACTOR, None),
         };
         let paced = |scope: &str, name: &[u8], pace| PacedKey {
             key: Digest::from_bytes(key.tag(&[
@@ -103,13 +124,13 @@ impl Guess<'_> {
             };
         }
         let shared = self::paced(address, key);
-        match self {
-            Self::Password(_) => Keys {
+        match from_anywhere {
+            Some(from_anywhere) => Keys {
                 shared,
                 own: paced("network", &widest_network(address), pace),
-                last: Some(paced("anywhere", &[], PASSWORD_FROM_ANYWHERE)),
+                last: Some(paced("anywhere", &[], from_anywhere)),
             },
-            Self::SecondFactor(_) => Keys {
+            None => Keys {
                 shared,
                 own: paced("anywhere", &[], pace),
                 last: None,
@@ -305,27 +326,26 @@ mod tests {
     /// An attacker who tries as often as the pace of one network allows.
     #[test]
     fn one_network_never_makes_others_wait() {
-        let mut now = Timestamp::from_seconds(1_800_000_000);
-        let (mut own, mut anywhere) = (None, None);
-        for _ in 0..5000 {
-            let key = |pace| PacedKey {
-                key: Digest::of(b"one account"),
-                pace,
-            };
-            let keys = [
-                (key(PASSWORD), own),
-                (key(PASSWORD_FROM_ANYWHERE), anywhere),
-            ];
-            assert_eq!(
-                PASSWORD_FROM_ANYWHERE.wait(anywhere, now),
-                Duration::ZERO,
-                "elsewhere"
-            );
-            match attempt::admit(&keys, now) {
-                (Admission::Wait(wait), _) => now = now + wait,
-                (Admission::Admitted(_), counted) => {
-                    own = counted.first().copied();
-                    anywhere = counted.get(1).copied();
+        for (pace, pace_from_anywhere) in [
+            (PASSWORD, PASSWORD_FROM_ANYWHERE),
+            (LINK, LINK_FROM_ANYWHERE),
+        ] {
+            let mut now = Timestamp::from_seconds(1_800_000_000);
+            let (mut own, mut anywhere) = (None, None);
+            for _ in 0..5000 {
+                let key = |pace| PacedKey {
+                    key: Digest::of(b"one account"),
+                    pace,
+                };
+                let keys = [(key(pace), own), (key(pace_from_anywhere), anywhere)];
+                let elsewhere = pace_from_anywhere.wait(anywhere, now);
+                assert_eq!(elsewhere, Duration::ZERO, "elsewhere");
+                match attempt::admit(&keys, now) {
+                    (Admission::Wait(wait), _) => now = now + wait,
+                    (Admission::Admitted(_), counted) => {
+                        own = counted.first().copied();
+                        anywhere = counted.get(1).copied();
+                    }
                 }
             }
         }
@@ -344,6 +364,10 @@ mod tests {
         assert_ne!(here, own(ada, "192.0.2.2", None));
         assert_ne!(here, own(Guess::Password(&grace), "192.0.2.1", None));
         assert_ne!(here, own(Guess::SecondFactor("ada"), "192.0.2.1", None));
+        assert_ne!(
+            here,
+            own(Guess::Link(&Account::of("ada")), "192.0.2.1", None)
+        );
         assert_eq!(
             own(ada, "2001:db8::1", None),
             own(ada, "2001:db8:0:ffff::1", None),

@@ -63,7 +63,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         return Ok(purpose.go_on());
     };
     let (context, place) = (browser.context(), browser.place());
-    let mut response = new_password::is_set(browser);
+    let mut response = new_password::done(browser).await;
     if is_due {
         response = purpose.go_on();
         if let Some(id) = again::go_on(&context, &from, &session, &hash).await? {

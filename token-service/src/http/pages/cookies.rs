@@ -1,4 +1,5 @@
-//! The cookies: the session, the CSRF token, the confirmed clients, the known device and the last chosen accounts.
+//! The cookies: the session, the CSRF token, the confirmed clients, the request to go on with, the known device and the last chosen
+//! accounts.
 //!
 //! Except for the known device and the accounts, the browser deletes the cookies when it closes; the session also ends on the server. On
 //! https the cookies have the `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis
@@ -79,6 +80,21 @@ impl Cookies {
         cookie
     }
 
+    /// The path and query of the request in which the person asked for a new password.
+    pub(super) fn resume(self, http: &HttpRequest) -> Option<&str> {
+        value(http, &self.name(RESUME))
+    }
+
+    pub(super) fn set_resume(self, request: String) -> Cookie<'static> {
+        self.cookie(RESUME, request)
+    }
+
+    pub(super) fn remove_resume(self) -> Cookie<'static> {
+        let mut cookie = self.cookie(RESUME, String::new());
+        cookie.make_removal();
+        cookie
+    }
+
     pub(super) fn set_csrf(self, token: &CsrfToken) -> Cookie<'static> {
         self.cookie(CSRF, token.as_str().to_owned())
     }
@@ -110,6 +126,7 @@ const CSRF: &str = "csrf";
 const CONFIRMED: &str = "confirmed";
 const DEVICE: &str = "device";
 const ACCOUNTS: &str = "accounts";
+const RESUME: &str = "resume";
 
 pub(super) fn with_cookie(mut response: HttpResponse, cookie: &Cookie<'_>) -> HttpResponse {
     if let Ok(value) = HeaderValue::from_str(&cookie.to_string()) {

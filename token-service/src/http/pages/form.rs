@@ -13,7 +13,8 @@ use crate::service::Service;
 use protocol::oauth::parameters::Parameters;
 
 const CSRF: &str = "csrf";
-const REQUEST: &str = "request";
+/// The path and query of the request to which a form belongs.
+pub(super) const REQUEST: &str = "request";
 
 /// What a form belongs to: the browser, or a step that the field `request` names.
 pub(super) trait Carried: Sized {

@@ -17,6 +17,7 @@ mod csrf;
 mod due;
 mod error_page;
 mod failure;
+mod forgot_password;
 mod form;
 mod frame;
 mod home;
@@ -74,6 +75,12 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
             web::resource(paths::NEW_PASSWORD)
                 .route(web::get().to(new_password::ask))
                 .route(web::post().to(new_password::accept))
+                .default_service(other_methods("GET, HEAD, POST")),
+        )
+        .service(
+            web::resource(paths::FORGOT_PASSWORD)
+                .route(web::get().to(forgot_password::ask))
+                .route(web::post().to(forgot_password::accept))
                 .default_service(other_methods("GET, HEAD, POST")),
         )
         .service(only_get(paths::HOME).route(web::get().to(home::home)))

@@ -1,5 +1,5 @@
-//! Setting a password with a link: an operator's invitation, or a new start for a forgotten password. The page says nothing about
-//! the account.
+//! Setting a password with a link: an operator's invitation, or a new start for a forgotten password, from an operator or by mail. The
+//! page says nothing about the account.
 
 use std::time::Duration;
 
@@ -10,18 +10,23 @@ use zeroize::Zeroizing;
 
 use super::browser::Browser;
 use super::browser_token::page_with_token;
+use super::cookies::with_cookie;
 use super::failure::PageFailure;
-use super::form::Form;
+use super::forgot_password;
+use super::form::{Carried as _, Form};
+use super::journey::Journey;
 use super::problem::Problem;
 use super::response;
 use super::templates::{NewPasswordPage, PasswordSetPage};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
+use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::object::ObjectKind;
 use domain::registry_index::NamedKind;
 use domain::{AuditAction, ObjectName, RegistryChange, RegistryOutcome, User};
 use protocol::oauth::parameters::Parameters;
+use protocol::sign_in::mailed_link::MailedLink;
 use registry::apply::Plan;
 use secrets::password_rules;
 use secrets::protection::{AtRest, Protection as _};
@@ -44,7 +49,7 @@ pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
         .as_ref()
         .and_then(|parameters| parameters.get(paths::LINK));
     let link = link.unwrap_or_default();
-    holder(&browser, link).await?;
+    Link::read(&browser, link).holder(&browser).await?;
     show(&browser, link, None)
 }
 
@@ -52,16 +57,67 @@ pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
 pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
     let browser = &form.of;
     let link = form.field(paths::LINK);
-    let user = holder(browser, link).await?;
+    let read = Link::read(browser, link);
+    let user = read.holder(browser).await?;
     let password = form.field("password").to_owned().into();
     if let Some(problem) = refusal(browser, &user, &password).await? {
         return show(browser, link, Some(problem));
     }
-    let digest = Digest::of(link.as_bytes());
-    let takes = |user: &User| user.takes(&digest, browser.context().now);
-    match set(browser, &user, password, "with a link", takes).await? {
-        Some(_) => Ok(is_set(browser)),
+    let takes = |user: &User| read.is_for(user, browser.context().now);
+    match set(browser, &user, password, read.how(), takes).await? {
+        Some(_) => Ok(done(browser).await),
         None => Err(PageFailure::LinkOver),
+    }
+}
+
+enum Link {
+    /// An operator's, with the digest of its random bits.
+    Made(Digest),
+    Mailed(MailedLink),
+}
+
+impl Link {
+    fn read(browser: &Browser, text: &str) -> Self {
+        match MailedLink::open(&browser.context(), text) {
+            Some(link) => Self::Mailed(link),
+            None => Self::Made(Digest::of(text.as_bytes())),
+        }
+    }
+
+    /// The user whom the link lets set a password.
+    async fn holder(&self, browser: &Browser) -> Result<User, PageFailure> {
+        let store = &browser.service.store;
+        let names = match self {
+            Self::Mailed(link) => vec![link.username.clone()],
+            Self::Made(digest) => {
+                let values = vec![digest.to_base64url()];
+                let found = store.users_with(NamedKind::PasswordLink, values).await?;
+                found.into_iter().map(|(_, username)| username).collect()
+            }
+        };
+        for username in names {
+            let user = store.user(username).await?;
+            if let Some(user) = user.filter(|user| self.is_for(user, browser.context().now)) {
+                return Ok(user);
+            }
+        }
+        Err(PageFailure::LinkOver)
+    }
+
+    /// True if the link may set the password of `user`.
+    fn is_for(&self, user: &User, now: Timestamp) -> bool {
+        match self {
+            Self::Made(digest) => user.takes(digest, now),
+            Self::Mailed(link) => link.is_for(user, now),
+        }
+    }
+
+    /// For the audit log.
+    const fn how(&self) -> &'static str {
+        match self {
+            Self::Made(_) => "with a link",
+            Self::Mailed(_) => "with a link by mail",
+        }
     }
 }
 
@@ -78,7 +134,7 @@ pub(super) async fn refusal(
         true => lengths.with_second_factor,
         false => lengths.alone,
     };
-    let checked = password_rules::check(password, user, browser.service_name(), least);
+    let checked = password_rules::check(password, user, browser.frame().service, least);
     Ok(checked.err().map(Problem::PasswordWeak))
 }
 
@@ -131,6 +187,7 @@ pub(super) async fn set(
             ..plan.change
         };
         if service.change_registry(change).await? == RegistryOutcome::Changed {
+            forgot_password::tell_of_change(browser, before);
             return Ok(Some(hash));
         }
     }
@@ -138,26 +195,20 @@ pub(super) async fn set(
     Err(PageFailure::Unavailable(reason))
 }
 
-/// The page after [`set`].
-pub(super) fn is_set(browser: &Browser) -> HttpResponse {
+/// The page after [`set`], from which the person goes on with the request in which this browser asked for a link.
+pub(super) async fn done(browser: &Browser) -> HttpResponse {
+    let kept = browser.cookies.resume(&browser.http).unwrap_or_default();
+    let journey = Journey::carried(Browser::of(&browser.http, &browser.service), kept).await;
     let page = PasswordSetPage {
         texts: browser.texts(),
         frame: browser.frame(),
+        next: match journey {
+            Ok(_) => kept,
+            Err(_) => paths::HOME,
+        },
     };
-    response::page(StatusCode::OK, &page)
-}
-
-/// The user whom the link lets set a password.
-async fn holder(browser: &Browser, link: &str) -> Result<User, PageFailure> {
-    let (store, digest) = (&browser.service.store, Digest::of(link.as_bytes()));
-    let values = vec![digest.to_base64url()];
-    for (_, username) in store.users_with(NamedKind::PasswordLink, values).await? {
-        let user = store.user(username).await?;
-        if let Some(user) = user.filter(|user| user.takes(&digest, browser.context().now)) {
-            return Ok(user);
-        }
-    }
-    Err(PageFailure::LinkOver)
+    let response = response::page(StatusCode::OK, &page);
+    with_cookie(response, &browser.cookies.remove_resume())
 }
 
 fn show(

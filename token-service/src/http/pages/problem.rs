@@ -22,7 +22,7 @@ pub(super) enum Problem {
     CodeUsed,
     /// The recovery code is wrong, or was used before.
     RecoveryCodeWrong,
-    /// There were too many wrong attempts. The person must wait this long.
+    /// There were too many attempts. The person must wait this long.
     Wait(Duration),
 }
 

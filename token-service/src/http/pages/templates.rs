@@ -1,6 +1,7 @@
 //! The pages' data. The texts are in `templates/`.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use askama::Template;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
@@ -9,6 +10,7 @@ use url::{Url, form_urlencoded};
 use super::super::paths;
 use super::browser::Browser;
 use super::browser_token::BrowserToken;
+use super::form;
 use super::frame::Frame;
 use super::journey::Journey;
 use super::problem::Problem;
@@ -39,6 +41,8 @@ pub(super) struct StepView<'a> {
     pub other_user: Option<String>,
     /// The e-mail address by which the request names the user.
     pub expected_user: Option<&'a str>,
+    /// True if the person can ask for a link by mail.
+    pub has_mail: bool,
 }
 
 impl<'a> StepView<'a> {
@@ -56,6 +60,7 @@ impl<'a> StepView<'a> {
             cancel: Some(journey.cancel()),
             other_user: journey.other_user(),
             expected_user: journey.expected_user().map(|user| user.email.as_str()),
+            has_mail: journey.browser.service.mailer.is_some(),
         }
     }
 
@@ -73,7 +78,14 @@ impl<'a> StepView<'a> {
             cancel: None,
             other_user: Some(format!("{}?{OTHER_USER}", paths::HOME)),
             expected_user: None,
+            has_mail: browser.service.mailer.is_some(),
         }
+    }
+
+    /// Where the person asks for a link by mail.
+    fn forgot_password(&self) -> String {
+        let request = percent_encode(self.request.as_bytes(), NON_ALPHANUMERIC);
+        format!("{}?{}={request}", paths::FORGOT_PASSWORD, form::REQUEST)
     }
 
     fn destination(&self) -> &str {
@@ -117,6 +129,32 @@ pub(super) struct SignInPage<'a> {
     pub flow: StepView<'a>,
     pub username: &'a str,
     pub problem: Option<Problem>,
+}
+
+/// A person who forgot the password asks for a link by mail.
+#[derive(Template)]
+#[template(path = "forgot_password.html")]
+pub(super) struct ForgotPasswordPage<'a> {
+    pub frame: Frame<'a>,
+    pub flow: StepView<'a>,
+    pub username: &'a str,
+    pub problem: Option<Problem>,
+}
+
+/// The answer, which is the same whatever the person typed.
+#[derive(Template)]
+#[template(path = "link_asked_for.html")]
+pub(super) struct LinkAskedForPage<'a> {
+    pub frame: Frame<'a>,
+    pub flow: StepView<'a>,
+    pub lifetime: Duration,
+}
+
+impl LinkAskedForPage<'_> {
+    fn why(&self) -> String {
+        let time = self.flow.texts.duration(self.lifetime);
+        texts::plain(self.flow.texts.link_asked_for_why, &[("time", &time)])
+    }
 }
 
 #[derive(Template)]
@@ -380,6 +418,8 @@ impl ChangePasswordPage<'_> {
 pub(super) struct PasswordSetPage<'a> {
     pub texts: &'static Texts,
     pub frame: Frame<'a>,
+    /// Where the person signs in.
+    pub next: &'a str,
 }
 
 /// The new recovery codes, which pages show only once.

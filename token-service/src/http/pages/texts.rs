@@ -129,6 +129,31 @@ texts! {
         "Dieses Passwort probieren Fremde als eines der ersten: Viele Menschen wählen es, oder es folgt einem einfachen Muster.";
     password_set: "Your password is set", "Ihr Passwort ist festgelegt";
     password_set_why: "Sign in with your new password from now on.", "Melden Sie sich ab jetzt mit dem neuen Passwort an.";
+    forgot_password: "Forgot your password?", "Passwort vergessen?";
+    ask_for_password:
+        "Ask the people who manage your account.",
+        "Wenden Sie sich an die Personen, die Ihr Konto verwalten.";
+    forgot_password_why:
+        "Enter your username. You get a message with a link with which you choose another password.",
+        "Geben Sie Ihren Benutzernamen ein. Sie bekommen eine Nachricht mit einem Link, über den Sie ein neues Passwort wählen.";
+    send_link: "Send the link", "Link senden";
+    not_sent: "Not sent", "Nicht gesendet";
+    back_to_sign_in: "Back to the sign-in", "Zurück zur Anmeldung";
+    link_asked_for: "Check your mailbox", "Sehen Sie in Ihrem Postfach nach";
+    link_asked_for_why:
+        "If you have a password here, a message is on its way to your registered e-mail address. The link in it works once, for {time}.",
+        "Wenn Sie hier ein Passwort haben, ist eine Nachricht an Ihre registrierte E-Mail-Adresse unterwegs. Der Link darin gilt einmal und für {time}.";
+    link_does_not_arrive:
+        "No message after some minutes? Look into the folder for spam and check your username. If that does not help, ask the people who manage your account.",
+        "Nach einigen Minuten keine Nachricht? Sehen Sie im Spam-Ordner nach und prüfen Sie Ihren Benutzernamen. Wenn das nicht hilft, wenden Sie sich an die Personen, die Ihr Konto verwalten.";
+    link_subject: "Your new password for {service}", "Ihr neues Passwort für {service}";
+    link_message:
+        "Hello,\n\nsomebody asked for a new password for {username} at {host}. If it was you, choose a password here:\n\n{url}\n\nThe link works once, for {time}.\n\nIf it was not you, do nothing: your password stays as it is.\n",
+        "Guten Tag,\n\njemand hat ein neues Passwort für {username} bei {host} angefordert. Wenn Sie das waren, wählen Sie hier ein Passwort:\n\n{url}\n\nDer Link gilt einmal und für {time}.\n\nWenn Sie das nicht waren, müssen Sie nichts tun: Ihr Passwort bleibt, wie es ist.\n";
+    changed_subject: "Your password for {service} was changed", "Ihr Passwort für {service} wurde geändert";
+    changed_message:
+        "Hello,\n\nthe password for {username} at {host} was changed.\n\nIf you did not do this, tell the people who manage your account at once.\n",
+        "Guten Tag,\n\ndas Passwort für {username} bei {host} wurde geändert.\n\nWenn Sie das nicht waren, melden Sie es sofort den Personen, die Ihr Konto verwalten.\n";
     link_over:
         "This link no longer works. It works once, and for a limited time.",
         "Dieser Link gilt nicht mehr. Er gilt nur einmal und für begrenzte Zeit.";
@@ -140,8 +165,8 @@ texts! {
         "This code has been used. Wait until your app shows the next one.",
         "Dieser Code wurde schon verwendet. Warten Sie, bis Ihre App den nächsten anzeigt.";
     wait:
-        "There were too many wrong attempts. Wait {time}, then try again.",
-        "Es gab zu viele falsche Versuche. Warten Sie {time} und versuchen Sie es dann noch einmal.";
+        "There were too many attempts. Wait {time}, then try again.",
+        "Es gab zu viele Versuche. Warten Sie {time} und versuchen Sie es dann noch einmal.";
     app_on_this_device: "an app on this device", "einer App auf diesem Gerät";
     app_that_opens:
         "the app on this device that opens {scheme}: links",
@@ -166,6 +191,8 @@ texts! {
     seconds: "{count} seconds", "{count} Sekunden";
     minute: "1 minute", "1 Minute";
     minutes: "{count} minutes", "{count} Minuten";
+    hour: "1 hour", "1 Stunde";
+    hours: "{count} hours", "{count} Stunden";
     stopped: "Sign-in stopped", "Anmeldung abgebrochen";
     for_developers: "For the developers of the application", "Für die Entwickler der Anwendung";
     to_quote: "If you ask for help, quote this", "Wenn Sie um Hilfe bitten, geben Sie dies an";
@@ -247,11 +274,12 @@ impl Texts {
         plain(self.recovery_codes_left, &[("count", &left.to_string())])
     }
 
-    /// A waiting time in words: seconds up to one minute, then whole minutes, rounded up so that the wait is over by
-    /// then.
+    /// A time in words: seconds up to one minute, then whole minutes, rounded up so that a wait is over by then; whole hours as such.
     pub(super) fn duration(&self, wait: Duration) -> String {
         let seconds = wait.as_secs().max(1);
-        let (count, one, several) = if seconds <= 60 {
+        let (count, one, several) = if seconds.is_multiple_of(3600) {
+            (seconds / 3600, self.hour, self.hours)
+        } else if seconds <= 60 {
             (seconds, self.second, self.seconds)
         } else {
             (seconds.div_ceil(60), self.minute, self.minutes)
@@ -332,6 +360,9 @@ mod tests {
             (45, "45 seconds", "45 Sekunden"),
             (61, "2 minutes", "2 Minuten"),
             (300, "5 minutes", "5 Minuten"),
+            (3600, "1 hour", "1 Stunde"),
+            (5400, "90 minutes", "90 Minuten"),
+            (86_400, "24 hours", "24 Stunden"),
         ] {
             let wait = Duration::from_secs(seconds);
             assert_eq!(ENGLISH.duration(wait), english);

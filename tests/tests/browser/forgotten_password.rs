@@ -1,0 +1,52 @@
+//! Forgotten passwords.
+
+use super::sign_in::sign_in;
+use super::{App, Chromium, mail, pair};
+
+const PASSWORD: &str = "apples fall down, not up";
+
+/// From the sign-in of an application, by mail, back to the application.
+fn forgets(window: &Chromium, username: &str) {
+    let add = [
+        "user",
+        "add",
+        username,
+        "--email",
+        username,
+        "--password-file",
+        "-",
+    ];
+    let account = ["--account", "4711,isaac,https://us1.example.com"];
+    pair()
+        .operate(&[&add[..], &account].concat(), "an old password")
+        .done();
+    let app = App::start();
+    window.visit(&app.authorize());
+    window.follow("Forgot your password?");
+    window.expect_heading("Forgot your password?");
+    window.expect_focus("Username");
+    window.fill("Username", username);
+    window.press("Send the link");
+    window.expect_heading("Check your mailbox");
+    window.visit(mail().message_to(username).link());
+    window.expect_heading("Choose a password");
+    window.fill("New password", PASSWORD);
+    window.press("Set the password");
+    window.expect_heading("Your password is set");
+    window.follow("Sign in");
+    window.expect_heading("Sign in");
+    sign_in(window, username, PASSWORD);
+    window.expect_heading("Back in the app");
+}
+
+#[test]
+fn a_link_by_mail_leads_back_to_the_application() {
+    forgets(&Chromium::open(), "with-scripts@example.com");
+}
+
+#[test]
+fn a_link_by_mail_leads_back_to_the_application_without_scripts() {
+    let window = Chromium::open();
+    window.disable_scripts();
+    forgets(&window, "without-scripts@example.com");
+}

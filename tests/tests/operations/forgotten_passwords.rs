@@ -1,0 +1,316 @@
+//! Forgotten passwords, with links by mail.
+
+use crate::support::{Browser, Form, MailServer, Message, OwnPair, Reply, WEB, get};
+
+const ISAAC: &str = "isaac@example.com";
+const FORGOT: &str = "/auth/forgot-password";
+const PASSWORD: &str = "apples fall down, not up";
+const ANOTHER: &str = "pears fall down as well";
+
+struct Service {
+    pair: OwnPair,
+    mail: MailServer,
+}
+
+impl Service {
+    fn start(mode: &'static str, more: &str) -> Self {
+        let mail = MailServer::start(mode);
+        let configuration = mail.configuration() + more;
+        let pair = OwnPair::with_configuration(&configuration, &[]);
+        Self { pair, mail }
+    }
+
+    fn add(&self, username: &str, email: Option<&str>, password: Option<&str>) {
+        let mut add = vec!["user", "add", username];
+        add.extend(email.iter().flat_map(|email| ["--email", email]));
+        add.extend(password.map(|_| ["--password-file", "-"]).iter().flatten());
+        let account = ["--account", "4711,isaac,https://us1.example.com"];
+        add.extend(account.iter().filter(|_| username == ISAAC));
+        self.pair.operate(&add, password.unwrap_or_default()).done();
+    }
+
+    fn browser(&self) -> Browser {
+        Browser::new(&self.pair.lobby())
+    }
+
+    /// Asks for a link in a new browser.
+    fn ask(&self, username: &str) -> Reply {
+        self.ask_in(&self.browser(), username)
+    }
+
+    fn ask_in(&self, browser: &Browser, username: &str) -> Reply {
+        let page = browser.open(FORGOT);
+        browser.submit(&Form::of(&page), &[("username", username)])
+    }
+
+    fn set(&self, link: &str, password: &str) -> Reply {
+        let browser = self.browser();
+        let page = browser.open(link);
+        assert_eq!(page.status, 200, "{}", page.body);
+        browser.submit(&Form::of(&page), &[("password", password)])
+    }
+
+    #[track_caller]
+    fn is_over(&self, link: &str) {
+        let page = self.browser().open(link);
+        assert_eq!(page.status, 410, "{}", page.body);
+        assert!(!page.body.contains("isaac"), "{}", page.body);
+    }
+
+    /// The value of a metric of mail.
+    fn count(&self, name: &str) -> u64 {
+        let url = format!("{}/metrics", self.pair.pair.internal_url());
+        let metrics = get(&url, &[]).body;
+        let name = format!("token_service_mail_{name}_total ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        line.unwrap().parse().unwrap()
+    }
+
+    #[track_caller]
+    fn until(&self, name: &str, count: u64) {
+        crate::api::until(name, || self.count(name) >= count);
+        assert_eq!(self.count(name), count);
+    }
+
+    fn audited(&self, action: &str) -> Vec<serde_json::Value> {
+        let audit = self
+            .pair
+            .json(&format!("audit --action {action} --limit 500"));
+        audit["items"].as_array().unwrap().clone()
+    }
+}
+
+/// The link of a message to Isaac with nothing else that is secret.
+#[track_caller]
+fn link_in(message: &Message, lobby: &str) -> String {
+    assert_eq!(message.to, [ISAAC]);
+    let host = lobby.strip_prefix("http://").unwrap();
+    assert!(
+        message.text.contains(&format!("{ISAAC} at {host}")),
+        "{message:?}"
+    );
+    let link = message.link();
+    assert!(
+        link.starts_with(&format!("{lobby}/auth/new-password?link=")),
+        "{link}"
+    );
+    link.to_owned()
+}
+
+#[test]
+fn people_get_links_by_mail_and_go_on_where_they_were() {
+    let service = Service::start("starttls", "");
+    let (pair, mail) = (&service.pair, &service.mail);
+    service.add(ISAAC, Some(ISAAC), Some("old password of isaac"));
+    service.add("emmy", None, Some("old password of emmy"));
+    service.add("new@example.com", Some("new@example.com"), None);
+    service.add(
+        "off@example.com",
+        Some("off@example.com"),
+        Some("old password"),
+    );
+    pair.done("user update off@example.com --disable");
+    // Registered, but not as mail servers take it.
+    service.add(
+        "list",
+        Some("a@example.com,eve@example.com"),
+        Some("old password"),
+    );
+
+    // From the sign-in for an application.
+    let browser = service.browser();
+    let page = browser.authorize(&WEB.request(&[("state", "s1")]));
+    let (_, rest) = page.body.split_once(&format!("href=\"{FORGOT}")).unwrap();
+    let (query, _) = rest.split_once('"').unwrap();
+    let page = browser.open(&format!("{FORGOT}{query}"));
+    let form = Form::of(&page);
+    assert_eq!(form.fields, ["username"]);
+    let asked = browser
+        .submit(&form, &[("username", &ISAAC.to_uppercase())])
+        .done();
+    let message = mail.message(1);
+    assert!(message.encrypted && message.login, "{message:?}");
+    assert_eq!(message.from, "no-reply@example.com");
+    assert_eq!(message.header("From"), "Gatepass <no-reply@example.com>");
+    assert_eq!(message.header("Subject"), "Your new password for Gatepass");
+    assert_eq!(message.header("Auto-Submitted"), "auto-generated");
+    assert!(message.header("Message-ID").ends_with("@example.com>"));
+    let link = link_in(&message, &pair.lobby());
+    assert!(!asked.body.contains("isaac"), "{}", asked.body);
+
+    // Whoever has none gets none, and the answer is the same.
+    let nobody = [
+        "nobody@example.com",
+        "emmy",
+        "new@example.com",
+        "off@example.com",
+        "list",
+        "",
+    ];
+    for name in nobody {
+        let page = browser.open(&format!("{FORGOT}{query}"));
+        let reply = browser
+            .submit(&Form::of(&page), &[("username", name)])
+            .done();
+        assert_eq!(reply.body, asked.body, "{name}");
+    }
+
+    // Programs open links before people do. The page says nothing about the account.
+    assert_eq!(service.browser().open(&link).status, 200);
+    let page = browser.open(&link).done();
+    assert!(!page.body.contains("isaac"), "{}", page.body);
+    let done = browser
+        .submit(&Form::of(&page), &[("password", PASSWORD)])
+        .done();
+    service.is_over(&link);
+    let late = browser.submit(&Form::of(&page), &[("password", ANOTHER)]);
+    assert_eq!(late.status, 410, "{}", late.body);
+    let changed = mail.message(2);
+    assert_eq!(changed.to, [ISAAC]);
+    assert!(changed.text.contains("was changed") && !changed.text.contains("http"));
+    // Where the person was: the request with its state.
+    let next = crate::support::tags(&done.body).find(|tag| tag.text() == "Sign in");
+    let next = next.unwrap().attribute("href").unwrap();
+    let code = browser.sign_in(&browser.open(&next), ISAAC, PASSWORD);
+    let location = code.header("location").unwrap();
+    assert!(
+        location.contains("state=s1") && location.contains("code="),
+        "{location}"
+    );
+
+    // In German, by an e-mail address of single sign-on, from the start page, which another browser goes back to.
+    let german = service.browser();
+    let page = german.look("GET", FORGOT, ("accept-language", "de"));
+    german
+        .submit(&Form::of(&page), &[("username", "ADA@example.com")])
+        .done();
+    let message = mail.message(3);
+    assert_eq!(message.to, ["ada@example.com"]);
+    let done = service.set(message.link(), PASSWORD).done();
+    assert!(done.body.contains("href=\"/auth/\""), "{}", done.body);
+    mail.message(4);
+
+    service.until("sent", 4);
+    assert_eq!((service.count("failed"), service.count("dropped")), (0, 0));
+    let asked = service.audited("password_forgotten");
+    assert_eq!(asked.len(), 2 + nobody.len());
+    assert!(
+        asked.iter().all(|entry| entry["username"].is_null()),
+        "{asked:?}"
+    );
+    let sent = service.audited("password_link_sent");
+    let who: Vec<&str> = sent
+        .iter()
+        .filter_map(|entry| entry["username"].as_str())
+        .collect();
+    assert_eq!(who, ["ada@example.com", ISAAC]);
+    let log = service.pair.pair.end();
+    assert!(
+        !log.contains(link.rsplit('=').next().unwrap()),
+        "the link is in the log"
+    );
+}
+
+#[test]
+fn a_link_by_mail_ends_with_what_it_rests_on() {
+    let service = Service::start("implicit", "");
+    let (pair, mail) = (&service.pair, &service.mail);
+    let add = || service.add(ISAAC, Some(ISAAC), Some("old password of isaac"));
+    add();
+    let mut sent = 0;
+    let mut ask = || {
+        service.ask(ISAAC).done();
+        sent += 1;
+        let message = mail.message(sent);
+        assert!(message.encrypted, "{message:?}");
+        link_in(&message, &pair.lobby())
+    };
+    // Neither an operator's link nor another request ends it, and it ends no operator's link.
+    let made = pair.json(&format!("user reset-password {ISAAC}"));
+    let (first, second) = (ask(), ask());
+    for link in [&first, &second, made["url"].as_str().unwrap()] {
+        assert_eq!(service.browser().open(link).status, 200);
+    }
+    for other in [
+        &first[..first.len() - 1],
+        &format!("{first}A"),
+        &first.replacen("link=", "link=A", 1),
+    ] {
+        service.is_over(other);
+    }
+    pair.done(&format!("user update {ISAAC} --email newton@example.com"));
+    service.is_over(&first);
+    pair.done(&format!("user update {ISAAC} --email {ISAAC}"));
+    let update = ["user", "update", ISAAC, "--password-file", "-"];
+    pair.operate(&update, "plums fall down too\n").done();
+    service.is_over(&second);
+    let third = ask();
+    pair.done(&format!("user remove {ISAAC}"));
+    service.is_over(&third);
+    add();
+    service.is_over(&third);
+    mail.messages(sent);
+
+    // Too many requests wait, whether the name is registered or not, and others do not.
+    for name in [ISAAC, "nobody@example.com"] {
+        let mut refused = service.ask(name);
+        while refused.status == 200 {
+            refused = service.ask(name);
+        }
+        assert_eq!(refused.status, 429, "{name}: {}", refused.body);
+        assert!(refused.header("retry-after").is_some(), "{name}");
+        assert!(
+            refused.body.contains("too many attempts"),
+            "{}",
+            refused.body
+        );
+    }
+    service.ask("ada@example.com").done();
+}
+
+#[test]
+fn a_mail_server_that_fails_delays_nobody() {
+    let service = Service::start("plain", "timeout = \"2s\"\n");
+    let mail = &service.mail;
+    for name in ["refused", "slow", "isaac"] {
+        let email = format!("{name}@example.com");
+        service.add(&email, Some(&email), Some("old password"));
+    }
+    service.ask("slow@example.com").done();
+    service.ask("refused@example.com").done();
+    service.ask(ISAAC).done();
+    let message = mail.message(1);
+    assert!(!message.encrypted);
+    service.until("failed", 2);
+    assert_eq!(service.set(message.link(), PASSWORD).status, 200);
+    mail.message(2);
+    assert_eq!(service.audited("password_link_sent").len(), 1);
+    let log = service.pair.pair.end();
+    assert!(log.contains("mail cannot be sent"), "{log}");
+    let reasons = ["no such mailbox", "no answer in time"];
+    assert!(reasons.iter().any(|reason| log.contains(reason)), "{log}");
+
+    // One that does not offer TLS gets nothing: others on the network could read the links.
+    let before = mail.received();
+    let plain = mail.configuration().replace("tls = \"none\"", "");
+    let pair = OwnPair::with_configuration(&plain, &[]);
+    let broken = Service {
+        pair,
+        mail: MailServer::start("plain"),
+    };
+    broken.ask("ada@example.com").done();
+    broken.until("failed", 1);
+    assert_eq!(mail.received(), before);
+    // Nobody listens.
+    let Service { pair, mail } = broken;
+    let configuration = mail.configuration();
+    let config = pair.write("down.toml", configuration);
+    let check = |config: &str| pair.done(&format!("check --config {config}"));
+    assert!(!check(&config).contains("mail cannot be sent"));
+    drop(mail);
+    let checked = check(&config);
+    assert!(
+        checked.contains("warning: mail cannot be sent"),
+        "{checked}"
+    );
+}
