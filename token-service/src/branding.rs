@@ -9,6 +9,7 @@ use actix_web::web::Bytes;
 use domain::digest::Digest;
 
 const STYLESHEET: &str = include_str!("../static/style.css");
+const SCRIPT: &str = include_str!("../static/password.js");
 const ICON: &str = include_str!("../static/icon.svg");
 
 /// The accent of the icon and the stylesheet, in light mode.
@@ -95,6 +96,8 @@ const SVG: (&str, &str) = ("svg", "image/svg+xml");
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Branding {
     pub stylesheet: Asset,
+    /// Shows passwords.
+    pub script: Asset,
     /// The icon of a browser's tab.
     pub icon: Asset,
     /// Stands above each page; the icon in place of none.
@@ -128,6 +131,11 @@ impl Branding {
         let css = ("css", "text/css; charset=utf-8");
         Self {
             stylesheet: Asset::new("style", css, stylesheet.into()),
+            script: Asset::new(
+                "password",
+                ("js", "text/javascript; charset=utf-8"),
+                SCRIPT.into(),
+            ),
             icon: Asset::new("icon", SVG, icon.into()),
             logo: None,
             client_logos: BTreeMap::new(),
@@ -139,7 +147,7 @@ impl Branding {
 
     /// The file at `path`.
     pub fn asset(&self, path: &str) -> Option<&Asset> {
-        let own = [&self.stylesheet, &self.icon].into_iter();
+        let own = [&self.stylesheet, &self.script, &self.icon].into_iter();
         let mut assets = own.chain(&self.logo).chain(self.client_logos.values());
         assets.find(|asset| asset.path == path)
     }

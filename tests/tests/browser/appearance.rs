@@ -20,6 +20,10 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     see("error", "Sign-in stopped");
     window.visit(&app.authorize());
     see("sign-in", "Sign in");
+    window
+        .expect("//button[@aria-pressed and not(@hidden)]")
+        .click();
+    see("sign-in-shown", "Sign in");
     window.follow("Forgot your password?");
     see("forgot-password", "Forgot your password?");
     window.fill("Username", &format!("nobody-{run}"));

@@ -1,8 +1,9 @@
-//! Forgotten passwords.
+//! Forgotten passwords, and passwords that people look at.
 
 use super::sign_in::sign_in;
 use super::{App, Chromium, mail, pair};
 
+const SHOW: &str = "//button[@aria-pressed and not(@hidden)]";
 const PASSWORD: &str = "apples fall down, not up";
 
 /// From the sign-in of an application, by mail, back to the application.
@@ -49,4 +50,37 @@ fn a_link_by_mail_leads_back_to_the_application_without_scripts() {
     let window = Chromium::open();
     window.disable_scripts();
     forgets(&window, "without-scripts@example.com");
+}
+
+#[test]
+fn people_may_look_at_what_they_type() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    window.fill("Username", "nobody@example.com");
+    window.fill("Password", "not-the-password");
+    let kind = || window.field("Password").attribute("type").unwrap();
+    let button = || window.expect(SHOW);
+    assert_eq!(kind(), "password");
+    for (pressed, expected) in [("true", "text"), ("false", "password"), ("true", "text")] {
+        button().click();
+        assert_eq!(button().attribute("aria-pressed").unwrap(), pressed);
+        assert_eq!(button().text(), "Show password");
+        assert_eq!(kind(), expected);
+        assert_eq!(window.field("Password").value(), "not-the-password");
+    }
+    // By keyboard, and sent as a password.
+    window.inspect(
+        "document.forms[0].addEventListener('submit', event => {\
+             sessionStorage.sent = document.getElementById('password').type;\
+         })",
+    );
+    window.press("Sign in");
+    window.expect("//*[@role='alert']");
+    assert_eq!(window.inspect("return sessionStorage.sent"), "password");
+    assert_eq!(kind(), "password");
+
+    window.disable_scripts();
+    window.visit(&app.authorize());
+    window.expect_heading("Sign in");
+    assert!(window.has("//button[@aria-pressed and @hidden]") && !window.has(SHOW));
 }

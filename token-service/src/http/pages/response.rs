@@ -5,8 +5,9 @@ use actix_web::{HttpResponse, HttpResponseBuilder};
 use askama::Template;
 
 /// Without `form-action`: Chromium and Safari apply the directive to each redirect after a form, also to those of the client's
-/// redirect URI, which the service cannot know. Pages have no scripts and no markup of others, so the only forms are ours.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; \
+/// redirect URI, which the service cannot know. Pages have no markup of others, so the only
+/// forms are ours. The only scripts are files of the service.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      frame-ancestors 'none'; base-uri 'none'";
 
 pub(super) fn page(status: StatusCode, template: &impl Template) -> HttpResponse {

@@ -129,6 +129,7 @@ texts! {
         "Dieses Passwort probieren Fremde als eines der ersten: Viele Menschen wählen es, oder es folgt einem einfachen Muster.";
     password_set: "Your password is set", "Ihr Passwort ist festgelegt";
     password_set_why: "Sign in with your new password from now on.", "Melden Sie sich ab jetzt mit dem neuen Passwort an.";
+    show_password: "Show password", "Passwort anzeigen";
     forgot_password: "Forgot your password?", "Passwort vergessen?";
     ask_for_password:
         "Ask the people who manage your account.",
