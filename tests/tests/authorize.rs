@@ -282,7 +282,8 @@ fn rfc6749_s3_1_2_4_an_unsafe_request_is_never_redirected() {
         let received = format!("Received: <code>{}</code>", wrong.1);
         assert_eq!(reply.body.contains(&received), parameters.contains(&wrong));
         // The registered page of the client, and nothing that the request names.
-        let way_out = "<a href=\"https://app.example.com/\" rel=\"noreferrer\">Return to Package Builder</a>";
+        let way_out =
+            "<a href=\"https://app.example.com/\" rel=\"noreferrer\">Return to Package Builder</a>";
         assert_eq!(reply.body.contains(way_out), parameters.contains(&wrong));
     }
     let evil = ("redirect_uri", "https://evil.example/<script>");

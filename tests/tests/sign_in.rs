@@ -267,7 +267,7 @@ fn the_application_may_choose_the_language_of_all_steps() {
         assert!(reply.body.contains("lang=\"de\""), "{}", reply.body);
     };
     is_german(&page);
-    let destination = "Danach geht es weiter zu: <strong>app.example.com</strong>.";
+    let destination = "Danach geht es weiter zu: <bdi><strong>app.example.com</strong></bdi>.";
     assert!(page.body.contains(destination), "{}", page.body);
     let form = Form::of(&page);
     let name = ("username", "grace@example.com");

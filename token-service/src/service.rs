@@ -7,7 +7,7 @@ pub(crate) mod upkeep;
 
 use std::io::IsTerminal as _;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use claims::dpop::UsedProofs;
@@ -292,6 +292,17 @@ impl Service {
         }
     }
 
+    /// Waits until the second `at` is over: the next token has a later `iat`. Not longer, if the clock steps back.
+    pub(crate) async fn until_after(&self, at: Timestamp) {
+        let mut ticks = tokio::time::interval(TICK);
+        let over = async {
+            while self.clock.now() <= at {
+                ticks.tick().await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(2), over).await;
+    }
+
     /// Makes a planned change of the registry. Its entries in the audit log count, and it takes effect in this process: if that fails,
     /// the log says so, because the change is made, and the upkeep reads registrations again.
     pub(crate) async fn change_registry(
@@ -314,6 +325,9 @@ impl Service {
         self.directory.follow().await
     }
 }
+
+/// How often a revocation looks whether its second is over.
+const TICK: Duration = Duration::from_millis(20);
 
 /// Memory for clients and users that requests use, in bytes. Others are read from the store when a request needs them.
 const CACHE_BYTES: u64 = 64 * 1024 * 1024;

@@ -9,8 +9,8 @@ use domain::digest::Digest;
 use domain::random;
 use domain::{
     Client, ClientId, CodeRecord, FirstStep, Grant, GrantId, PresentedCode, Redemption,
-    RegistryChange, Scope, SelfContainedCode, Session, SessionStage, TokenId, User, Username,
-    testing,
+    RegistryChange, Scope, SelfContainedCode, Session, SessionPlace, SessionStage, TokenId, User,
+    Username, testing,
 };
 use protocol::token::rotation::Policy;
 use protocol::token::{KeyRing, Mint};
@@ -73,6 +73,8 @@ pub(crate) async fn signed_in(demo: &Demo, count: usize) -> Vec<String> {
             ends_at: now + HOUR * 24,
             credentials_version: credentials.unwrap().version,
             origin: None,
+            used_at: now,
+            place: SessionPlace::default(),
         };
         let started = store.start_session(Digest::of(id.as_bytes()), session, None);
         assert!(matches!(started.await.unwrap(), SessionBegin::Begun(_)));
@@ -226,6 +228,7 @@ pub(crate) async fn grant(
         scope: Scope::parse("projects").unwrap(),
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: now,
+        issued_at: now,
         expires_at: now + HOUR,
         credentials_version: credentials.unwrap().version,
         client_version: client.version,

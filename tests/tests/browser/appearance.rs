@@ -174,7 +174,7 @@ fn is_beside_its_field(window: &Chromium, label: &str) {
     assert!((8.0..=16.0).contains(&distance), "{label}: {distance}");
 }
 
-fn keep_picture(window: &Chromium, name: &str) {
+pub(super) fn keep_picture(window: &Chromium, name: &str) {
     let folder = pair()
         .pair
         .artifacts()
@@ -186,7 +186,7 @@ fn keep_picture(window: &Chromium, name: &str) {
 }
 
 /// The problems that axe-core finds on the page.
-fn violations(window: &Chromium) -> Vec<String> {
+pub(super) fn violations(window: &Chromium) -> Vec<String> {
     window.inspect(&file("tests/clients/node_modules/axe-core/axe.min.js"));
     let report = window.inspect_later(
         "const done = arguments[arguments.length - 1];

@@ -235,9 +235,14 @@ impl Chromium {
 
     /// The person prefers `light` or `dark` pages.
     pub(super) fn prefer(&self, scheme: &str) {
+        self.emulate("prefers-color-scheme", scheme);
+    }
+
+    /// Emulates a feature that style sheets ask for, and no other.
+    pub(super) fn emulate(&self, feature: &str, value: &str) {
         self.devtools(
             "Emulation.setEmulatedMedia",
-            &json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]}),
+            &json!({"features": [{"name": feature, "value": value}]}),
         );
     }
 

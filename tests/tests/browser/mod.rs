@@ -6,6 +6,7 @@ mod appearance;
 mod attacks;
 mod chromium;
 mod forgotten_password;
+mod own_page;
 mod return_to_app;
 mod sign_in;
 mod webdriver;
@@ -34,7 +35,8 @@ fn pair() -> &'static OwnPair {
         let configuration = format!(
             "[branding]\nlogo_file = {logo:?}\naccent = \"#006400\"\nhelp_url = \"https://help.example.com/\"\n\
              privacy_url = \"https://example.com/privacy\"\n[branding.client_logos]\ninstalled-demo = {logo:?}\n\
-             [site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n{}",
+             [site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n\
+             [scopes]\nprojects = {{ en = \"See your projects\", de = \"Ihre Projekte sehen\" }}\n{}",
             mail().configuration()
         );
         let dpop = r#""dpop": {"#;

@@ -17,6 +17,7 @@ mod life_cycle;
 mod metrics;
 mod names;
 mod openapi;
+mod own_page;
 mod password_links;
 mod passwords;
 mod requests;

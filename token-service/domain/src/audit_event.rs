@@ -90,6 +90,10 @@ pub enum AuditAction {
     PasswordForgotten,
     /// The service sent a user a link with which the user sets a password.
     PasswordLinkSent,
+    /// A user ended the access of a client.
+    AccessEnded,
+    /// A user ended sessions of other browsers.
+    SessionsEnded,
 }
 
 impl AuditAction {
@@ -136,7 +140,9 @@ impl AuditAction {
             | Self::SecondFactorRequired
             | Self::PasswordSet
             | Self::PasswordForgotten
-            | Self::PasswordLinkSent => AuditKind::SignIn,
+            | Self::PasswordLinkSent
+            | Self::AccessEnded
+            | Self::SessionsEnded => AuditKind::SignIn,
             Self::CodeIssued
             | Self::TokensIssued
             | Self::TokensRefreshed

@@ -12,7 +12,8 @@ use crate::grant_id::GrantId;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::{
-    Client, ClientId, ClientVersion, CredentialsVersion, LinkedAccount, Scope, User, Username,
+    Client, ClientId, ClientVersion, CredentialsVersion, LinkedAccount, Owner, Revoked, Scope,
+    User, Username,
 };
 
 /// How long after its expiry a second use of a code revokes the grant.
@@ -32,6 +33,7 @@ pub struct CodeRecord {
     /// The authentication methods of the sign-in (D-11).
     pub amr: Vec<String>,
     pub authenticated_at: Timestamp,
+    pub issued_at: Timestamp,
     /// The code is refused from this second on.
     pub expires_at: Timestamp,
     /// The user's credentials at the sign-in.
@@ -78,7 +80,7 @@ pub enum CodeMismatch {
     /// The client requests this scope beyond what the user authorized (D-9).
     ScopeExceeded(Scope),
     /// The user's credentials have changed since the sign-in, the user was removed or disabled, or the account is no
-    /// longer linked (D-35).
+    /// longer linked (D-35); or the user ended the client's access after the code was issued (D-59).
     #[strum(serialize = "sign_in_ended")]
     Outdated,
     /// The client was removed or disabled since the authorization request, or the redirect URI is no longer registered.
@@ -92,9 +94,17 @@ impl CodeMismatch {
     }
 }
 
+/// What a code rests on, as of now.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeBasis<'a> {
+    pub client: Option<&'a Client>,
+    pub user: Option<&'a User>,
+    /// The first second whose codes [`CodeRecord::ended_by`] has not revoked.
+    pub codes_from: Timestamp,
+}
+
 impl CodeRecord {
-    /// The grant that redeeming the code creates, and its first step for the answer. `client` and `user` are those of the code,
-    /// as of now. The code is already expired at `expires_at`. The answer lacks what was taken from the client since; the
+    /// The grant that redeeming the code creates, and its first step for the answer. The code is already expired at `expires_at`. The answer lacks what was taken from the client since; the
     /// grant keeps it, because it may return to the client (D-42). [`Client::binds`] says to what of `proven` the grant is
     /// bound.
     ///
@@ -105,14 +115,18 @@ impl CodeRecord {
         grant_id: GrantId,
         first: FirstStep,
         proven: Confirmation,
-        client: Option<&Client>,
-        user: Option<&User>,
+        basis: CodeBasis<'_>,
         now: Timestamp,
     ) -> Result<(Grant, RefreshStep), Redemption> {
         if now >= self.expires_at {
             return Err(Redemption::Mismatch(CodeMismatch::Expired));
         }
-        let (client, user) = self.rests_on(client, user).map_err(Redemption::Mismatch)?;
+        let (client, user) = self
+            .rests_on(basis.client, basis.user)
+            .map_err(Redemption::Mismatch)?;
+        if self.issued_at < basis.codes_from {
+            return Err(Redemption::Mismatch(CodeMismatch::Outdated));
+        }
         let left = self.scope.intersection(&client.scopes);
         if let Some(requested) = &first.scope
             && !requested.is_subset_of(&left)
@@ -158,15 +172,12 @@ impl CodeRecord {
         presented: &PresentedCode,
         grant_id: GrantId,
         first: FirstStep,
-        client: Option<&Client>,
-        user: Option<&User>,
+        basis: CodeBasis<'_>,
         now: Timestamp,
     ) -> Result<((Grant, RefreshStep), UsedCode), Redemption> {
         self.belongs_to(presented).map_err(Redemption::Mismatch)?;
         let proven = Confirmation::default();
-        let redeemed = self
-            .clone()
-            .redeem(grant_id, first, proven, client, user, now)?;
+        let redeemed = self.clone().redeem(grant_id, first, proven, basis, now)?;
         Ok((redeemed, UsedCode::of(self, grant_id)))
     }
 
@@ -175,6 +186,15 @@ impl CodeRecord {
     fn belongs_to(&self, presented: &PresentedCode) -> Result<(), CodeMismatch> {
         let challenge = self.code_challenge.as_ref();
         presented.proves(&self.client_id, challenge, &self.redirect_uri)
+    }
+
+    /// The revocation that ends the code, besides those of its client and user.
+    pub fn ended_by(&self) -> Revoked {
+        let owner = Owner::UserAtClient {
+            username: self.username.clone(),
+            client_id: self.client_id.clone(),
+        };
+        owner.revoked()
     }
 
     /// Client and user of the code, if the client is still the one of the authorization request and has the redirect URI,

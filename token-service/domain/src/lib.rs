@@ -75,7 +75,9 @@ pub use revocation::{
 pub use scope::Scope;
 pub use sealed_value::SealedValue;
 pub use second_factor_rules::{SecondFactorRule, SecondFactorRules};
-pub use session::{PasswordOrigin, Session, SessionStage, UnfinishedSignIn, UnfinishedSignIns};
+pub use session::{
+    EndingSessions, Session, SessionPlace, SessionStage, UnfinishedSignIn, UnfinishedSignIns,
+};
 pub use signing_key::SealedSigningKey;
 pub use token_id::TokenId;
 pub use user::{CredentialsVersion, LinkedAccount, PasswordLink, User, Username};

@@ -30,26 +30,38 @@ pub struct Session {
     pub ends_at: Timestamp,
     /// The user's credentials at the sign-in.
     pub credentials_version: CredentialsVersion,
-    /// Where the password came from, while the second factor is owed.
-    pub origin: Option<PasswordOrigin>,
+    /// Keyed digest of the user and the network or known device of the password, while the second factor is owed. The
+    /// [failures](crate::attempt) of this key include the password.
+    pub origin: Option<Digest>,
+    /// The last use, to within a tenth of the idle lifetime.
+    pub used_at: Timestamp,
+    pub place: SessionPlace,
 }
 
 impl Session {
     /// True if both sessions owe the second factor to passwords from one origin.
     pub fn shares_origin_with(&self, other: &Self) -> bool {
-        let key = |session: &Self| session.origin.as_ref().map(|origin| origin.key);
-        key(self) == key(other)
+        self.origin == other.origin
     }
 }
 
-/// Origin of a right password that a second factor has to follow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PasswordOrigin {
-    /// Keyed digest of the user and the network or known device. The [failures](crate::attempt) of this key include the
-    /// password.
-    pub key: Digest,
-    /// The network in words, for the person: an IPv4 address or an IPv6 /64 network. Empty if unknown.
+/// Where a person signed in, for the person. Each text is empty if it is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionPlace {
+    /// An IPv4 address or an IPv6 /64 network.
     pub network: String,
+    /// Such as `Firefox`.
+    pub browser: String,
+    /// The operating system, such as `Linux`.
+    pub system: String,
+}
+
+/// Which sessions of a person end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndingSessions {
+    One(Digest),
+    /// All but this one.
+    Others(Digest),
 }
 
 /// A right password that no second factor has followed.
@@ -58,7 +70,7 @@ pub struct UnfinishedSignIn {
     /// Digest of the session's id.
     session: Digest,
     pub at: Timestamp,
-    /// See [`PasswordOrigin::network`].
+    /// See [`SessionPlace::network`].
     pub network: String,
 }
 
@@ -85,11 +97,10 @@ impl UnfinishedSignIns {
     pub fn with(mut self, id: Digest, session: &Session, replaces: Option<Digest>) -> Self {
         self.newest.retain(|one| Some(one.session) != replaces);
         if session.stage == SessionStage::SecondFactorOwed {
-            let network = session.origin.as_ref().map(|origin| origin.network.clone());
             self.newest.push(UnfinishedSignIn {
                 session: id,
                 at: session.authenticated_at,
-                network: network.unwrap_or_default(),
+                network: session.place.network.clone(),
             });
         }
         while self.newest.len() > Self::LISTED {

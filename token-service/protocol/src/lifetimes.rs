@@ -19,6 +19,8 @@ pub struct Lifetimes {
     pub session: Duration,
     /// Idle timeout of sign-in sessions.
     pub session_idle: Duration,
+    /// Time for which a sign-in is enough for a change on the person's own pages.
+    pub recent_sign_in: Duration,
     /// Maximum time until the `exp` of an assertion (D-10).
     pub assertion_max: Duration,
     /// Tolerated difference between the clocks of the service and a client.
@@ -35,6 +37,7 @@ impl Default for Lifetimes {
             refresh_reuse_grace: Duration::from_mins(1),
             session: Duration::from_hours(8),
             session_idle: Duration::from_hours(1),
+            recent_sign_in: Duration::from_mins(10),
             assertion_max: Duration::from_hours(24),
             clock_skew: Duration::from_secs(30),
         }

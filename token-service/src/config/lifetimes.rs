@@ -30,6 +30,7 @@ pub(super) fn read(mut section: Section<'_>, default: Lifetimes) -> Lifetimes {
         ),
         session: read("session", default.session, SECOND..=90 * DAY),
         session_idle: read("session_idle", default.session_idle, SECOND..=90 * DAY),
+        recent_sign_in: read("recent_sign_in", default.recent_sign_in, SECOND..=DAY),
         assertion_max: read("assertion_max", default.assertion_max, SECOND..=30 * DAY),
         clock_skew: read(
             "clock_skew",

@@ -18,7 +18,7 @@ use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
     Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mail, mutual_tls,
-    passwords, second_factor, signing, site_labels, store, trusted_proxies,
+    passwords, scopes, second_factor, signing, site_labels, store, trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -168,6 +168,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         legacy_instances: read_legacy_instances(&mut root),
         branding: branding::read(root.section("branding")),
         site_labels: site_labels::read(root.section("site_labels")),
+        scopes: scopes::read(root.section("scopes")),
         revocations_per_second: revocations_per_second(root.section("limits"))
             .unwrap_or(defaults.revocations_per_second),
         passwords: passwords::read(root.section("passwords"), defaults.passwords),

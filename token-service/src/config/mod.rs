@@ -13,6 +13,7 @@ mod mail;
 mod mutual_tls;
 mod passwords;
 mod paths;
+mod scopes;
 mod second_factor;
 mod signing;
 mod site_labels;
@@ -35,6 +36,7 @@ use protocol::settings::Settings;
 pub use self::audit::Audit;
 pub use self::mail::{Mail, MailTls};
 pub use self::mutual_tls::{LISTEN as MUTUAL_TLS_LISTEN, MutualTls};
+pub use self::scopes::{LANGUAGES, ScopeTexts};
 pub use self::store::StoreUrl;
 use crate::branding::Branding;
 use duration::DAY;
@@ -74,6 +76,8 @@ pub struct Config {
     pub branding: Branding,
     /// Names of the sites of linked accounts, which pages show in place of the sites.
     pub site_labels: BTreeMap<String, String>,
+    /// What clients with these scopes may do, in words.
+    pub scopes: ScopeTexts,
     /// Average number of access tokens per second that a client revokes at `/auth/revoke`. Each replica counts separately.
     pub revocations_per_second: NonZeroU32,
     /// Lengths of passwords that people choose.
@@ -185,6 +189,7 @@ impl Default for Config {
             legacy_instances: Vec::new(),
             branding: Branding::default(),
             site_labels: BTreeMap::new(),
+            scopes: ScopeTexts::default(),
             // Enough for users who sign out.
             revocations_per_second: NonZeroU32::MIN.saturating_add(19),
             passwords: password_rules::DEFAULT,

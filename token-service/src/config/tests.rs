@@ -337,6 +337,7 @@ fn every_key_of_the_example_is_also_a_variable() {
                 refresh_reuse_grace: Duration::ZERO,
                 session: seconds(6),
                 session_idle: HOUR,
+                recent_sign_in: 10 * MINUTE,
                 assertion_max: seconds(7),
                 clock_skew: seconds(65),
             },
@@ -368,6 +369,7 @@ fn every_key_of_the_example_is_also_a_variable() {
             help_url: Some("mailto:help@example.com".into()),
             ..Branding::with_accent(Accent::parse("#006400").ok())
         },
+        scopes: ScopeTexts::default(),
         site_labels: [("https://us1.example.com".into(), "Austin".into())].into(),
         revocations_per_second: NonZeroU32::new(2).unwrap(),
         passwords: Lengths {

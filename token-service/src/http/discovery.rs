@@ -9,8 +9,8 @@ use claims::Algorithm;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{cors, error, pages, paths};
-use crate::config::MutualTls;
+use super::{cors, error, paths};
+use crate::config::{LANGUAGES, MutualTls};
 use crate::service::Service;
 use domain::amr;
 use domain::client_key;
@@ -196,7 +196,7 @@ pub(super) async fn metadata(request: HttpRequest, service: Data<Service>) -> Ht
         authorization_response_iss_parameter_supported: true,
         scopes_supported: summary.scopes.iter().map(String::as_str).collect(),
         acr_values_supported: [amr::MULTI_FACTOR],
-        ui_locales_supported: pages::LANGUAGES,
+        ui_locales_supported: LANGUAGES,
         service_documentation: service.config.service_documentation.as_deref(),
     };
     match serde_json::to_string(&metadata) {

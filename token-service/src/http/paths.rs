@@ -25,6 +25,10 @@ pub(crate) const CONTINUE: &str = "/auth/continue";
 pub(crate) const SIGN_OUT: &str = "/auth/sign-out";
 /// `GET`: shows the signed-in user of this browser.
 pub(crate) const HOME: &str = "/auth/";
+/// The parameter of [`HOME`] with the first client of the page.
+pub(crate) const FROM: &str = "from";
+/// `GET`, `POST`: asks for, and ends, the access of a client, or sessions.
+pub(crate) const END: &str = "/auth/end";
 /// `GET`: the stylesheet that shows a notice in a browser without cookies.
 pub(crate) const COOKIE_NOTICE: &str = "/auth/static/cookies.css";
 /// `POST`: revokes a token or a grant (RFC 7009).

@@ -41,13 +41,13 @@ use domain::registry_change::CHANGES_KEPT;
 use domain::testing::{installed, legacy, user_bound, web_server};
 use domain::{
     Admission, AppliedFile, AuditAction, AuditEvent, AuditKind, AuditRange, Client, ClientId,
-    ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId,
-    FileChange, FirstStep, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance,
-    ObjectName, Owner, Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption, RefreshRotation,
-    RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Revocation, Revoked, Rotation,
+    ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, EndingSessions, Extent,
+    FeedId, FileChange, FirstStep, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance,
+    ObjectName, Owner, Pace, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    RegistryChange, RegistryChanges, RegistryOutcome, Revocation, Revoked, Rotation,
     RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecondFactorRules,
-    SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId, TokenReference,
-    TokenSubject, UnfinishedSignIns, User, Username,
+    SecretTimes, SecretUse, SelfContainedCode, Session, SessionPlace, SessionStage, TokenId,
+    TokenReference, TokenSubject, UnfinishedSignIns, User, Username,
 };
 use system::OsRandom;
 
@@ -180,6 +180,10 @@ macro_rules! conformance {
             sessions_start_end_and_expire,
             a_session_lives_on_while_it_is_used,
             a_session_replaces_another,
+            a_person_ends_own_sessions_alone,
+            live_grants_are_sorted_by_client_and_paged,
+            a_code_ends_with_the_access_of_its_client,
+            redemptions_leave_nothing_of_an_access_that_is_ended_in_parallel,
             a_complete_sign_in_tells_of_unfinished_ones,
             a_person_has_so_many_sessions_of_a_stage,
             sessions_that_owe_the_second_factor_end_first_where_they_came_from,
@@ -254,6 +258,7 @@ pub(crate) fn code() -> CodeRecord {
         scope: Scope::parse("projects").unwrap(),
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: at(0),
+        issued_at: at(0),
         expires_at: at(60),
         credentials_version: CredentialsVersion::default(),
         client_version: ClientVersion::default(),
@@ -494,6 +499,8 @@ pub(crate) fn session(name: &str, expires_at: Timestamp) -> Session {
         ends_at: expires_at,
         credentials_version: CredentialsVersion::default(),
         origin: None,
+        used_at: at(0),
+        place: SessionPlace::default(),
     }
 }
 
@@ -502,10 +509,11 @@ pub(crate) fn owed(network: &str, given_at: Timestamp) -> Session {
     Session {
         stage: SessionStage::SecondFactorOwed,
         authenticated_at: given_at,
-        origin: Some(PasswordOrigin {
-            key: Digest::of(network.as_bytes()),
+        origin: Some(Digest::of(network.as_bytes())),
+        place: SessionPlace {
             network: network.to_owned(),
-        }),
+            ..SessionPlace::default()
+        },
         ..session("ada", given_at + Duration::from_secs(600))
     }
 }

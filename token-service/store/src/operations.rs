@@ -15,12 +15,12 @@ use domain::digest::Digest;
 use domain::registry_index::{NamedKind, email_value};
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
-    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
-    FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName,
-    Owner, PacedKey, PresentedCode, Redemption, RefreshRotation, RegistryChange, RegistryChanges,
-    RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SignIns, TokenReference,
-    User, Username,
+    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, EndingSessions,
+    Excerpt, Extent, FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout,
+    LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode, Redemption, RefreshRotation,
+    RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Revocation, Revoked,
+    Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
+    SelfContainedCode, Session, SignIns, TokenReference, User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -260,6 +260,15 @@ pub trait GrantStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Grant>, StoreError>;
 
+    /// At most `limit` live grants of a user, sorted by client, from the client `from` on. [`cap::GRANTS`](domain::cap::GRANTS)
+    /// bounds those at one client.
+    async fn live_grants(
+        &self,
+        username: Username,
+        from: Option<ClientId>,
+        limit: usize,
+    ) -> Result<Vec<Grant>, StoreError>;
+
     /// Revokes a grant and adds the feed entry in the same transaction. Returns `false` if there is no such live grant.
     async fn revoke_grant(
         &self,
@@ -269,7 +278,8 @@ pub trait GrantStore: Send + Sync {
     ) -> Result<bool, StoreError>;
 
     /// Revokes all grants of `owner`, and all access tokens issued to `owner` up to `now`, also those without a stored
-    /// grant. The same transaction adds the feed entries. Returns the number of grants that were live.
+    /// grant. The same transaction adds the feed entries. Returns the number of grants that were live. Codes of a user at a client
+    /// from before `now` and from that second are refused too.
     async fn revoke_all(
         &self,
         owner: Owner,
@@ -397,7 +407,14 @@ pub trait SessionStore: Send + Sync {
 
     async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
 
-    /// Moves the expiry of a session to `expires_at`. An expired session stays expired.
+    /// The live sessions of a user, in any order. [`cap::SESSIONS`](domain::cap::SESSIONS) bounds their number.
+    async fn sessions(
+        &self,
+        username: Username,
+        now: Timestamp,
+    ) -> Result<Vec<(Digest, Session)>, StoreError>;
+
+    /// Notes a use at `now`, which moves the expiry of a session to `expires_at`. An expired session stays expired.
     async fn extend_session(
         &self,
         id: Digest,
@@ -407,6 +424,14 @@ pub trait SessionStore: Send + Sync {
 
     /// Ends a session. An unknown session is not an error.
     async fn end_session(&self, id: Digest) -> Result<(), StoreError>;
+
+    /// Ends sessions of this user alone, at each stage of the sign-in. Returns their number.
+    async fn end_sessions(
+        &self,
+        username: Username,
+        which: EndingSessions,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<u64, StoreError>;
 }
 
 #[async_trait]

@@ -15,12 +15,12 @@ use domain::digest::Digest;
 use domain::registry_index::NamedKind;
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
-    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
-    FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout, LegacyInstance, ObjectName,
-    Owner, PacedKey, PresentedCode, Redemption, RefreshRotation, RegistryChange, RegistryChanges,
-    RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SignIns, TokenReference,
-    User, Username,
+    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, EndingSessions,
+    Excerpt, Extent, FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout,
+    LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode, Redemption, RefreshRotation,
+    RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Revocation, Revoked,
+    Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
+    SelfContainedCode, Session, SignIns, TokenReference, User, Username,
 };
 use system::SystemClock;
 
@@ -169,6 +169,7 @@ watched! {
         rotate_refresh(rotation: RefreshRotation) -> Result<Rotation, StoreError>;
         grant(grant_id: GrantId) -> Result<Option<Grant>, StoreError>;
         grants(filter: GrantFilter, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError>;
+        live_grants(username: Username, from: Option<ClientId>, limit: usize) -> Result<Vec<Grant>, StoreError>;
         revoke_grant(grant_id: GrantId, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<bool, StoreError>;
         revoke_all(owner: Owner, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<u64, StoreError>;
     }
@@ -208,7 +209,9 @@ watched! {
         start_session(id: Digest, session: Session, replaces: Option<Digest>) -> Result<SessionBegin, StoreError>;
         session(id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
         extend_session(id: Digest, expires_at: Timestamp, now: Timestamp) -> Result<(), StoreError>;
+        sessions(username: Username, now: Timestamp) -> Result<Vec<(Digest, Session)>, StoreError>;
         end_session(id: Digest) -> Result<(), StoreError>;
+        end_sessions(username: Username, which: EndingSessions, audit: Arc<[AuditEvent]>) -> Result<u64, StoreError>;
     }
     AuditStore {
         append_audit(events: Arc<[AuditEvent]>) -> Result<(), StoreError>;

@@ -54,6 +54,7 @@ mod tests {
                 scope: scope("projects"),
                 amr: vec!["USERNAME_PASSWORD".into()],
                 authenticated_at: Timestamp::from_seconds(1_800_000_000),
+                issued_at: Timestamp::from_seconds(1_800_000_000),
                 expires_at: Timestamp::from_seconds(1_800_000_060),
                 credentials_version: CredentialsVersion::new(7),
                 client_version: ClientVersion::new(8),
@@ -105,7 +106,7 @@ mod tests {
     }
 
     /// Another implementation of AES-256-GCM-SIV opens this too.
-    const KNOWN: &str = "AwMDAwMDAwMDAwMDxVpbwI3LSP2dNTUsz-1RgySTQ9vcnnHDMS-vPXVSyiDYSIDX2LHhSM9hB3ycQN4-WtYor2Mvburw\
-        M97hIW-YsYJavuFJbxyyDBoPvW8c2v5YzgFWnqqf1GWMdwf_dUdQu4qGM_6YekPKk_A5-g_aOGiARux03hNA_iLTW3pr\
-        -V4SreOQ9ZF4mJknK4g-R4hBOfsWECAHFSjngFYgz6gRuIdXoATTxHMjeT_sbiK2dPE-55N9qA";
+    const KNOWN: &str = "AwMDAwMDAwMDAwMD-ypnD-XAdzXtL00O_W7jNMrpf3__N4JmyN-LyZkGOZJXgjQ7rynXbNcdNe5Dtlv0Ts22vXUPCFl6\
+        R6dlDbsssndlfwcILb-RLhasJTHyBxsjHw9A3UObNF2MY_8ZaK4Ib3uv9UjT7GNobdX7eALV-KoXKasRtVFq1ZtAVVlu\
+        Xx5u7cgFSCfTJGZ9q75t4WbxXbC8i_Ub2Empctem8BhRj6jt95dZXW9YrbqA7_AmqKcAEQ7Lbmawyfop";
 }

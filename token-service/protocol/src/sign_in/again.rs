@@ -1,5 +1,5 @@
-//! The password of a person who is signed in, asked again before a change of the credentials: somebody else may be using an
-//! unattended browser.
+//! Whether a person who is signed in has to prove again who they are before a change, because somebody else may be using an
+//! unattended browser. New credentials need the password in their form, all other changes a recent sign-in.
 
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use zeroize::Zeroizing;
 use super::session::{self, Proven, SessionId};
 use super::{Place, SignInError, check_password};
 use crate::Context;
+use crate::lifetimes::Lifetimes;
+use domain::clock::Timestamp;
 use domain::{Session, SessionStage, amr};
 use secrets::password::Checked;
 use store::StoreError;
@@ -20,6 +22,11 @@ pub enum PasswordRefusal {
     Wrong,
     /// There were too many wrong passwords. The person must wait this long.
     Wait(Duration),
+}
+
+/// True if what the person proved `at` this time is enough for a change now.
+pub fn is_recent(lifetimes: &Lifetimes, at: Timestamp, now: Timestamp) -> bool {
+    now.since(at) < lifetimes.recent_sign_in
 }
 
 /// The session `id`, if it is of a person who is signed in.
@@ -60,6 +67,7 @@ pub async fn go_on(
     let proven = Proven {
         username: ended.username.clone(),
         amr: ended.amr.clone(),
+        place: ended.place.clone(),
         credentials_version: credentials.version,
     };
     let session = session::signed_in(&context.settings.lifetimes, proven, context.now);
@@ -102,4 +110,18 @@ pub async fn check(
         Ok(_) => Err(PasswordRefusal::Wrong),
         Err(wait) => Err(PasswordRefusal::Wait(wait)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_proved_counts_for_ten_minutes() {
+        let at = Timestamp::from_seconds(1_800_000_000);
+        for (seconds, expected) in [(0, true), (599, true), (600, false)] {
+            let now = at + Duration::from_secs(seconds);
+            assert_eq!(is_recent(&Lifetimes::default(), at, now), expected);
+        }
+    }
 }

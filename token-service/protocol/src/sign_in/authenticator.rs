@@ -6,7 +6,6 @@
 //! person types only the next code.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,9 +24,6 @@ use secrets::sealing::{SealingError, totp_context};
 
 /// 160 bits (RFC 4226 §4).
 const SECRET_BYTES: usize = 20;
-
-/// Time for which a right password counts for further codes of the same offer.
-const PASSWORD_TIME: Duration = Duration::from_secs(10 * 60);
 
 /// A new secret for the authenticator app.
 pub struct Offer {
@@ -131,9 +127,10 @@ impl Offered {
         })
     }
 
-    fn is_password_proven(&self, now: Timestamp) -> bool {
+    fn is_password_proven(&self, context: &Context<'_>) -> bool {
+        let lifetimes = &context.settings.lifetimes;
         self.password_right_at
-            .is_some_and(|at| now.since(at) < PASSWORD_TIME)
+            .is_some_and(|at| again::is_recent(lifetimes, at, context.now))
     }
 }
 
@@ -172,7 +169,7 @@ fn present(
         url: Zeroizing::new(url),
         secret: Zeroizing::new(BASE32_NOPAD.encode(secret)),
         sealed,
-        is_password_proven: offered.is_password_proven(context.now),
+        is_password_proven: offered.is_password_proven(context),
     })
 }
 
@@ -185,7 +182,7 @@ async fn check(
     place: &Place,
 ) -> Result<Result<(), SetUpRefusal>, SignInError> {
     let now = context.now;
-    if offered.is_password_proven(now) {
+    if offered.is_password_proven(context) {
         return Ok(Ok(()));
     }
     let checked = again::check(context, session, password, place).await?;
@@ -261,6 +258,7 @@ pub async fn accept(
         username: username.clone(),
         amr: vec![amr::PASSWORD.to_owned(), amr::TOTP.to_owned()],
         credentials_version,
+        place: place.in_words(),
     };
     let session = session::signed_in(&context.settings.lifetimes, proven, now);
     let Some((id, _)) = session::start(context, session, Some(id)).await? else {
@@ -273,22 +271,4 @@ pub async fn accept(
         recovery_codes,
         device,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_right_password_counts_for_ten_minutes() {
-        let at = Timestamp::from_seconds(1_800_000_000);
-        for (seconds, is_proven) in [(599, true), (600, false)] {
-            let offered = Offered {
-                secret: Zeroizing::default(),
-                password_right_at: Some(at),
-            };
-            let now = at + Duration::from_secs(seconds);
-            assert_eq!(offered.is_password_proven(now), is_proven);
-        }
-    }
 }

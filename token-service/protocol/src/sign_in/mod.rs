@@ -19,7 +19,7 @@ use crate::Context;
 use domain::amr;
 use domain::random::RandomError;
 use domain::{
-    Credentials, CredentialsVersion, PasswordOrigin, SessionStage, UnfinishedSignIns, Username,
+    Credentials, CredentialsVersion, SessionPlace, SessionStage, UnfinishedSignIns, Username,
 };
 use secrets::password::{self, Account, Asker, Checked, Task};
 use secrets::sealing::SealingError;
@@ -77,6 +77,10 @@ pub enum PasswordOutcome {
 #[derive(Debug)]
 pub struct Place {
     pub address: Option<IpAddr>,
+    /// See [`SessionPlace::browser`].
+    pub browser: String,
+    /// See [`SessionPlace::system`].
+    pub system: String,
     /// The devices from the browser's cookie.
     pub devices: Devices,
 }
@@ -92,6 +96,15 @@ impl Place {
         let now = context.now;
         let key = &context.encryption_key;
         self.devices.known(key, username, credentials, now)
+    }
+
+    /// What a session keeps of the place.
+    fn in_words(&self) -> SessionPlace {
+        SessionPlace {
+            network: throttle::network_in_words(self.address),
+            browser: self.browser.clone(),
+            system: self.system.clone(),
+        }
     }
 
     /// A cookie that makes the device known.
@@ -168,12 +181,10 @@ pub async fn with_password(
         username: username.clone(),
         amr: vec![amr::PASSWORD.to_owned()],
         credentials_version: credentials.version,
+        place: place.in_words(),
     };
     let session = if credentials.totp_secret_sealed.is_some() {
-        let origin = PasswordOrigin {
-            key: attempt.owe_second_factor().await?,
-            network: throttle::network_in_words(place.address),
-        };
+        let origin = attempt.owe_second_factor().await?;
         session::second_factor_owed(proven, origin, now)
     } else {
         attempt.forgive().await?;

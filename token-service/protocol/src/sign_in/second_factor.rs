@@ -145,6 +145,7 @@ pub async fn with_second_factor(
         username: session.username.clone(),
         amr,
         credentials_version: session.credentials_version,
+        place: place.in_words(),
     };
     let complete = session::signed_in(&context.settings.lifetimes, proven, now);
     let Some((id, unfinished)) = session::start(context, complete, Some(id)).await? else {

@@ -9,13 +9,13 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
 use domain::{
-    CredentialsVersion, PasswordOrigin, Session, SessionStage, UnfinishedSignIns, Username,
+    CredentialsVersion, Session, SessionPlace, SessionStage, UnfinishedSignIns, Username,
 };
 use store::{SessionBegin, StoreError};
 
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// A use extends a session only if its expiry moves by more than this part (a tenth) of its idle lifetime.
+/// A use is noted only if more than this part (a tenth) of the idle lifetime has passed since the last one.
 const EXTEND_AFTER_PART: u32 = 10;
 
 /// The id of a session: 256 random bits as base64url, 43 characters. The id is a credential, so it has no `Debug`.
@@ -40,7 +40,7 @@ impl SessionId {
     }
 
     /// Key of the session in the store.
-    pub(super) fn digest(&self) -> Digest {
+    pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_bytes())
     }
 }
@@ -51,6 +51,7 @@ pub(super) struct Proven {
     pub(super) amr: Vec<String>,
     /// Version of the credentials that the sign-in was checked against.
     pub(super) credentials_version: CredentialsVersion,
+    pub(super) place: SessionPlace,
 }
 
 /// Starts `session` under a new id and ends `replaces`, in one transaction. Returns the id, and the sign-ins that the
@@ -83,15 +84,13 @@ pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -
         ends_at,
         credentials_version: proven.credentials_version,
         origin: None,
+        used_at: now,
+        place: proven.place,
     }
 }
 
-/// The session of a user whose password from `origin` was right at `now`, and who still needs the second factor.
-pub(super) fn second_factor_owed(
-    proven: Proven,
-    origin: PasswordOrigin,
-    now: Timestamp,
-) -> Session {
+/// The session of a user whose password from [`origin`](Session::origin) was right at `now`, and who still needs the second factor.
+pub(super) fn second_factor_owed(proven: Proven, origin: Digest, now: Timestamp) -> Session {
     let until = now + SECOND_FACTOR_TIME;
     Session {
         username: proven.username,
@@ -102,14 +101,16 @@ pub(super) fn second_factor_owed(
         ends_at: until,
         credentials_version: proven.credentials_version,
         origin: Some(origin),
+        used_at: now,
+        place: proven.place,
     }
 }
 
-/// New expiry of a session that is used at `now`. `None` if the extension is too small to be worth a write.
+/// New expiry of a session that is used at `now`. `None` if the last use is too recent to be worth a write.
 fn extension(session: &Session, idle: Duration, now: Timestamp) -> Option<Timestamp> {
     let wanted = session.ends_at.min(now + idle);
-    let gained = wanted.since(session.expires_at);
-    (gained > idle / EXTEND_AFTER_PART).then_some(wanted)
+    let is_due = now.since(session.used_at) > idle / EXTEND_AFTER_PART;
+    is_due.then(|| wanted.max(session.expires_at))
 }
 
 /// Returns the live session `id` and counts this as a use.
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn use_extends_a_session_now_and_then_and_never_beyond_its_end() {
-        let session = |expires_at| Session {
+        let session = |used_at, expires_at| Session {
             username: Username::parse("ada").unwrap(),
             stage: SessionStage::SignedIn,
             amr: vec![],
@@ -147,11 +148,20 @@ mod tests {
             ends_at: at(10_000),
             credentials_version: CredentialsVersion::default(),
             origin: None,
+            used_at: at(used_at),
+            place: SessionPlace::default(),
         };
         let idle = Duration::from_secs(1000);
-        assert_eq!(extension(&session(1000), idle, at(100)), None);
-        assert_eq!(extension(&session(1000), idle, at(101)), Some(at(1101)));
-        assert_eq!(extension(&session(9700), idle, at(9500)), Some(at(10_000)));
-        assert_eq!(extension(&session(10_000), idle, at(9999)), None);
+        assert_eq!(extension(&session(0, 1000), idle, at(100)), None);
+        assert_eq!(extension(&session(0, 1000), idle, at(101)), Some(at(1101)));
+        let at_the_end = Some(at(10_000));
+        assert_eq!(extension(&session(8700, 9700), idle, at(9500)), at_the_end);
+        assert_eq!(
+            extension(&session(9100, 10_000), idle, at(9999)),
+            at_the_end
+        );
+        assert_eq!(extension(&session(9900, 10_000), idle, at(9999)), None);
+        // The idle lifetime was longer before.
+        assert_eq!(extension(&session(0, 5000), idle, at(200)), Some(at(5000)));
     }
 }

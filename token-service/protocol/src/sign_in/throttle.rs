@@ -222,7 +222,7 @@ pub(super) async fn forgive_password(
     session: &Session,
     device: Option<&KnownDevice>,
 ) -> Result<(), StoreError> {
-    let Some(origin) = &session.origin else {
+    let Some(origin) = session.origin else {
         return Ok(());
     };
     let account = Account::of(session.username.as_str());
@@ -231,7 +231,7 @@ pub(super) async fn forgive_password(
     let last = last.map(|paced| Counted::at(paced, session.authenticated_at));
     let store = context.store;
     store
-        .forgive_attempt(Some(origin.key), last.into_iter().collect())
+        .forgive_attempt(Some(origin), last.into_iter().collect())
         .await
 }
 
@@ -275,7 +275,7 @@ pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
     network_tag(&narrowest.unwrap_or((Vec::new(), ADDRESS)).0, key)
 }
 
-/// The network of an address in words, as [`PasswordOrigin`](domain::PasswordOrigin) has it.
+/// The network of an address in words, as [`SessionPlace`](domain::SessionPlace) has it.
 pub(super) fn network_in_words(address: Option<IpAddr>) -> String {
     match address.map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => address.to_string(),

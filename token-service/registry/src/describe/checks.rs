@@ -76,6 +76,16 @@ pub(crate) fn page_address(text: &str) -> Result<String, &'static str> {
     }
 }
 
+/// A name that pages show to people who decide by it. A character that changes the direction of text could make the rest of a sentence
+/// read backwards.
+pub(crate) fn client_name(text: &str) -> Result<String, &'static str> {
+    let turns = |character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}');
+    if text.chars().any(turns) {
+        return Err("must not contain characters that change the direction of text");
+    }
+    display_name(text)
+}
+
 /// A text that becomes a claim and, at the gateway, a header (in which the filter percent-encodes everything except
 /// printable ASCII). Normalized to Unicode's normal form C (D-33).
 pub(crate) fn claim_text(text: &str) -> Result<String, &'static str> {

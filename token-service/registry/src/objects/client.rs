@@ -5,7 +5,7 @@ use super::client_json::{ClientRegistration, ClientView};
 use super::client_key::ClientKeyView;
 use super::client_secret::SecretView;
 use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
-use crate::describe::checks::{claim_text, display_name, page_address};
+use crate::describe::checks::{claim_text, client_name, page_address};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::{Effects, Registered, Values, list, present, secret, single, state};
 use document::Located;
@@ -267,7 +267,7 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         let expected = |_| format!("expected one of {}", Kind::NAMES.join(", "));
         text.parse().map_err(expected)
     });
-    let name = entry.text("name", display_name);
+    let name = entry.text("name", client_name);
     let home_url = entry.text("home_url", page_address);
     let enabled = entry.enabled();
     let dpop_bound_access_tokens = bound(entry, DPOP_BOUND);

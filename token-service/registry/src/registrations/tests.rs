@@ -481,6 +481,23 @@ fn a_missing_file_is_one_problem() {
 
 /// D-33: names that differ only in their encoding are equal, and names of accounts need not be ASCII.
 #[test]
+fn names_of_clients_do_not_turn_text() {
+    let named = |name: &str| {
+        problems(&format!(
+            "[[clients]]\nclient_id = \"web\"\ntype = \"user_bound\"\nbound_user = \"ada\"\nname = \"{name}\"\n\
+             client_secret = \"long enough, with 32 bytes and some more\"\nscopes = [\"a\"]\n\
+             [[users]]\nusername = \"ada\"\n"
+        ))
+    };
+    assert_eq!(named("\u{5d9}\u{5d5}\u{5de}\u{5df} 2"), [""; 0]);
+    for turns in "\u{202a}\u{202e}\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}".chars() {
+        let refused =
+            "r.toml:5: name: must not contain characters that change the direction of text";
+        assert_eq!(named(&format!("Site{turns}Plans")), [refused], "{turns:?}");
+    }
+}
+
+#[test]
 fn names_are_unicode_in_one_normal_form() {
     let text = "[[users]]\nusername = 'zoe\u{308}'\n\
         [[users.accounts]]\nuser_id = '\u{f6}1'\nusername = 'Zo\u{eb} \u{5d0}'\nsite = 'https://us1.example.com'\n\

@@ -284,7 +284,7 @@ impl Administration {
         let revoked = store.revoke_all(owner, Arc::clone(&events), now).await?;
         self.service.recorded(&events);
         // A token that is issued in the same second is revoked too.
-        self.until_after(now).await;
+        self.service.until_after(now).await;
         Ok(RevokedGrants {
             revoked,
             issued_up_to,

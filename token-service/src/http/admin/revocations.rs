@@ -1,7 +1,7 @@
 //! `/admin/revocations`: all tokens of an issuer up to a time, and the identity of the feed.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use actix_web::web::{self, Payload};
 use document::Section;
@@ -77,9 +77,6 @@ async fn renew_feed(administrator: Administrator) -> Answer {
     answer::ok(administrator.renew_feed().await?)
 }
 
-/// How often a revocation looks whether its second is over.
-const TICK: Duration = Duration::from_millis(20);
-
 impl Administration {
     /// # Errors
     /// [`AdminError::Malformed`] if the service does not have this issuer, if the time is in the future, or if all
@@ -120,7 +117,7 @@ impl Administration {
         }
         let revoked = Revoked::Issuer(issuer.clone());
         let issued_up_to = at.rfc3339();
-        self.until_after(at).await;
+        self.service.until_after(at).await;
         let detail = format!("{issuer}, issued up to {issued_up_to}");
         let events = self.events(Entry::new(AuditAction::TokensCutOff).detail(detail));
         let announced = store.announce(revoked, extent, Arc::clone(&events));
@@ -131,17 +128,6 @@ impl Administration {
             issuer,
             issued_up_to,
         })
-    }
-
-    /// Waits until the second `at` is over: the next token has a later `iat`. Not longer, if the clock steps back.
-    pub(super) async fn until_after(&self, at: Timestamp) {
-        let mut ticks = tokio::time::interval(TICK);
-        let over = async {
-            while self.service.clock.now() <= at {
-                ticks.tick().await;
-            }
-        };
-        let _ = tokio::time::timeout(Duration::from_secs(2), over).await;
     }
 
     fn known_issuer(&self, issuer: Option<&str>) -> Result<String, AdminError> {

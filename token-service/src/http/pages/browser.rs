@@ -7,6 +7,7 @@ use actix_web::dev::Payload;
 use actix_web::web::Data;
 use actix_web::{Error, FromRequest, HttpRequest};
 
+use super::agent;
 use super::cookies::Cookies;
 use super::failure::PageFailure;
 use super::frame::Frame;
@@ -15,7 +16,7 @@ use super::texts::Texts;
 use crate::http::origin;
 use crate::service::{Moment, Service};
 use crate::telemetry::audit_log::Entry;
-use domain::{AuditEvent, Session};
+use domain::{AuditEvent, Scope, Session};
 use protocol::Context;
 use protocol::oauth::authorize::{Due, LiveSession, SignedIn};
 use protocol::sign_in::{Place, SessionId, session};
@@ -68,14 +69,23 @@ impl Browser {
         labels.get(site).map_or(site, String::as_str)
     }
 
+    /// What clients with these scopes may do.
+    pub(super) fn scope_in_words<'a>(&'a self, scope: &'a Scope) -> Vec<&'a str> {
+        let texts = &self.service.config.scopes;
+        texts.in_words(scope, self.texts().tag)
+    }
+
     pub(super) fn issuer(&self) -> &str {
         &self.service.config.protocol.issuer
     }
 
     /// Where an attempt to sign in comes from.
     pub(super) fn place(&self) -> Place {
+        let (browser, system) = agent::of(&self.http);
         Place {
             address: origin::address(&self.http),
+            browser: browser.to_owned(),
+            system: system.to_owned(),
             devices: self.cookies.devices(&self.http),
         }
     }

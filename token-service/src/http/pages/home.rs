@@ -1,4 +1,4 @@
-//! The page with the signed-in user or the form to sign in, and signing out.
+//! The own page of a person: applications with access, sessions, credentials. Or the form to sign in; and signing out.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -6,41 +6,47 @@ use actix_web::http::StatusCode;
 use super::browser::Browser;
 use super::browser_token::page_with_token;
 use super::cookies::with_cookie;
-use super::due;
 use super::failure::PageFailure;
 use super::form::Form;
+use super::own;
 use super::purpose::Purpose;
 use super::response;
-use super::templates::{HomePage, OTHER_USER, SignInPage};
+use super::templates::HomePage;
+use super::visitor::{Visitor, visitor};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
-use domain::AuditAction;
+use domain::{AuditAction, ClientId};
 use protocol::oauth::authorize::SignedIn;
-use protocol::sign_in;
+use protocol::oauth::parameters::Parameters;
+use protocol::sign_in::{self, SessionId};
 
 pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> {
-    let live = browser.live_session().await?.map(|(_, live)| live);
-    let is_other_user = browser.http.query_string() == OTHER_USER;
-    match live.map(|live| browser.signed_in(live)) {
-        Some(Ok(signed_in)) => show(&browser, &signed_in).await,
-        Some(Err(due)) if !is_other_user => due::show(&Purpose::Home(browser), due).await,
-        Some(Err(_)) | None => Purpose::Home(browser).show(None, |flow| SignInPage {
-            frame: flow.frame,
-            flow,
-            username: "",
-            problem: None,
-        }),
+    let purpose = Purpose::Home(browser);
+    match visitor(&purpose, |_| true).await? {
+        Visitor::SignedIn(id, signed_in) => show(purpose.browser(), &id, &signed_in).await,
+        Visitor::Asked(page) => Ok(page),
     }
 }
 
-async fn show(browser: &Browser, signed_in: &SignedIn) -> Result<HttpResponse, PageFailure> {
+async fn show(
+    browser: &Browser,
+    id: &SessionId,
+    signed_in: &SignedIn,
+) -> Result<HttpResponse, PageFailure> {
     let user = signed_in.user();
     let left = sign_in::recovery_codes_left(&browser.context(), &user.username).await?;
+    let query = Parameters::parse_unrepeated(browser.http.query_string().as_bytes()).ok();
+    let from = query.as_ref().and_then(|(query, _)| query.get(paths::FROM));
+    let from = from.and_then(ClientId::parse);
+    let applications = own::applications(browser, user, from).await?;
+    let sessions = own::sessions(browser, id, user).await?;
     page_with_token(browser, None, |token| HomePage {
         texts: browser.texts(),
         frame: browser.frame(),
         csrf: token.text(),
         username: user.username.as_str(),
+        applications,
+        sessions,
         second_factor: left.is_some() || user.totp_secret_sealed.is_some(),
         recovery_codes_left: left,
     })

@@ -105,6 +105,13 @@ impl Journey {
         logos.get(self.client().client_id.as_str())
     }
 
+    /// What the client may do with a code of this request, in words.
+    pub(super) fn may(&self) -> Vec<String> {
+        let scope = self.request.scope();
+        let texts = self.browser.scope_in_words(&scope);
+        texts.into_iter().map(str::to_owned).collect()
+    }
+
     pub(super) fn redirect_uri(&self) -> &RedirectUri {
         self.request.redirect_uri()
     }

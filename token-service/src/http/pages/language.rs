@@ -7,8 +7,6 @@ use super::carried::carried;
 use super::texts::{ENGLISH, GERMAN, Texts};
 use protocol::oauth::parameters::Parameters;
 
-pub(in crate::http) const LANGUAGES: [&str; 2] = ["en", "de"];
-
 /// The available language that the application prefers for the person (`ui_locales` of the request that the page
 /// belongs to, OpenID Connect Core §3.1.2.1), else the one that the browser prefers; English if none matches.
 pub(super) fn of(http: &HttpRequest) -> &'static Texts {
@@ -60,6 +58,14 @@ fn preferred(accepted: &str) -> &'static Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::LANGUAGES;
+
+    #[test]
+    fn every_language_has_texts() {
+        for tag in LANGUAGES {
+            assert_eq!(available(tag).map(|texts| texts.tag), Some(tag));
+        }
+    }
 
     #[test]
     fn the_browser_chooses_the_language() {

@@ -4,6 +4,7 @@
 //! path and query, which each step validates again in full, and a CSRF token. After a step the service redirects the
 //! browser to the request (303), which decides the next step again.
 
+mod agent;
 mod authenticator;
 mod authorize;
 mod browser;
@@ -14,7 +15,10 @@ mod confirm;
 mod cookie_notice;
 mod cookies;
 mod csrf;
+mod destination;
 mod due;
+mod end;
+mod ending;
 mod error_page;
 mod failure;
 mod forgot_password;
@@ -24,6 +28,7 @@ mod home;
 mod journey;
 mod language;
 mod new_password;
+mod own;
 mod problem;
 mod purpose;
 mod response;
@@ -32,6 +37,7 @@ mod sign_in;
 mod tags;
 mod templates;
 mod texts;
+mod visitor;
 
 use actix_web::body::BoxBody;
 use actix_web::dev::ServiceResponse;
@@ -45,7 +51,6 @@ use crate::branding::Asset;
 use crate::service::Service;
 use browser::Browser;
 use failure::PageFailure;
-pub(super) use language::LANGUAGES;
 use protocol::flows::FLOWS;
 
 pub(super) fn routes(routes: &mut ServiceConfig) {
@@ -81,6 +86,12 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
             web::resource(paths::FORGOT_PASSWORD)
                 .route(web::get().to(forgot_password::ask))
                 .route(web::post().to(forgot_password::accept))
+                .default_service(other_methods("GET, HEAD, POST")),
+        )
+        .service(
+            web::resource(paths::END)
+                .route(web::get().to(end::ask))
+                .route(web::post().to(end::accept))
                 .default_service(other_methods("GET, HEAD, POST")),
         )
         .service(only_get(paths::HOME).route(web::get().to(home::home)))

@@ -1,4 +1,4 @@
-//! What a person signs in for: an application's request for a code, or the home page.
+//! What a person signs in for: an application's request for a code, or an own page.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -6,6 +6,7 @@ use askama::Template;
 
 use super::browser::Browser;
 use super::browser_token::page_with_token;
+use super::ending::Ending;
 use super::failure::PageFailure;
 use super::form::Carried;
 use super::journey::Journey;
@@ -22,6 +23,8 @@ pub(super) enum Purpose {
     Code(Journey),
     /// The page with the signed-in user.
     Home(Browser),
+    /// A change on that page, which needs a recent sign-in.
+    End(Browser, Ending),
 }
 
 /// The session of a person who may do `what` now.
@@ -36,6 +39,8 @@ impl Carried for Purpose {
         // The forms of the person's own pages name no request.
         if request == paths::HOME || request.is_empty() {
             Ok(Self::Home(browser))
+        } else if let Some(ending) = Ending::of_address(request) {
+            Ok(Self::End(browser, ending))
         } else {
             Journey::carried(browser, request).await.map(Self::Code)
         }
@@ -46,14 +51,14 @@ impl Purpose {
     pub(super) const fn browser(&self) -> &Browser {
         match self {
             Self::Code(journey) => &journey.browser,
-            Self::Home(browser) => browser,
+            Self::Home(browser) | Self::End(browser, _) => browser,
         }
     }
 
     pub(super) const fn journey(&self) -> Option<&Journey> {
         match self {
             Self::Code(journey) => Some(journey),
-            Self::Home(_) => None,
+            Self::Home(_) | Self::End(..) => None,
         }
     }
 
@@ -67,6 +72,7 @@ impl Purpose {
         match self {
             Self::Code(journey) => journey.continuation(),
             Self::Home(_) => paths::HOME.to_owned(),
+            Self::End(_, ending) => ending.address(),
         }
     }
 
@@ -94,7 +100,7 @@ impl Purpose {
                 Step::Due(due) => Some(due),
                 _ => None,
             },
-            Self::Home(browser) => browser.signed_in(live).err(),
+            Self::Home(browser) | Self::End(browser, _) => browser.signed_in(live).err(),
         }
     }
 
@@ -112,6 +118,9 @@ impl Purpose {
             Self::Code(journey) => show(journey, problem, page),
             Self::Home(browser) => page_with_token(browser, problem, |token| {
                 page(StepView::of_home(browser, token))
+            }),
+            Self::End(browser, ending) => page_with_token(browser, problem, |token| {
+                page(StepView::of_end(browser, token, ending))
             }),
         }
     }

@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use askama::Template;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use url::{Url, form_urlencoded};
+use url::form_urlencoded::{self, Serializer};
 
 use super::super::paths;
 use super::browser::Browser;
 use super::browser_token::BrowserToken;
+use super::destination::in_words;
+use super::ending::Ending;
 use super::form;
 use super::frame::Frame;
 use super::journey::Journey;
+use super::own::{Application, Applications, OwnSession};
 use super::problem::Problem;
 use super::texts::{self, Texts};
 use crate::branding::Asset;
-use domain::{Client, IntegrationType, LinkedAccount, RedirectUri, UnfinishedSignIns};
+use domain::{LinkedAccount, UnfinishedSignIns};
 
 /// The query of the home page that asks for another user while the second factor is missing.
 pub(super) const OTHER_USER: &str = "prompt=login";
@@ -43,6 +46,10 @@ pub(super) struct StepView<'a> {
     pub expected_user: Option<&'a str>,
     /// True if the person can ask for a link by mail.
     pub has_mail: bool,
+    /// True if the person is signed in, but has to prove it before a change.
+    pub again: bool,
+    /// What the application may do, in words.
+    pub may: Vec<String>,
 }
 
 impl<'a> StepView<'a> {
@@ -53,7 +60,11 @@ impl<'a> StepView<'a> {
             frame: journey.browser.frame(),
             logo: journey.client_logo(),
             client: &journey.client().name,
-            destination: Some(in_words(journey.redirect_uri(), journey.client(), texts)),
+            destination: Some(in_words(
+                journey.redirect_uri().as_str(),
+                journey.client(),
+                texts,
+            )),
             request: journey.continuation(),
             csrf: token.text(),
             is_first: token.is_new(),
@@ -61,6 +72,8 @@ impl<'a> StepView<'a> {
             other_user: journey.other_user(),
             expected_user: journey.expected_user().map(|user| user.email.as_str()),
             has_mail: journey.browser.service.mailer.is_some(),
+            again: false,
+            may: journey.may(),
         }
     }
 
@@ -79,6 +92,16 @@ impl<'a> StepView<'a> {
             other_user: Some(format!("{}?{OTHER_USER}", paths::HOME)),
             expected_user: None,
             has_mail: browser.service.mailer.is_some(),
+            again: false,
+            may: Vec::new(),
+        }
+    }
+
+    pub(super) fn of_end(browser: &'a Browser, token: &BrowserToken, ending: &Ending) -> Self {
+        Self {
+            request: ending.address(),
+            again: true,
+            ..Self::of_home(browser, token)
         }
     }
 
@@ -100,25 +123,14 @@ impl<'a> StepView<'a> {
         )
     }
 
+    /// Like [`Self::html`], without emphasis.
+    fn isolated(&self, text: &str) -> String {
+        texts::isolated(text, &[("client", self.client)])
+    }
+
     /// Like [`Self::html`], without markup.
     fn plain(&self, text: &str) -> String {
         texts::plain(text, &[("client", self.client)])
-    }
-}
-
-/// A redirect URI in words: the host of a web address, otherwise the place of the app. A web server on this device is no app.
-fn in_words(redirect_uri: &RedirectUri, client: &Client, texts: &Texts) -> String {
-    let is_app = matches!(client.integration, IntegrationType::Installed { .. });
-    let Ok(url) = Url::parse(redirect_uri.as_str()) else {
-        return redirect_uri.to_string();
-    };
-    match (url.scheme(), url.host_str()) {
-        ("http", Some(_)) if is_app => texts.app_on_this_device.to_owned(),
-        ("https" | "http", Some(host)) => match url.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        },
-        (scheme, _) => texts::plain(texts.app_that_opens, &[("scheme", scheme)]),
     }
 }
 
@@ -192,8 +204,7 @@ impl PasswordAlonePage<'_> {
     fn list(&self) -> Vec<String> {
         let texts = self.flow.texts;
         let listed = self.unfinished.newest.iter().rev().map(|one| {
-            // For example 2026-01-31T12:00:00Z.
-            let at = one.at.rfc3339().replace('T', " ").replace('Z', " UTC");
+            let at = texts::moment(one.at);
             let network = match one.network.as_str() {
                 "" => texts.unknown_network,
                 network => network,
@@ -237,8 +248,15 @@ pub(super) struct ConfirmPage<'a> {
 
 impl ConfirmPage<'_> {
     fn title(&self) -> String {
-        let values = [("username", self.username), ("client", self.flow.client)];
-        texts::plain(self.flow.texts.confirm, &values)
+        texts::plain(self.flow.texts.confirm, &self.names())
+    }
+
+    fn heading(&self) -> String {
+        texts::isolated(self.flow.texts.confirm, &self.names())
+    }
+
+    const fn names(&self) -> [(&'static str, &str); 2] {
+        [("username", self.username), ("client", self.flow.client)]
     }
 
     fn why(&self) -> String {
@@ -322,15 +340,95 @@ pub(super) struct HomePage<'a> {
     pub frame: Frame<'a>,
     pub csrf: String,
     pub username: &'a str,
+    pub applications: Applications,
+    pub sessions: Vec<OwnSession>,
     pub second_factor: bool,
     /// Number of unused recovery codes, if the user set up the authenticator app.
     pub recovery_codes_left: Option<usize>,
 }
 
+/// Number of entries up to which a list shows the details of all.
+const FEW: usize = 4;
+
 impl HomePage<'_> {
+    const fn shows_all(&self, entries: usize) -> bool {
+        entries <= FEW
+    }
+
+    /// The address of the page that ends the access of `application`.
+    fn end(&self, application: &Application) -> String {
+        Ending::Application(application.client_id.clone()).address()
+    }
+
+    fn others(&self) -> Option<String> {
+        let others = self.sessions.iter().any(|session| !session.is_own);
+        others.then(|| Ending::OtherSessions.address())
+    }
+
+    /// The address of the next page of applications.
+    fn more(&self) -> Option<String> {
+        let next = self.applications.next.as_ref()?;
+        let mut query = Serializer::new(String::new());
+        let query = query.append_pair(paths::FROM, next.as_str()).finish();
+        Some(format!("{}?{query}", paths::HOME))
+    }
+
     fn codes_left(&self) -> Option<String> {
         let left = self.recovery_codes_left?;
         Some(self.texts.codes_left(left))
+    }
+}
+
+/// The question whether something shall end.
+#[derive(Template)]
+#[template(path = "end.html")]
+pub(super) struct EndPage<'a> {
+    pub texts: &'static Texts,
+    pub frame: Frame<'a>,
+    pub csrf: String,
+    pub field: (&'static str, String),
+    pub ending: &'a Ending,
+    /// The application or the browser that is no longer signed in; empty for all other browsers.
+    pub what: String,
+}
+
+impl EndPage<'_> {
+    fn title(&self) -> &'static str {
+        match self.ending {
+            Ending::Application(_) => self.texts.end_access,
+            Ending::Session(_) => self.texts.end_session,
+            Ending::OtherSessions => self.texts.end_other_sessions,
+        }
+    }
+
+    fn why(&self) -> String {
+        let text = match self.ending {
+            Ending::Application(_) => self.texts.end_access_why,
+            Ending::Session(_) => self.texts.end_session_why,
+            Ending::OtherSessions => self.texts.end_other_sessions_why,
+        };
+        texts::html(text, &[("what", &self.what)])
+    }
+}
+
+/// Something has ended.
+#[derive(Template)]
+#[template(path = "ended.html")]
+pub(super) struct EndedPage<'a> {
+    pub texts: &'static Texts,
+    pub frame: Frame<'a>,
+    pub ending: &'a Ending,
+    pub what: String,
+}
+
+impl EndedPage<'_> {
+    fn why(&self) -> String {
+        let text = match self.ending {
+            Ending::Application(_) => self.texts.access_ended,
+            Ending::Session(_) => self.texts.session_ended,
+            Ending::OtherSessions => self.texts.other_sessions_ended,
+        };
+        texts::html(text, &[("what", &self.what)])
     }
 }
 

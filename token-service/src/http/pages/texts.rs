@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use domain::SessionPlace;
+use domain::clock::Timestamp;
 use protocol::oauth::authorize::UnsafeRequest;
 
 /// Declares the texts: each in English and in German.
@@ -51,10 +53,55 @@ texts! {
     signed_in: "You are signed in", "Sie sind angemeldet";
     signed_in_as: "as {username} with this browser.", "als {username} in diesem Browser.";
     sign_out: "Sign out", "Abmelden";
+    applications: "Applications with access", "Anwendungen mit Zugriff";
+    no_applications: "No application has access to your accounts.", "Keine Anwendung hat Zugriff auf Ihre Konten.";
+    more_applications: "More applications", "Weitere Anwendungen";
+    applications_end:
+        "Ending an application's access takes effect at once. It does not sign you out here.",
+        "Der Zugriff einer Anwendung endet sofort, wenn Sie ihn beenden. Hier bleiben Sie angemeldet.";
+    bound_applications:
+        "Your organization has set up these applications to act for you. Only the people who manage your account can end them:",
+        "Diese Anwendungen hat Ihre Organisation eingerichtet, damit sie für Sie arbeiten. Beenden können sie nur die Personen, die Ihr Konto verwalten:";
+    may: "It may", "Darf";
+    accounts: "Accounts", "Konten";
+    since: "Since", "Seit";
+    last_used: "Last used", "Zuletzt benutzt";
+    sends_to: "Sends you to", "Leitet weiter zu";
+    sessions: "Where you are signed in", "Wo Sie angemeldet sind";
+    this_browser: "This browser", "Dieser Browser";
+    session_network: "Network", "Netz";
+    not_known: "not known", "nicht bekannt";
+    signed_in_with: "Signed in with", "Angemeldet mit";
+    with_second_factor: "Password and second factor", "Passwort und zweitem Faktor";
+    with_password: "Password only", "nur Passwort";
+    browser_on: "{browser} on {system}", "{browser} unter {system}";
+    unknown_browser: "Unknown browser", "Unbekannter Browser";
+    end_access: "End access", "Zugriff beenden";
+    end_access_why:
+        "{what} loses access to all your accounts now. What it has already read or changed stays as it is. If you open it again while you are signed in here, it gets access again.",
+        "{what} verliert jetzt den Zugriff auf alle Ihre Konten. Was die Anwendung schon gelesen oder geändert hat, bleibt, wie es ist. Wenn Sie die Anwendung wieder öffnen und hier angemeldet sind, erhält sie wieder Zugriff.";
+    access_ended: "{what} no longer has access.", "{what} hat keinen Zugriff mehr.";
+    end_session: "Sign out there", "Dort abmelden";
+    end_session_why:
+        "{what} is signed out. Applications keep their access: end it separately. If you do not know this browser, change your password too.",
+        "{what} wird abgemeldet. Anwendungen behalten ihren Zugriff: Beenden Sie ihn gesondert. Wenn Sie diesen Browser nicht kennen, ändern Sie auch Ihr Passwort.";
+    session_ended: "{what} is signed out.", "{what} ist abgemeldet.";
+    end_other_sessions: "Sign out all other browsers", "Alle anderen Browser abmelden";
+    end_other_sessions_why:
+        "All browsers but this one are signed out. Applications keep their access: end it separately. If somebody else knows your password, change it too.",
+        "Alle Browser außer diesem werden abgemeldet. Anwendungen behalten ihren Zugriff: Beenden Sie ihn gesondert. Wenn jemand anderes Ihr Passwort kennt, ändern Sie auch das Passwort.";
+    other_sessions_ended: "All other browsers are signed out.", "Alle anderen Browser sind abgemeldet.";
+    done: "Done", "Erledigt";
+    back_to_own_page: "Back to your page", "Zurück zu Ihrer Seite";
+    prove_again: "Confirm that it is you", "Bestätigen Sie, dass Sie es sind";
+    prove_again_why:
+        "Sign in again before this change: your last sign-in was some time ago.",
+        "Melden Sie sich vor dieser Änderung noch einmal an: Ihre letzte Anmeldung liegt einige Zeit zurück.";
+    may_do: "It may:", "Sie darf:";
     nobody_signed_in: "You are not signed in", "Sie sind nicht angemeldet";
     sign_in_here:
-        "Sign in here to change your password or set up an authenticator app. To use an application, start from the application.",
-        "Melden Sie sich hier an, um Ihr Passwort zu ändern oder eine Authenticator-App einzurichten. Wenn Sie eine Anwendung benutzen möchten, beginnen Sie in der Anwendung.";
+        "Sign in here to see which applications have access, to change your password or to set up an authenticator app. To use an application, start from the application.",
+        "Melden Sie sich hier an, um zu sehen, welche Anwendungen Zugriff haben, Ihr Passwort zu ändern oder eine Authenticator-App einzurichten. Wenn Sie eine Anwendung benutzen möchten, beginnen Sie in der Anwendung.";
     manage_sign_in: "Your sign-in and authenticator app", "Anmeldung und Authenticator-App verwalten";
     second_factor: "Authenticator app", "Authenticator-App";
     second_factor_absent:
@@ -275,6 +322,18 @@ impl Texts {
         plain(self.recovery_codes_left, &[("count", &left.to_string())])
     }
 
+    pub(super) fn browser_in_words(&self, place: &SessionPlace) -> String {
+        let values = [
+            ("browser", place.browser.as_str()),
+            ("system", &place.system),
+        ];
+        match values {
+            [(_, ""), (_, "")] => self.unknown_browser.to_owned(),
+            [(_, name), (_, "")] | [(_, ""), (_, name)] => name.to_owned(),
+            _ => plain(self.browser_on, &values),
+        }
+    }
+
     /// A time in words: seconds up to one minute, then whole minutes, rounded up so that a wait is over by then; whole hours as such.
     pub(super) fn duration(&self, wait: Duration) -> String {
         let seconds = wait.as_secs().max(1);
@@ -311,27 +370,49 @@ impl Texts {
     }
 }
 
+/// A time in words, such as 2026-01-31 12:00 UTC.
+pub(super) fn moment(at: Timestamp) -> String {
+    let at = at.rfc3339().replace('T', " ");
+    let minutes = at
+        .rsplit_once(':')
+        .map_or(at.as_str(), |(minutes, _)| minutes);
+    format!("{minutes} UTC")
+}
+
 /// `text` with `values` inserted at their placeholders, unescaped.
 pub(super) fn plain(text: &str, values: &[(&str, &str)]) -> String {
     fill(text, values, |value, filled| filled.push_str(value))
 }
 
-/// `text` as HTML, with `values` inserted, emphasised and escaped.
+/// `text` as HTML, with `values` inserted, emphasised and escaped. The direction of a value does not affect the text around it.
 pub(super) fn html(text: &str, values: &[(&str, &str)]) -> String {
     fill(text, values, |value, filled| {
-        filled.push_str("<strong>");
-        for character in value.chars() {
-            match character {
-                '&' => filled.push_str("&amp;"),
-                '<' => filled.push_str("&lt;"),
-                '>' => filled.push_str("&gt;"),
-                '"' => filled.push_str("&quot;"),
-                '\'' => filled.push_str("&#39;"),
-                other => filled.push(other),
-            }
-        }
-        filled.push_str("</strong>");
+        filled.push_str("<bdi><strong>");
+        escape(value, filled);
+        filled.push_str("</strong></bdi>");
     })
+}
+
+/// Like [`html`], without emphasis.
+pub(super) fn isolated(text: &str, values: &[(&str, &str)]) -> String {
+    fill(text, values, |value, filled| {
+        filled.push_str("<bdi>");
+        escape(value, filled);
+        filled.push_str("</bdi>");
+    })
+}
+
+fn escape(value: &str, filled: &mut String) {
+    for character in value.chars() {
+        match character {
+            '&' => filled.push_str("&amp;"),
+            '<' => filled.push_str("&lt;"),
+            '>' => filled.push_str("&gt;"),
+            '"' => filled.push_str("&quot;"),
+            '\'' => filled.push_str("&#39;"),
+            other => filled.push(other),
+        }
+    }
 }
 
 /// Replaces placeholders in one pass, so that a value that looks like a placeholder is not replaced.
@@ -376,7 +457,7 @@ mod tests {
         let values = [("client", "<b>{username}</b>"), ("username", "'ada'&\"")];
         assert_eq!(
             html("{client}: {username}!", &values),
-            "<strong>&lt;b&gt;{username}&lt;/b&gt;</strong>: <strong>&#39;ada&#39;&amp;&quot;</strong>!"
+            "<bdi><strong>&lt;b&gt;{username}&lt;/b&gt;</strong></bdi>: <bdi><strong>&#39;ada&#39;&amp;&quot;</strong></bdi>!"
         );
         assert_eq!(plain("{client} {nobody}.", &values), "<b>{username}</b> .");
     }

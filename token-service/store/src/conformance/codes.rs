@@ -295,6 +295,74 @@ pub(crate) async fn redemptions_leave_nothing_of_a_client_that_is_disabled_in_pa
     }
 }
 
+/// Whose access ends, also the codes that are not redeemed yet.
+fn access() -> Owner {
+    Owner::UserAtClient {
+        username: username("ada"),
+        client_id: client_id("web"),
+    }
+}
+
+pub(crate) async fn a_code_ends_with_the_access_of_its_client(subject: &mut impl Subject) {
+    let store = subject.store();
+    let codes = Issued::of_each_flow(&*store).await;
+    let others = [code_of("other", "ada"), code_of("web", "grace")];
+    let [at_another, anothers] = others.map(|record| self_contained(&*store, record));
+    let (at_another, anothers) = (at_another.await, anothers.await);
+    let ended = store.revoke_all(access(), Arc::default(), at(5)).await;
+    assert_eq!(ended, Ok(0));
+    let store = subject.again(store).await;
+    for code in codes {
+        let redeemed = code.redeem(&*store, fitting(), at(6)).await;
+        assert_eq!(redeemed, Redemption::Mismatch(CodeMismatch::Outdated));
+    }
+    let presented = PresentedCode {
+        client_id: client_id("other"),
+        ..fitting()
+    };
+    redeemed_of(redeem(&*store, &at_another, presented, at(6)).await);
+    redeemed_of(redeem(&*store, &anothers, fitting(), at(6)).await);
+    // The person authorizes the client again.
+    for (issued_at, is_refused) in [(at(5), true), (at(6), false)] {
+        let record = CodeRecord {
+            issued_at,
+            ..code()
+        };
+        let again = self_contained(&*store, record).await;
+        let redeemed = redeem(&*store, &again, fitting(), at(7)).await;
+        let refused = matches!(redeemed, Redemption::Mismatch(CodeMismatch::Outdated));
+        assert_eq!(refused, is_refused);
+    }
+}
+
+/// In any order, no live grant of an ended access remains.
+pub(crate) async fn redemptions_leave_nothing_of_an_access_that_is_ended_in_parallel(
+    subject: &mut impl Subject,
+) {
+    let store = subject.store();
+    let mut tasks = JoinSet::new();
+    for number in 0..PARALLEL {
+        let text = format!("c{number}");
+        let codes = [
+            Issued::Current(Box::new(self_contained(&*store, code()).await)),
+            Issued::Legacy(text.clone()),
+        ];
+        if number < cap::CODES.most() {
+            issue_legacy(&*store, &text, code()).await;
+        }
+        let store = subject.store();
+        tasks.spawn(async move {
+            for code in codes {
+                code.redeem(&*store, fitting(), at(5)).await;
+            }
+        });
+    }
+    let ended = store.revoke_all(access(), Arc::default(), at(5)).await;
+    tasks.join_all().await;
+    let live = store.live_grants(username("ada"), None, 1000).await;
+    assert_eq!(live.map(|live| live.len()), Ok(0), "{ended:?} ended");
+}
+
 /// The others revoke the grant.
 pub(crate) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subject) {
     let store = subject.store();

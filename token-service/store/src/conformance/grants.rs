@@ -18,6 +18,40 @@ pub(crate) async fn revoking_a_grant(subject: &mut impl Subject) {
     );
 }
 
+pub(crate) async fn live_grants_are_sorted_by_client_and_paged(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mut ended = Vec::new();
+    for client in ["b", "a", "c", "d"] {
+        for name in ["ada", "grace", "ada"] {
+            ended.push(grant_of(&*store, code_of(client, name)).await);
+        }
+    }
+    // The first of each client but c, all of d.
+    ended.retain(|grant| grant.username.as_str() == "ada");
+    ended.retain(|grant| grant.client_id.as_str() != "c");
+    let is_first = |number: usize| number.is_multiple_of(2) || number > 3;
+    for (number, grant) in ended.iter().enumerate() {
+        if is_first(number) {
+            revoke(&*store, grant, at(1)).await;
+        }
+    }
+    let store = subject.again(store).await;
+    let list = async |from: Option<&str>, limit| {
+        let from = from.map(client_id);
+        let grants = store.live_grants(username("ada"), from, limit).await;
+        let grants = grants.unwrap().into_iter().inspect(|grant| {
+            assert_eq!((grant.username.as_str(), grant.revoked_at), ("ada", None));
+        });
+        let clients: Vec<String> = grants.map(|grant| grant.client_id.to_string()).collect();
+        clients.concat()
+    };
+    assert_eq!(list(None, 9).await, "abcc");
+    assert_eq!(list(None, 3).await, "abc");
+    assert_eq!(list(Some("b"), 9).await, "bcc");
+    assert_eq!(list(Some("d"), 9).await, "");
+    assert_eq!(list(Some("aa"), 1).await, "b");
+}
+
 pub(crate) async fn grants_are_listed_by_client_and_user_and_paged(subject: &mut impl Subject) {
     let mut ids = Vec::new();
     for number in 0..6_u32 {

@@ -36,6 +36,67 @@ pub(crate) async fn a_session_lives_on_while_it_is_used(subject: &mut impl Subje
     assert_eq!(sweep(&*store, at(201)).await.removed, 1);
 }
 
+/// The numbers of the live sessions of a user, of those that this file starts.
+async fn held_by(store: &dyn Store, name: &str) -> Vec<usize> {
+    let sessions = store.sessions(username(name), at(50)).await.unwrap();
+    let numbers = sessions.into_iter().map(|(id, session)| {
+        assert_eq!(session.username.as_str(), name);
+        (0..9)
+            .find(|number| numbered("held", *number) == id)
+            .unwrap()
+    });
+    let mut numbers: Vec<usize> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+pub(crate) async fn a_person_ends_own_sessions_alone(subject: &mut impl Subject) {
+    let id = |number| numbered("held", number);
+    let store = subject.store();
+    let place = SessionPlace {
+        network: "192.0.2.1".into(),
+        browser: "Firefox".into(),
+        system: "Linux".into(),
+    };
+    let placed = Session {
+        place,
+        ..session("ada", at(100))
+    };
+    let placed = start(&*store, id(0), placed, None).await;
+    start(&*store, id(1), session("ada", at(100)), None).await;
+    start(&*store, id(2), owed("a", at(0)), None).await;
+    start(&*store, id(3), session("grace", at(100)), None).await;
+    start(&*store, id(4), session("ada", at(50)), None).await;
+    store.extend_session(id(0), at(200), at(40)).await.unwrap();
+    let store = subject.again(store).await;
+    assert_eq!(held_by(&*store, "ada").await, [0, 1, 2], "live ones");
+    let used = Session {
+        used_at: at(40),
+        expires_at: at(200),
+        ..placed
+    };
+    assert_eq!(store.session(id(0), at(50)).await, Ok(Some(used)));
+
+    let end = async |store: &dyn Store, which| {
+        let entry = audit_event(50);
+        let audit = [entry.clone()].into();
+        let ended = store.end_sessions(username("ada"), which, audit).await;
+        let newest = store.audit(AuditRange::Before(None), 1).await.unwrap();
+        (ended.unwrap(), newest.len())
+    };
+    for of_nobody in [id(3), id(8)] {
+        let ended = end(&*store, EndingSessions::One(of_nobody)).await;
+        assert_eq!(ended, (0, 0));
+    }
+    assert_eq!(end(&*store, EndingSessions::One(id(1))).await, (1, 1));
+    assert_eq!(held_by(&*store, "ada").await, [0, 2]);
+    // Those that expired without a sweep are among them.
+    assert_eq!(end(&*store, EndingSessions::Others(id(0))).await, (2, 1));
+    let store = subject.again(store).await;
+    assert_eq!(held_by(&*store, "ada").await, [0]);
+    assert_eq!(held_by(&*store, "grace").await, [3]);
+}
+
 pub(crate) async fn a_session_replaces_another(subject: &mut impl Subject) {
     let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
     let store = subject.store();

@@ -8,11 +8,12 @@ use super::credentials;
 use super::fault::Fault;
 use super::grants::{self, UsedUp};
 use super::operation::Connection;
+use super::revocations::tokens_from;
 use super::value::{rows, seconds, timestamp};
 use crate::row::{decode, encode};
 use crate::self_contained_code::refusal;
 use crate::{Begin, CodeStore, RevocationStore as _, StoreError, room};
-use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
+use domain::authorization_code::{CodeBasis, USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -38,8 +39,12 @@ impl CodeStore for PostgresStore {
             let proven = presented.proven;
             let (of, user) =
                 credentials::client_and_user(client, &record.client_id, &record.username).await?;
-            let (of, user) = (of.as_ref(), user.as_ref());
-            match record.redeem(grant_id, first, proven, of, user, now) {
+            let basis = CodeBasis {
+                client: of.as_ref(),
+                user: user.as_ref(),
+                codes_from: tokens_from(client, [record.ended_by()]).await?,
+            };
+            match record.redeem(grant_id, first, proven, basis, now) {
                 Ok((grant, step)) => {
                     if grants::insert(client, &grant, None, now, access_token_lifetime).await? {
                         let grant = Box::new(grant);
@@ -119,9 +124,13 @@ impl CodeStore for PostgresStore {
             let record: CodeRecord = decode(row.try_get(1)?)?;
             let (of, user) =
                 credentials::client_and_user(client, &record.client_id, &record.username).await?;
-            let (of, user) = (of.as_ref(), user.as_ref());
+            let basis = CodeBasis {
+                client: of.as_ref(),
+                user: user.as_ref(),
+                codes_from: tokens_from(client, [record.ended_by()]).await?,
+            };
             let ((grant, step), used) =
-                match record.redeem_stored(&presented, grant_id, first, of, user, now) {
+                match record.redeem_stored(&presented, grant_id, first, basis, now) {
                     Ok(redeemed) => redeemed,
                     Err(refused) => return Ok(refused),
                 };

@@ -18,16 +18,17 @@ use super::operation::{Connection, Isolation, traced};
 use super::records::{names_and_values, values};
 use super::revocations::{Ending, announce};
 use super::value::{rows, seconds, timestamp};
-use super::{audit, registry_index};
+use super::{audit, credentials, registry_index};
 use crate::records::{Record, Table};
 use crate::row::{RowError, decode, decode_json, encode};
 use crate::{GrantStore, RevocationStore as _, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
+use domain::grant::MAX_CODE_LIFETIME;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
     AuditEvent, Client, ClientId, Extent, Grant, GrantFilter, GrantId, IntegrationType, Owner,
-    RefreshRotation, Revoked, Rotation, RotationRefusal, User,
+    RefreshRotation, Revoked, Rotation, RotationRefusal, User, Username,
 };
 
 /// Maximum attempts of a rotation whose grant changes in the meantime. The loser of a race finds a spent token at its
@@ -118,6 +119,24 @@ impl GrantStore for PostgresStore {
         .await
     }
 
+    async fn live_grants(
+        &self,
+        username: Username,
+        from: Option<ClientId>,
+        limit: usize,
+    ) -> Result<Vec<Grant>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT body, revoked_at FROM grants
+                WHERE username = $1 AND client_id >= $2 AND revoked_at IS NULL
+                ORDER BY client_id, grant_id LIMIT $3";
+            // The empty id sorts before all other ids.
+            let from = from.as_ref().map_or("", |id| id.as_str());
+            let values: [&(dyn ToSql + Sync); 3] = [&username.as_str(), &from, &rows(limit)];
+            readable_grants(&client.query(sql, &values).await?)
+        })
+        .await
+    }
+
     async fn revoke_grant(
         &self,
         grant_id: GrantId,
@@ -146,8 +165,13 @@ impl GrantStore for PostgresStore {
         audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let extent = Extent::of(now, self.longest_token());
+        // The entry ends codes too.
+        let extent = Extent::of(now, self.longest_token().max(MAX_CODE_LIFETIME));
         self.transaction(async move |client| {
+            if let Owner::UserAtClient { username, .. } = &owner {
+                // A code that is redeemed at the same time either has its grant already, or sees the feed entry.
+                credentials::user(client, username).await?;
+            }
             let (ended, revoked) = end_all(client, &owner, now).await?;
             for revoked in revoked {
                 announce(client, &revoked, extent).await?;

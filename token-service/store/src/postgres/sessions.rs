@@ -1,18 +1,21 @@
 //! Sign-in sessions.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
-use super::credentials;
 use super::fault::{Fault, readable};
 use super::operation::Connection;
 use super::value::{rows, seconds};
-use crate::row::{decode, encode};
+use super::{audit, credentials};
+use crate::row::{RowError, decode, encode};
 use crate::{SessionBegin, SessionStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Session, SessionStage, UnfinishedSignIns};
+use domain::{AuditEvent, EndingSessions, Session, SessionStage, UnfinishedSignIns, Username};
 
 #[async_trait]
 impl SessionStore for PostgresStore {
@@ -74,6 +77,7 @@ impl SessionStore for PostgresStore {
             };
             let session = Session {
                 expires_at,
+                used_at: now,
                 ..before
             };
             let sql = "UPDATE sessions SET expires_at = $2, body = $3 WHERE id = $1";
@@ -86,9 +90,55 @@ impl SessionStore for PostgresStore {
         .await
     }
 
+    async fn sessions(
+        &self,
+        username: Username,
+        now: Timestamp,
+    ) -> Result<Vec<(Digest, Session)>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT id, body FROM sessions WHERE username = $1 AND expires_at > $2";
+            let found = client
+                .query(sql, &[&username.as_str(), &seconds(now)])
+                .await?;
+            let mut live = Vec::new();
+            for row in &found {
+                let id = <[u8; 32]>::try_from(row.try_get::<_, &[u8]>(0)?)
+                    .map_err(|_| RowError("the id of a session has 32 bytes".into()))?;
+                let session = decode::<Session>(row.try_get(1)?).map_err(Fault::from);
+                let session = readable("session", session)?;
+                live.extend(session.map(|session| (Digest::from_bytes(id), session)));
+            }
+            Ok(live)
+        })
+        .await
+    }
+
     async fn end_session(&self, id: Digest) -> Result<(), StoreError> {
         self.statement(async move |client| end(client, &id).await)
             .await
+    }
+
+    async fn end_sessions(
+        &self,
+        username: Username,
+        which: EndingSessions,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<u64, StoreError> {
+        self.transaction(async move |client| {
+            let (sql, id) = match which {
+                EndingSessions::One(one) => {
+                    ("DELETE FROM sessions WHERE username = $1 AND id = $2", one)
+                }
+                EndingSessions::Others(own) => {
+                    ("DELETE FROM sessions WHERE username = $1 AND id <> $2", own)
+                }
+            };
+            let values: [&(dyn ToSql + Sync); 2] = [&username.as_str(), &id.as_bytes().as_slice()];
+            let ended = client.execute(sql, &values).await?;
+            audit::append_if(client, ended > 0, &audit).await?;
+            Ok(ended)
+        })
+        .await
     }
 }
 

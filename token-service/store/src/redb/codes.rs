@@ -7,12 +7,13 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::fault::{Fault, readable};
+use super::revocations::tokens_from;
 use super::tables::{Expiring, Tables, encode, found};
 use super::{credentials, grants};
 use crate::self_contained_code::refusal;
 use crate::stored_code::StoredCode;
 use crate::{Begin, CodeStore, StoreError, room};
-use domain::authorization_code::USED_CODE_RETENTION;
+use domain::authorization_code::{CodeBasis, USED_CODE_RETENTION};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -41,8 +42,12 @@ impl CodeStore for RedbStore {
             }
             let client = credentials::client(tables, &record.client_id)?;
             let user = credentials::user(tables, &record.username)?;
-            let (client, user) = (client.as_ref(), user.as_ref());
-            match record.redeem(grant_id, first, proven, client, user, now) {
+            let basis = CodeBasis {
+                client: client.as_ref(),
+                user: user.as_ref(),
+                codes_from: tokens_from(tables, [record.ended_by()])?,
+            };
+            match record.redeem(grant_id, first, proven, basis, now) {
                 Ok((grant, step)) => {
                     grants::insert(tables, &grant, now, access_token_lifetime)?;
                     let grant = Box::new(grant);
@@ -96,8 +101,12 @@ impl CodeStore for RedbStore {
             };
             let client = credentials::client(tables, &record.client_id)?;
             let user = credentials::user(tables, &record.username)?;
-            let (client, user) = (client.as_ref(), user.as_ref());
-            let redeemed = record.redeem_stored(&presented, grant_id, first, client, user, now);
+            let basis = CodeBasis {
+                client: client.as_ref(),
+                user: user.as_ref(),
+                codes_from: tokens_from(tables, [record.ended_by()])?,
+            };
+            let redeemed = record.redeem_stored(&presented, grant_id, first, basis, now);
             let ((grant, step), used) = match redeemed {
                 Ok(redeemed) => redeemed,
                 Err(refused) => return Ok(refused),

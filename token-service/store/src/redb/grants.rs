@@ -17,6 +17,7 @@ use super::{audit, credentials, registry_index};
 use crate::{GrantStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
+use domain::grant::MAX_CODE_LIFETIME;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
     AuditEvent, ClientId, Extent, Grant, GrantFilter, GrantId, IntegrationType, Owner,
@@ -97,6 +98,39 @@ impl GrantStore for RedbStore {
         })
     }
 
+    async fn live_grants(
+        &self,
+        username: Username,
+        from: Option<ClientId>,
+        limit: usize,
+    ) -> Result<Vec<Grant>, StoreError> {
+        self.read(|transaction| {
+            let index = transaction.open_table(GRANTS_OF_USERS)?;
+            let user = username.as_str();
+            let next_user = following(user);
+            let mut from = from.map_or_else(String::new, String::from);
+            let mut ids = Vec::new();
+            // One client after the other, past its revoked grants.
+            while ids.len() < limit {
+                let rest =
+                    (user, from.as_str(), false, &FIRST)..(next_user.as_str(), "", false, &FIRST);
+                let Some(first) = index.range(rest)?.next() else {
+                    break;
+                };
+                let client = first?.0.value().1.to_owned();
+                let (first, last) = (
+                    (user, client.as_str(), false, &FIRST),
+                    (user, client.as_str(), false, &LAST),
+                );
+                for entry in index.range(first..=last)?.take(limit - ids.len()) {
+                    ids.push(Ok(*entry?.0.value().3));
+                }
+                from = following(&client);
+            }
+            readable_grants(&transaction.open_table(GRANTS)?, ids.into_iter(), limit)
+        })
+    }
+
     async fn revoke_grant(
         &self,
         grant_id: GrantId,
@@ -119,6 +153,8 @@ impl GrantStore for RedbStore {
     ) -> Result<u64, StoreError> {
         let entries = audit::encoded(audit).await?;
         self.write(move |tables, lifetime| {
+            // The entry ends codes too.
+            let lifetime = lifetime.max(MAX_CODE_LIFETIME);
             let (ended, revoked) = end_all(tables, &owner, now)?;
             for revoked in revoked {
                 announce(tables, revoked, Extent::of(now, lifetime))?;

@@ -1,17 +1,20 @@
 //! Sign-in sessions.
 
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use redb::ReadableTable as _;
 
 use super::RedbStore;
-use super::credentials;
 use super::fault::{Fault, readable};
-use super::tables::{Expiring, SESSIONS, Tables, encode, found};
+use super::tables::{Expiring, SESSIONS, SESSIONS_BY_USER, Tables, encode, found};
+use super::{audit, credentials};
 use crate::{SessionBegin, SessionStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Session, SessionStage, UnfinishedSignIns};
+use domain::{AuditEvent, EndingSessions, Session, SessionStage, UnfinishedSignIns, Username};
 
 #[async_trait]
 impl SessionStore for RedbStore {
@@ -57,6 +60,7 @@ impl SessionStore for RedbStore {
             tables.keep(Expiring::Session, id, before.expires_at)?;
             let row = encode(&Session {
                 expires_at,
+                used_at: now,
                 ..before
             })?;
             tables.sessions.open()?.insert(id, row.as_slice())?;
@@ -65,9 +69,49 @@ impl SessionStore for RedbStore {
         .await
     }
 
+    async fn sessions(
+        &self,
+        username: Username,
+        now: Timestamp,
+    ) -> Result<Vec<(Digest, Session)>, StoreError> {
+        self.read(|transaction| {
+            let index = transaction.open_table(SESSIONS_BY_USER)?;
+            let sessions = transaction.open_table(SESSIONS)?;
+            let mut live = Vec::new();
+            for entry in index.range(all_of(username.as_str()))? {
+                let entry = entry?.0;
+                let (_, id) = entry.value();
+                let session = readable("session", found(sessions.get(id)?))?.flatten();
+                let session = session.filter(|session: &Session| now < session.expires_at);
+                live.extend(session.map(|session| (Digest::from_bytes(*id), session)));
+            }
+            Ok(live)
+        })
+    }
+
     async fn end_session(&self, id: Digest) -> Result<(), StoreError> {
         self.write(move |tables, _| end(tables, id.as_bytes()))
             .await
+    }
+
+    async fn end_sessions(
+        &self,
+        username: Username,
+        which: EndingSessions,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<u64, StoreError> {
+        let entries = audit::encoded(audit).await?;
+        self.write(move |tables, _| {
+            let mut ids = of_user(tables, username.as_str(), usize::MAX)?;
+            ids.retain(|id| match which {
+                EndingSessions::One(one) => id == one.as_bytes(),
+                EndingSessions::Others(own) => id != own.as_bytes(),
+            });
+            ids.iter().try_for_each(|id| end(tables, id))?;
+            audit::append_if(tables, !ids.is_empty(), &entries)?;
+            Ok(ids.len() as u64)
+        })
+        .await
     }
 }
 
@@ -150,8 +194,12 @@ fn of_user(tables: &mut Tables<'_>, username: &str, limit: usize) -> Result<Vec<
     tables
         .sessions_by_user
         .open()?
-        .range((username, &[0; 32])..=(username, &[0xff; 32]))?
+        .range(all_of(username))?
         .take(limit)
         .map(|entry| Ok(*entry?.0.value().1))
         .collect()
+}
+
+fn all_of(username: &str) -> RangeInclusive<(&str, &'static [u8; 32])> {
+    (username, &[0; 32])..=(username, &[0xff; 32])
 }

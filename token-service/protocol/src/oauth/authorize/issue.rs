@@ -1,5 +1,7 @@
 //! Issuing the code.
 
+use std::time::Duration;
+
 use super::{CodeRequest, IssueError, SignedIn};
 use crate::Context;
 use domain::clock::Timestamp;
@@ -9,7 +11,8 @@ pub(super) fn code_record(
     request: &dyn CodeRequest,
     signed_in: &SignedIn,
     account: &LinkedAccount,
-    expires_at: Timestamp,
+    issued_at: Timestamp,
+    lifetime: Duration,
 ) -> CodeRecord {
     let (client, session) = (request.client(), signed_in.session());
     CodeRecord {
@@ -21,7 +24,8 @@ pub(super) fn code_record(
         scope: request.scope(),
         amr: session.amr.clone(),
         authenticated_at: session.authenticated_at,
-        expires_at,
+        issued_at,
+        expires_at: issued_at + lifetime,
         credentials_version: session.credentials_version,
         client_version: client.version,
     }
@@ -38,7 +42,7 @@ pub async fn issue_code(
     account: &LinkedAccount,
 ) -> Result<String, IssueError> {
     let lifetime = request.code_lifetime(&context.settings.lifetimes);
-    let record = code_record(request, signed_in, account, context.now + lifetime);
+    let record = code_record(request, signed_in, account, context.now, lifetime);
     let code = request.issue(context, record).await?;
     Ok(request.with_code(&code, &context.settings.issuer))
 }

@@ -4,7 +4,7 @@ mod step;
 
 use super::*;
 use domain::clock::Timestamp;
-use domain::{CredentialsVersion, Session, SessionStage, User, Username, testing};
+use domain::{CredentialsVersion, Session, SessionPlace, SessionStage, User, Username, testing};
 
 const ISSUER: &str = "https://lobby.example.com";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -72,5 +72,7 @@ fn session(username: &str, stage: SessionStage) -> Session {
         ends_at: Timestamp::from_seconds(2),
         credentials_version: CredentialsVersion::default(),
         origin: None,
+        used_at: Timestamp::from_seconds(1),
+        place: SessionPlace::default(),
     }
 }

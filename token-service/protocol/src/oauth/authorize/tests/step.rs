@@ -128,7 +128,13 @@ fn a_code_stands_for_request_session_and_account() {
     let signed_in = SignedIn::of(live, false).unwrap();
     assert_eq!(signed_in.account("2", "https://us2.example.com"), None);
     let account = signed_in.account("2", "https://us1.example.com").unwrap();
-    let record = code_record(&request, &signed_in, account, Timestamp::from_seconds(60));
+    let record = code_record(
+        &request,
+        &signed_in,
+        account,
+        Timestamp::from_seconds(0),
+        Duration::from_secs(60),
+    );
     assert_eq!(record.client_id.as_str(), "app");
     assert_eq!(record.redirect_uri, "http://127.0.0.1:8000/cb");
     assert_eq!(record.code_challenge, Digest::from_base64url(CHALLENGE));

@@ -1,0 +1,143 @@
+//! Ending the access of an application, or sessions of other browsers. A page asks first, and needs a recent sign-in.
+
+use std::sync::Arc;
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+
+use super::browser::Browser;
+use super::browser_token::page_with_token;
+use super::ending::Ending;
+use super::failure::PageFailure;
+use super::form::Form;
+use super::own;
+use super::purpose::Purpose;
+use super::response;
+use super::templates::{EndPage, EndedPage};
+use super::visitor::{Visitor, visitor};
+use crate::http::paths;
+use crate::telemetry::audit_log::Entry;
+use domain::{AuditAction, AuditEvent, EndingSessions, Owner, Session, User};
+use protocol::sign_in::{SessionId, again};
+
+/// `GET /auth/end`.
+pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
+    let http = &browser.http;
+    let address = format!("{}?{}", http.path(), http.query_string());
+    let Some(ending) = Ending::of_address(&address) else {
+        return Ok(to_home());
+    };
+    let purpose = Purpose::End(browser, ending.clone());
+    let browser = purpose.browser();
+    let (id, signed_in) = match visitor(&purpose, |session| is_recent(browser, session)).await? {
+        Visitor::SignedIn(id, signed_in) => (id, signed_in),
+        Visitor::Asked(page) => return Ok(page),
+    };
+    let Some(what) = name_of(browser, &id, signed_in.user(), &ending).await? else {
+        return Ok(to_home());
+    };
+    page_with_token(browser, None, |token| EndPage {
+        texts: browser.texts(),
+        frame: browser.frame(),
+        csrf: token.text(),
+        field: ending.field(),
+        ending: &ending,
+        what,
+    })
+}
+
+/// `POST /auth/end`.
+pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
+    let Some(ending) = Ending::of_fields(|name| form.field(name)) else {
+        return Ok(to_home());
+    };
+    let purpose = Purpose::End(form.of, ending.clone());
+    let browser = purpose.browser();
+    // Not recent any more: the page asks, and the person presses the button again.
+    let visitor = visitor(&purpose, |session| is_recent(browser, session)).await?;
+    let Visitor::SignedIn(id, signed_in) = visitor else {
+        return Ok(purpose.go_on());
+    };
+    let user = signed_in.user();
+    let Some(what) = name_of(browser, &id, user, &ending).await? else {
+        return Ok(to_home());
+    };
+    carry_out(browser, &id, user, &ending).await?;
+    let page = EndedPage {
+        texts: browser.texts(),
+        frame: browser.frame(),
+        ending: &ending,
+        what,
+    };
+    Ok(response::page(StatusCode::OK, &page))
+}
+
+/// The person has no such thing, or no longer.
+fn to_home() -> HttpResponse {
+    response::redirect(StatusCode::SEE_OTHER, paths::HOME)
+}
+
+fn is_recent(browser: &Browser, session: &Session) -> bool {
+    let lifetimes = &browser.service.config.protocol.lifetimes;
+    again::is_recent(lifetimes, session.authenticated_at, browser.context().now)
+}
+
+/// What ends, in words; `None` if the person has no such thing.
+async fn name_of(
+    browser: &Browser,
+    id: &SessionId,
+    user: &User,
+    ending: &Ending,
+) -> Result<Option<String>, PageFailure> {
+    match ending {
+        Ending::Application(client_id) => own::name_of_application(browser, user, client_id).await,
+        Ending::Session(digest) => {
+            let sessions = own::sessions(browser, id, user).await?;
+            let mut others = sessions.into_iter().filter(|session| !session.is_own);
+            let text = digest.to_base64url();
+            let found = others.find(|session| session.id == text);
+            Ok(found.map(|one| format!("{}, {}, {}", one.browser, one.network, one.since)))
+        }
+        Ending::OtherSessions => Ok(Some(String::new())),
+    }
+}
+
+async fn carry_out(
+    browser: &Browser,
+    id: &SessionId,
+    user: &User,
+    ending: &Ending,
+) -> Result<(), PageFailure> {
+    let (service, username) = (&browser.service, user.username.clone());
+    let entry = |action| Entry::new(action).by_user(username.as_str());
+    let (which, what) = match ending {
+        Ending::Application(client_id) => {
+            let entry = entry(AuditAction::AccessEnded).client(client_id.as_str());
+            let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
+            let owner = Owner::UserAtClient {
+                username,
+                client_id: client_id.clone(),
+            };
+            let now = service.clock.now();
+            service
+                .store
+                .revoke_all(owner, Arc::clone(&events), now)
+                .await?;
+            service.recorded(&events);
+            // A token that is issued in the same second is revoked too: not one that the person authorizes next.
+            service.until_after(now).await;
+            return Ok(());
+        }
+        Ending::Session(other) => (EndingSessions::One(*other), "one"),
+        Ending::OtherSessions => (EndingSessions::Others(id.digest()), "all others"),
+    };
+    let entry = entry(AuditAction::SessionsEnded).detail(what);
+    let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
+    let ended = service
+        .store
+        .end_sessions(username, which, Arc::clone(&events));
+    if ended.await? > 0 {
+        service.recorded(&events);
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! What the own page of a person lists: applications with access, and sessions.
+
+use std::cmp::Reverse;
+
+use super::browser::Browser;
+use super::destination::in_words;
+use super::failure::PageFailure;
+use super::texts;
+use domain::{Client, ClientId, Grant, IntegrationType, SessionStage, User, cap};
+use protocol::sign_in::SessionId;
+
+/// Grants of a page. More than one client can have, so that every page makes progress.
+const PAGE: usize = 5 * cap::GRANTS.most();
+
+/// Maximum number of places of an application that the page names.
+const MOST_PLACES: usize = 3;
+
+/// Maximum number of applications set up by an operator that the page names.
+const MOST_BOUND: usize = 20;
+
+/// An application with access, which the person gave.
+pub(super) struct Application {
+    pub(super) client_id: ClientId,
+    pub(super) name: String,
+    /// Where it sends people.
+    pub(super) places: Vec<String>,
+    pub(super) since: String,
+    pub(super) last_used: String,
+    /// Name and site of each linked account.
+    pub(super) accounts: Vec<(String, String)>,
+    /// The scopes in words.
+    pub(super) may: Vec<String>,
+}
+
+pub(super) struct Applications {
+    pub(super) listed: Vec<Application>,
+    /// The first client of the next page.
+    pub(super) next: Option<ClientId>,
+    /// The names of those that an operator set up for this person.
+    pub(super) bound: Vec<String>,
+}
+
+/// The applications from the client `from` on, sorted by name.
+pub(super) async fn applications(
+    browser: &Browser,
+    user: &User,
+    from: Option<ClientId>,
+) -> Result<Applications, PageFailure> {
+    let store = &browser.service.store;
+    let mut grants = store
+        .live_grants(user.username.clone(), from, PAGE + 1)
+        .await?;
+    let next = grants.get(PAGE).map(|grant| grant.client_id.clone());
+    let (now, lifetime) = (browser.context().now, store.longest_token());
+    grants.retain(|grant| Some(&grant.client_id) != next.as_ref() && !grant.is_over(now, lifetime));
+    let mut listed = Vec::new();
+    for of_client in grants.chunk_by(|one, other| one.client_id == other.client_id) {
+        if let [first, ..] = of_client {
+            let directory = browser.service.directory();
+            let client = directory
+                .registered_client(first.client_id.as_str())
+                .await?;
+            listed.extend(client.map(|client| application(browser, &client, of_client)));
+        }
+    }
+    listed.sort_by_cached_key(|one| one.name.to_lowercase());
+    let mut bound = Vec::new();
+    for client_id in store
+        .clients_bound_to(user.username.clone(), MOST_BOUND)
+        .await?
+    {
+        let directory = browser.service.directory();
+        let client = directory.client(client_id.as_str()).await?;
+        bound.extend(client.map(|client| client.name.clone()));
+    }
+    Ok(Applications {
+        listed,
+        next,
+        bound,
+    })
+}
+
+fn application(browser: &Browser, client: &Client, grants: &[Grant]) -> Application {
+    let texts = browser.texts();
+    let since = grants.iter().filter_map(|grant| grant.grant_id.made_at());
+    let used = grants.iter().map(|grant| grant.current.issued_at);
+    let mut read = Application {
+        client_id: client.client_id.clone(),
+        name: client.name.clone(),
+        places: Vec::new(),
+        since: since.min().map(texts::moment).unwrap_or_default(),
+        last_used: used.max().map(texts::moment).unwrap_or_default(),
+        accounts: Vec::new(),
+        may: Vec::new(),
+    };
+    let templates = match &client.integration {
+        IntegrationType::Legacy {
+            redirect_templates, ..
+        } => redirect_templates.as_slice(),
+        _ => &[],
+    };
+    let patterns = client.redirect_uris().iter().map(ToString::to_string);
+    let home = client.home_url.iter().cloned();
+    for uri in home.chain(patterns).chain(templates.iter().cloned()) {
+        add(&mut read.places, in_words(&uri, client, texts));
+    }
+    read.places.truncate(MOST_PLACES);
+    for grant in grants {
+        let site = browser.site_label(&grant.account.site).to_owned();
+        add(&mut read.accounts, (grant.account.username.clone(), site));
+        for text in browser.scope_in_words(&grant.scope.intersection(&client.scopes)) {
+            add(&mut read.may, text.to_owned());
+        }
+    }
+    read
+}
+
+/// Adds what the list does not have.
+fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {
+    if !list.contains(&one) {
+        list.push(one);
+    }
+}
+
+/// The name of a client that has access.
+pub(super) async fn name_of_application(
+    browser: &Browser,
+    user: &User,
+    client_id: &ClientId,
+) -> Result<Option<String>, PageFailure> {
+    let store = &browser.service.store;
+    let grants = store.live_grants(user.username.clone(), Some(client_id.clone()), 1);
+    if !matches!(grants.await?.as_slice(), [grant] if grant.client_id == *client_id) {
+        return Ok(None);
+    }
+    let directory = browser.service.directory();
+    let client = directory.registered_client(client_id.as_str()).await?;
+    Ok(client.map(|client| client.name.clone()))
+}
+
+/// A browser in which the person is signed in.
+pub(super) struct OwnSession {
+    pub(super) id: String,
+    pub(super) is_own: bool,
+    /// The browser in words.
+    pub(super) browser: String,
+    pub(super) network: String,
+    pub(super) since: String,
+    pub(super) last_used: String,
+    pub(super) second_factor: bool,
+}
+
+/// The sessions of people who are signed in completely: the one of this browser first, then the last used.
+pub(super) async fn sessions(
+    browser: &Browser,
+    own: &SessionId,
+    user: &User,
+) -> Result<Vec<OwnSession>, PageFailure> {
+    let now = browser.context().now;
+    let found = browser
+        .service
+        .store
+        .sessions(user.username.clone(), now)
+        .await?;
+    let mut found: Vec<_> = found
+        .into_iter()
+        .filter(|(_, session)| session.stage == SessionStage::SignedIn)
+        .collect();
+    let own = own.digest();
+    found.sort_by_key(|(id, session)| (*id != own, Reverse(session.used_at)));
+    let texts = browser.texts();
+    let in_words = found.into_iter().map(|(id, session)| OwnSession {
+        id: id.to_base64url(),
+        is_own: id == own,
+        browser: texts.browser_in_words(&session.place),
+        network: match session.place.network.as_str() {
+            "" => texts.not_known.to_owned(),
+            network => network.to_owned(),
+        },
+        since: texts::moment(session.authenticated_at),
+        last_used: texts::moment(session.used_at),
+        // The password is the first method.
+        second_factor: session.amr.len() > 1,
+    });
+    Ok(in_words.collect())
+}
