@@ -73,7 +73,7 @@ texts! {
     not_known: "not known", "nicht bekannt";
     signed_in_with: "Signed in with", "Angemeldet mit";
     with_second_factor: "Password and second factor", "Passwort und zweitem Faktor";
-    with_password: "Password only", "nur Passwort";
+    with_password: "Password only", "nur dem Passwort";
     browser_on: "{browser} on {system}", "{browser} unter {system}";
     unknown_browser: "Unknown browser", "Unbekannter Browser";
     end_access: "End access", "Zugriff beenden";
