@@ -38,6 +38,13 @@ fn the_keyboard_alone_is_enough() {
     window.type_at_focus(TAB);
     window.type_at_focus("demo-password-of-grace");
     window.type_at_focus(TAB);
+    assert_eq!(window.focused(), "Show password");
+    assert!(window.shows_focus(), "the focus is visible");
+    window.type_at_focus(ENTER);
+    let password = window.field("Password");
+    assert_eq!(password.attribute("type").as_deref(), Some("text"));
+    assert_eq!(password.value(), "demo-password-of-grace");
+    window.type_at_focus(TAB);
     assert_eq!(window.focused(), "Sign in");
     assert!(window.shows_focus(), "the focus is visible");
     window.type_at_focus(ENTER);
