@@ -110,6 +110,9 @@ fn a_code_needs_the_second_factor_that_is_required() {
         let refused = refreshed(&pair, &before);
         refused.assert_error(400, "invalid_grant");
         assert!(refused.body.contains("second factor"), "{}", refused.body);
+        let explained = pair.run(&format!("explain {}", before.text("refresh_token")));
+        let why = "from a sign-in without one (D-56)";
+        assert!(explained.output.contains(why), "{explained:?}");
         let silent = browser.authorize(&WEB.request(&[("prompt", "none")]));
         let error = answered(&silent, WEB.redirect_uri, "error");
         assert_eq!(error.as_deref(), Some("interaction_required"));

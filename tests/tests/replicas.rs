@@ -212,6 +212,39 @@ fn a_new_password_ends_codes_and_sign_ins_at_every_replica() {
     }
 }
 
+/// D-58. The replica that the browser reaches next has the user in memory as of before the new password.
+#[test]
+fn another_password_is_asked_for_once_at_all_replicas() {
+    let set = Replicated::start();
+    let [one, other] = set.services();
+    set.pair.done("release user ada@example.com");
+    let mut present = ADA[1].1.to_owned();
+    for number in 0..3 {
+        set.pair
+            .done("user update ada@example.com --must-change-password");
+        let browser = Browser::new(&one);
+        let page = browser.authorize(&WEB.request(&[]));
+        let fields = [ADA[0], ("password", present.as_str())];
+        let next = browser.submit(&Form::of(&page), &fields);
+        let next = next.header("location").unwrap();
+        for service in [&one, &other] {
+            until("the replica asks", || {
+                let page = browser.open(&format!("{service}{next}"));
+                page.body.contains("choose another password")
+            });
+        }
+        let form = Form::of(&browser.open(next));
+        let chosen = format!("apples fall down, not up: {number}");
+        let fields = [("password", present.as_str()), ("new_password", &chosen)];
+        let done = browser.submit(&form, &fields);
+        assert_eq!(done.status, 303, "{}", done.body);
+        let next = done.header("location").unwrap();
+        let done = browser.open(&format!("{other}{next}"));
+        assert!(answered(&done, WEB.redirect_uri, "code").is_some());
+        present = chosen;
+    }
+}
+
 /// The other replica does not know yet that the client was disabled. The transaction that redeems the code does.
 #[test]
 fn codes_of_a_disabled_client_end_at_every_replica() {
