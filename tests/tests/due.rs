@@ -344,6 +344,13 @@ fn another_password_is_asked_for_once() {
 
         // Whoever sets a password ends it; together, both apply.
         pair.done("user update ada@example.com --must-change-password");
+        let link = pair.json("user reset-password ada@example.com");
+        let page = browser.open(link["url"].as_str().unwrap());
+        let set = browser.submit(&Form::of(&page), &[("password", "plums fall down too")]);
+        assert_eq!(set.status, 200, "{}", set.body);
+        let shown = pair.json("user show ada@example.com");
+        assert!(shown.get("must_change_password").is_none(), "{shown}");
+        pair.done("user update ada@example.com --must-change-password");
         let with = |more: &[&str]| {
             let words = ["user", "update", "ada@example.com", "--password-file", "-"];
             pair.operate(&[&words, more].concat(), present).done();
