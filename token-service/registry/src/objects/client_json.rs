@@ -14,7 +14,7 @@ pub struct ClientRegistration {
     pub client_id: String,
     /// The integration type: `web_server`, `installed`, `non_interactive`, `user_bound` or `legacy`.
     pub r#type: String,
-    /// The name that people see. The Client ID if absent.
+    /// The name that people see, without characters that change the direction of text. The Client ID if absent.
     pub name: Option<String>,
     /// The page on which people begin, where no redirect URI leads back. An https or http URL.
     pub home_url: Option<String>,
