@@ -1,6 +1,6 @@
 //! Forgotten passwords, with links by mail.
 
-use crate::support::{Browser, Form, MailServer, Message, OwnPair, Reply, WEB, get};
+use crate::support::{Browser, Form, MailServer, Message, OwnPair, Reply, WEB, get, lobby, tags};
 
 const ISAAC: &str = "isaac@example.com";
 const FORGOT: &str = "/auth/forgot-password";
@@ -97,6 +97,13 @@ fn link_in(message: &Message, lobby: &str) -> String {
     link.to_owned()
 }
 
+/// Where the sign-in page leads whoever forgot the password.
+fn forgot_at(page: &Reply) -> String {
+    let link = tags(&page.body).filter_map(|tag| tag.attribute("href"));
+    let mut links = link.filter(|href| href.starts_with(FORGOT));
+    links.next().unwrap_or_else(|| panic!("{}", page.body))
+}
+
 #[test]
 fn people_get_links_by_mail_and_go_on_where_they_were() {
     let service = Service::start("starttls", "");
@@ -120,9 +127,8 @@ fn people_get_links_by_mail_and_go_on_where_they_were() {
     // From the sign-in for an application.
     let browser = service.browser();
     let page = browser.authorize(&WEB.request(&[("state", "s1")]));
-    let (_, rest) = page.body.split_once(&format!("href=\"{FORGOT}")).unwrap();
-    let (query, _) = rest.split_once('"').unwrap();
-    let page = browser.open(&format!("{FORGOT}{query}"));
+    let forgot = forgot_at(&page);
+    let page = browser.open(&forgot);
     let form = Form::of(&page);
     assert_eq!(form.fields, ["username"]);
     let asked = browser
@@ -148,7 +154,7 @@ fn people_get_links_by_mail_and_go_on_where_they_were() {
         "",
     ];
     for name in nobody {
-        let page = browser.open(&format!("{FORGOT}{query}"));
+        let page = browser.open(&forgot);
         let reply = browser
             .submit(&Form::of(&page), &[("username", name)])
             .done();
@@ -169,7 +175,7 @@ fn people_get_links_by_mail_and_go_on_where_they_were() {
     assert_eq!(changed.to, [ISAAC]);
     assert!(changed.text.contains("was changed") && !changed.text.contains("http"));
     // Where the person was: the request with its state.
-    let next = crate::support::tags(&done.body).find(|tag| tag.text() == "Sign in");
+    let next = tags(&done.body).find(|tag| tag.text() == "Sign in");
     let next = next.unwrap().attribute("href").unwrap();
     let code = browser.sign_in(&browser.open(&next), ISAAC, PASSWORD);
     let location = code.header("location").unwrap();
@@ -178,13 +184,21 @@ fn people_get_links_by_mail_and_go_on_where_they_were() {
         "{location}"
     );
 
-    // In German, by an e-mail address of single sign-on, from the start page, which another browser goes back to.
+    // In the language of the page, by an e-mail address of single sign-on. Another browser goes on at the start page.
     let german = service.browser();
-    let page = german.look("GET", FORGOT, ("accept-language", "de"));
+    let page = german.authorize(&WEB.request(&[("ui_locales", "de")]));
+    let page = german.open(&forgot_at(&page));
+    let form = Form::of(&page);
     german
-        .submit(&Form::of(&page), &[("username", "ADA@example.com")])
+        .submit(&form, &[("username", "ADA@example.com")])
         .done();
     let message = mail.message(3);
+    let subject = message.header("Subject");
+    assert_eq!(subject, "Ihr neues Passwort f\u{fc}r Gatepass");
+    assert!(
+        message.text.contains("Ihr Passwort bleibt, wie es ist."),
+        "{message:?}"
+    );
     assert_eq!(message.to, ["ada@example.com"]);
     let done = service.set(message.link(), PASSWORD).done();
     assert!(done.body.contains("href=\"/auth/\""), "{}", done.body);
@@ -313,4 +327,20 @@ fn a_mail_server_that_fails_delays_nobody() {
         checked.contains("warning: mail cannot be sent"),
         "{checked}"
     );
+}
+
+#[test]
+fn without_mail_the_sign_in_page_says_where_to_ask() {
+    let says = |lobby: &str, expected: &str| {
+        let browser = Browser::new(lobby);
+        let page = browser.authorize(&WEB.request(&[]));
+        assert!(page.body.contains(expected), "{}", page.body);
+        let page = browser.open(FORGOT);
+        assert_eq!(page.status, 404, "{}", page.body);
+    };
+    says(&lobby(), "Ask the people who manage your account.");
+    let help = "\n[branding]\nhelp_url = \"https://help.example.com/\"\n";
+    let pair = OwnPair::with_configuration(help, &[]);
+    let link = "<a href=\"https://help.example.com/\">Forgot your password?</a>";
+    says(&pair.lobby(), link);
 }
