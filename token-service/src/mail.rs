@@ -73,11 +73,7 @@ impl Mailer {
     /// Carries out the tasks of the queue until aborted.
     pub(crate) async fn run(&self) {
         if let Err(error) = self.try_connection().await {
-            tracing::warn!(
-                server = self.place,
-                error = format!("{error:#}"),
-                "mail cannot be sent"
-            );
+            tracing::warn!(error = format!("{error:#}"), "mail cannot be sent");
         }
         let work = || async {
             while let Some(task) = { self.waiting.lock().await.recv().await } {
@@ -92,15 +88,25 @@ impl Mailer {
     /// # Errors
     /// Why no message would be sent.
     pub(crate) async fn try_connection(&self) -> anyhow::Result<()> {
-        let connected = tokio::time::timeout(self.timeout, self.transport.test_connection());
-        connected.await.context("no answer in time")??;
-        Ok(())
+        let connected = async {
+            self.transport.test_connection().await?;
+            Ok(())
+        };
+        let connected = self.in_time(connected).await;
+        connected.with_context(|| format!("cannot connect to {}", self.place))
+    }
+
+    /// The error says its cause alone: those of the transport repeat it.
+    async fn in_time(&self, task: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+        match tokio::time::timeout(self.timeout, task).await {
+            Ok(done) => done.map_err(|error| anyhow::anyhow!("{}", error.root_cause())),
+            Err(_) => Err(anyhow::anyhow!("no answer in time")),
+        }
     }
 
     /// Sends a message and returns whether the server took it. The log has the first failure of a row.
     pub(crate) async fn send(&self, to: Address, subject: &str, text: String) -> bool {
-        let sent = tokio::time::timeout(self.timeout, self.try_to_send(to, subject, text));
-        let sent = sent.await.context("no answer in time").flatten();
+        let sent = self.in_time(self.try_to_send(to, subject, text)).await;
         match &sent {
             Ok(()) => {
                 self.metrics.sent.inc();

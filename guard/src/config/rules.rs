@@ -63,7 +63,9 @@ pub(super) fn read(root: &mut Section<'_>) -> Rules {
                 object.problem("claims", "means nothing on an anonymous path");
             }
             if sign_in != SignIn::default() {
-                object.problem("acr", "amr and max_age mean nothing on an anonymous path");
+                let key = sign_in.claims.first();
+                let key = key.map_or("max_age", |required| &required.claim);
+                object.problem(key, "means nothing on an anonymous path");
             }
             Access::Anonymous {
                 forward_authorization: forward_authorization.is_some_and(|flag| flag.value),

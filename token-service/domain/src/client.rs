@@ -58,7 +58,7 @@ pub struct Client {
     pub client_id: ClientId,
     /// The name on the sign-in page.
     pub name: String,
-    /// The page on which people begin, where no redirect URI leads back.
+    /// Address of the application's start page (https or http). Error pages lead there if no redirect URI can be trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_url: Option<String>,
     #[serde(flatten)]

@@ -16,7 +16,7 @@ pub struct ClientRegistration {
     pub r#type: String,
     /// The name that people see, without characters that change the direction of text. The Client ID if absent.
     pub name: Option<String>,
-    /// The page on which people begin, where no redirect URI leads back. An https or http URL.
+    /// Address of the application's start page (https or http). Error pages lead there if no redirect URI can be trusted.
     pub home_url: Option<String>,
     /// Whether the client may be used. `true` if absent.
     pub enabled: Option<bool>,
@@ -69,7 +69,7 @@ pub struct ClientView {
     pub r#type: String,
     /// The name that people see.
     pub name: String,
-    /// The page on which people begin, where no redirect URI leads back.
+    /// Address of the application's start page (https or http). Error pages lead there if no redirect URI can be trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub home_url: Option<String>,
     /// Whether the client may be used.

@@ -21,7 +21,7 @@ struct Flags {
     /// The name that people see.
     #[arg(long)]
     name: Option<String>,
-    /// The page on which people begin, where no redirect URI leads back. An https or http URL.
+    /// Address of the application's start page (https or http). Error pages lead there if no redirect URI can be trusted.
     #[arg(long, value_name = "URL")]
     home_url: Option<String>,
     /// The client may not be used, and everything issued to it is revoked.

@@ -44,9 +44,10 @@ pub(super) trait Form: clap::Args {
 }
 
 /// The values of single objects that may be absent. In a change, an empty text removes them.
-const OPTIONAL: [&str; 4] = [
+const OPTIONAL: [&str; 5] = [
     "client_assertion_audience",
     "email",
+    "home_url",
     "hostname",
     "organization",
 ];

@@ -46,7 +46,8 @@ where
 pub(in crate::command) struct Listing {
     #[command(flatten)]
     paging: Paging,
-    /// Only objects with this text in the name, whatever its case; for users also in e-mail address and organization.
+    /// Only clients whose Client ID or name, or users whose username, e-mail address or organization contains this text. Case does
+    /// not matter.
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
 }

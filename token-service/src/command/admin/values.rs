@@ -80,6 +80,7 @@ impl Shown for ClientView {
                 "Bound to certificates",
                 Some(yes(self.tls_client_certificate_bound_access_tokens)),
             ),
+            ("Second factor", self.second_factor.clone()),
             ("Scopes", lines(self.scopes.clone())),
             ("Redirect URIs", list(&self.redirect_uris)),
             (
@@ -139,6 +140,10 @@ impl Shown for UserView {
             ("Organization", self.organization.clone()),
             ("Enabled", Some(yes(self.enabled))),
             ("Password", Some(yes(self.has_password))),
+            (
+                "Must change password",
+                self.must_change_password.then(|| yes(true)),
+            ),
             ("Second factor", Some(yes(self.has_second_factor))),
             ("Last sign-in", self.last_sign_in_at.clone()),
             ("Single sign-on", Some(yes(self.single_sign_on))),

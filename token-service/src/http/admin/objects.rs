@@ -93,8 +93,8 @@ pub(super) fn owner_routes<T: Registered>(routes: &mut web::ServiceConfig) {
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct FilterQuery {
-    /// Only objects with this text in the name, whatever its case; for users also in e-mail address and organization. A page of a
-    /// list with a filter may have few entries, or none, and still a `next`.
+    /// Only clients whose Client ID or name, or users whose username, e-mail address or organization contains this text. Case does not
+    /// matter. A page of a list with a filter may have few entries, or none, and still a `next`.
     pub(super) search: Option<String>,
     /// Only users who have no password, second factor or linked account, or who have never signed in.
     #[param(inline)]

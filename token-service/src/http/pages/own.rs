@@ -5,8 +5,7 @@ use std::cmp::Reverse;
 use super::browser::Browser;
 use super::destination::in_words;
 use super::failure::PageFailure;
-use super::texts;
-use domain::{Client, ClientId, Grant, IntegrationType, SessionStage, User, cap};
+use domain::{Client, ClientId, Grant, IntegrationType, SessionStage, User, amr, cap};
 use protocol::sign_in::SessionId;
 
 /// Grants of a page. More than one client can have, so that every page makes progress.
@@ -88,8 +87,8 @@ fn application(browser: &Browser, client: &Client, grants: &[Grant]) -> Applicat
         client_id: client.client_id.clone(),
         name: client.name.clone(),
         places: Vec::new(),
-        since: since.min().map(texts::moment).unwrap_or_default(),
-        last_used: used.max().map(texts::moment).unwrap_or_default(),
+        since: since.min().map(|at| texts.moment(at)).unwrap_or_default(),
+        last_used: used.max().map(|at| texts.moment(at)).unwrap_or_default(),
         accounts: Vec::new(),
         may: Vec::new(),
     };
@@ -177,10 +176,9 @@ pub(super) async fn sessions(
             "" => texts.not_known.to_owned(),
             network => network.to_owned(),
         },
-        since: texts::moment(session.authenticated_at),
-        last_used: texts::moment(session.used_at),
-        // The password is the first method.
-        second_factor: session.amr.len() > 1,
+        since: texts.moment(session.authenticated_at),
+        last_used: texts.moment(session.used_at),
+        second_factor: amr::has_second_factor(&session.amr),
     });
     Ok(in_words.collect())
 }

@@ -204,7 +204,7 @@ impl PasswordAlonePage<'_> {
     fn list(&self) -> Vec<String> {
         let texts = self.flow.texts;
         let listed = self.unfinished.newest.iter().rev().map(|one| {
-            let at = texts::moment(one.at);
+            let at = texts.moment(one.at);
             let network = match one.network.as_str() {
                 "" => texts.unknown_network,
                 network => network,

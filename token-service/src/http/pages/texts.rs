@@ -27,6 +27,23 @@ impl Texts {
         plain(self.recovery_codes_left, &[("count", &left.to_string())])
     }
 
+    /// A time in words, to the minute.
+    pub(super) fn moment(&self, at: Timestamp) -> String {
+        let at = at.rfc3339();
+        let parts: Vec<&str> = at.split(['-', 'T', ':']).collect();
+        let [year, month, day, hour, minute, ..] = parts[..] else {
+            return at;
+        };
+        let values = [
+            ("year", year),
+            ("month", month),
+            ("day", day),
+            ("hour", hour),
+            ("minute", minute),
+        ];
+        plain(self.moment, &values)
+    }
+
     pub(super) fn browser_in_words(&self, place: &SessionPlace) -> String {
         let values = [
             ("browser", place.browser.as_str()),
@@ -73,15 +90,6 @@ impl Texts {
             }
         }
     }
-}
-
-/// A time in words, such as 2026-01-31 12:00 UTC.
-pub(super) fn moment(at: Timestamp) -> String {
-    let at = at.rfc3339().replace('T', " ");
-    let minutes = at
-        .rsplit_once(':')
-        .map_or(at.as_str(), |(minutes, _)| minutes);
-    format!("{minutes} UTC")
 }
 
 /// `text` with `values` inserted at their placeholders, unescaped.

@@ -85,7 +85,7 @@ const REASONS: [(&str, &str); 16] = [
     ("realmRoles", NO_ROLES),
     (
         "requiredActions",
-        "only UPDATE_PASSWORD is asked after a sign-in",
+        "only UPDATE_PASSWORD is imported, as must_change_password",
     ),
     ("roles", NO_ROLES),
     ("scopeMappings", NO_ROLES),

@@ -291,8 +291,12 @@ impl<'a> Import<'a> {
                     true => ", ... (user list --without password lists all)",
                     false => "",
                 };
-                let (count, names) = (locked_out.len(), names.join(", "));
-                lines.push(format!("{count} people cannot sign in: {names}{more}"));
+                let people = match locked_out.len() {
+                    1 => "1 person".to_owned(),
+                    count => format!("{count} people"),
+                };
+                let names = names.join(", ");
+                lines.push(format!("{people} cannot sign in: {names}{more}"));
             }
             if self.dry_run {
                 lines.push("Nothing was changed: --dry-run.".to_owned());

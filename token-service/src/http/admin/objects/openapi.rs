@@ -9,6 +9,7 @@ use utoipa::{IntoParams as _, ToSchema};
 use super::{Administered, ChangeQuery, FilterQuery, paths};
 use crate::http::admin::answer::ErrorBody;
 use crate::http::admin::pages::PageQuery;
+use domain::object::ObjectKind;
 use registry::describe::Registered;
 
 fn operation<T: Registered>(id: &str, summary: &str, failures: &[&str]) -> OperationBuilder {
@@ -63,9 +64,12 @@ pub(in crate::http::admin) fn describe<T: Administered>(
     let view = || response(Some(reference::<T::View>()));
     let page = Ref::from_schema_name(format!("Page_{}", T::View::name()));
     let [list, create, show, update, delete] = summaries;
+    let filters = FilterQuery::into_params(|| Some(ParameterIn::Query)).into_iter();
     let list = operation("list", list, &[])
         .parameters(Some(PageQuery::into_params(|| Some(ParameterIn::Query))))
-        .parameters(Some(FilterQuery::into_params(|| Some(ParameterIn::Query))))
+        .parameters(Some(filters.filter(|filter| {
+            filter.name != "without" || T::KIND == ObjectKind::User
+        })))
         .response("200", response(Some(page.into())));
     let create = operation("create", create, &["400", "409"])
         .request_body(Some(request_body(reference::<T::Keys>())))

@@ -15,6 +15,7 @@ macro_rules! texts {
 
 texts! {
     tag: "en";
+    moment: "{year}-{month}-{day} {hour}:{minute}\u{a0}UTC";
     sign_in: "Sign in";
     sign_in_to: "Sign in to {client}";
     not_signed_in: "Not signed in";

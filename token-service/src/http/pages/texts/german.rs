@@ -4,6 +4,7 @@ use super::Texts;
 
 pub(in crate::http::pages) static GERMAN: Texts = Texts {
     tag: "de",
+    moment: "{day}.{month}.{year}, {hour}:{minute}\u{a0}UTC",
     sign_in: "Anmelden",
     sign_in_to: "Anmelden bei {client}",
     not_signed_in: "Nicht angemeldet",
