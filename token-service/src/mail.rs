@@ -77,7 +77,9 @@ impl Mailer {
         }
         let work = || async {
             while let Some(task) = { self.waiting.lock().await.recv().await } {
-                task.await;
+                if let Err(error) = tokio::spawn(task).await {
+                    tracing::error!(%error, "a message could not be made");
+                }
             }
         };
         futures_util::future::join_all((0..AT_ONCE).map(|_| work())).await;

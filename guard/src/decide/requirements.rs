@@ -103,7 +103,10 @@ pub(super) fn require(
     }
     let is_recent = |max_age: u64| {
         let signed_in_at = token.authenticated_at;
-        signed_in_at.is_some_and(|at| now() <= at.saturating_add(max_age).saturating_add(skew))
+        let now = now();
+        signed_in_at.is_some_and(|at| {
+            at <= now.saturating_add(skew) && now <= at.saturating_add(max_age).saturating_add(skew)
+        })
     };
     match sign_in.claims.iter().all(has) && sign_in.max_age.is_none_or(is_recent) {
         true => Ok(()),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use strum::{EnumString, IntoStaticStr};
+use unicode_normalization::UnicodeNormalization as _;
 
 use crate::{Client, User};
 
@@ -33,16 +34,21 @@ impl SecondFactorRule {
 pub struct SecondFactorRules {
     /// Whether every user must use a second factor.
     pub everybody: bool,
-    /// Whether the users of an organization must, by the name of the organization.
+    /// Whether the users of an organization must, by its [folded](Self::folded) name.
     pub organizations: BTreeMap<String, bool>,
 }
 
 impl SecondFactorRules {
+    /// The name of an organization, whatever its case and the spelling of its accents: a rule must not miss those whom it means.
+    pub fn folded(organization: &str) -> String {
+        organization.nfkc().collect::<String>().to_lowercase()
+    }
+
     /// True if `user` needs a second factor. `client`: for which the user authorizes something; `None` for the user's own page.
     pub fn require(&self, user: &User, client: Option<&Client>) -> bool {
-        let organization = user.organization.as_ref();
+        let organization = user.organization.as_deref().map(Self::folded);
         self.everybody
-            || organization.is_some_and(|name| self.organizations.get(name) == Some(&true))
+            || organization.is_some_and(|name| self.organizations.get(&name) == Some(&true))
             || client.is_some_and(|client| client.requires_second_factor)
     }
 }
@@ -57,7 +63,9 @@ mod tests {
         let (strict, lax) = ("Contoso".to_owned(), "Fabrikam".to_owned());
         let mut rules = SecondFactorRules {
             everybody: false,
-            organizations: [(strict.clone(), true), (lax.clone(), false)].into(),
+            organizations: [(&strict, true), (&lax, false)]
+                .map(|(name, required)| (SecondFactorRules::folded(name), required))
+                .into(),
         };
         let of = |organization: Option<&String>| User {
             organization: organization.cloned(),

@@ -20,6 +20,9 @@ pub const MOST: usize = 1024;
 /// Guesses after which an attacker who begins with the most likely passwords has found a common one.
 const COMMON: f64 = 1e6;
 
+/// Characters at the begin of a password whose guesses are estimated: the time grows with the substitutions in them.
+const READ: usize = 32;
+
 /// Characters that a password has at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lengths {
@@ -62,8 +65,8 @@ pub fn check(password: &str, user: &User, service: &str, least: usize) -> Result
     }
     let username = user.username.as_str();
     let local = username.split('@').next().unwrap_or_default();
-    // It reads the first 100 characters.
-    let guesses = zxcvbn(&normal, &[username, local, service]).guesses_log10();
+    let begin: Zeroizing<String> = Zeroizing::new(normal.chars().take(READ).collect());
+    let guesses = zxcvbn(&begin, &[username, local, service]).guesses_log10();
     match guesses < COMMON.log10() {
         true => Err(Weak::Common),
         false => Ok(()),

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::mail::Mailer;
 use crate::telemetry::metrics::MailMetrics;
 use domain::clock::Clock as _;
-use domain::{Excerpt, ObjectName};
+use domain::{Excerpt, ObjectName, SecondFactorRules};
 use registry::file::load;
 use registry::planning;
 use secrets::key_file;
@@ -85,7 +85,8 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     }
     for organization in config.protocol.second_factor.organizations.keys() {
         let mut users = registrations.users.iter();
-        if !users.any(|user| user.object.organization.as_ref() == Some(organization)) {
+        let of = |name: &String| SecondFactorRules::folded(name) == *organization;
+        if !users.any(|user| user.object.organization.as_ref().is_some_and(of)) {
             output::line(format_args!(
                 "warning: organizations.{organization:?} in the configuration: no user of the registrations has this organization"
             ))?;

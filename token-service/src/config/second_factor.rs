@@ -23,7 +23,10 @@ fn organizations(mut table: Section<'_>) -> BTreeMap<String, bool> {
             continue;
         };
         let mut organization = table.within(&name, members);
-        organizations.insert(name, is_required(&mut organization));
+        let required = is_required(&mut organization);
+        *organizations
+            .entry(SecondFactorRules::folded(&name))
+            .or_default() |= required;
         organization.finish();
     }
     organizations
@@ -44,7 +47,7 @@ mod tests {
             [organizations.Fabrikam]\nsecond_factor = \"optional\"\n";
         let rules = load(text, &[]).unwrap().protocol.second_factor;
         assert!(!rules.everybody);
-        let organizations = [("Contoso Ltd.", true), ("Fabrikam", false)];
+        let organizations = [("contoso ltd.", true), ("fabrikam", false)];
         let organizations = organizations.map(|(name, required)| (name.to_owned(), required));
         assert_eq!(rules.organizations, organizations.into());
         let by_variable = load("", &[("TOKEN_SERVICE__SECOND_FACTOR", "required")]);

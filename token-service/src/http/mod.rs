@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{Server, ServiceRequest, ServiceResponse};
-use actix_web::http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
+use actix_web::http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, Error, HttpServer, web};
 use futures_util::future::try_join_all;
@@ -211,9 +211,10 @@ async fn strict_transport(
     let is_https =
         service.is_some_and(|service| service.config.protocol.issuer.starts_with("https://"));
     let mut response = next.call(request).await?;
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if is_https {
         let year = HeaderValue::from_static("max-age=31536000");
-        let headers = response.headers_mut();
         headers.insert(STRICT_TRANSPORT_SECURITY, year);
     }
     Ok(response)

@@ -260,7 +260,11 @@ pub async fn accept(
         credentials_version,
         place: place.in_words(),
     };
-    let session = session::signed_in(&context.settings.lifetimes, proven, now);
+    let mut session = session::signed_in(&context.settings.lifetimes, proven, now);
+    // The set-up is no sign-in: what is as old as its password stays so.
+    session.authenticated_at = offered
+        .password_right_at
+        .unwrap_or(session.authenticated_at);
     let Some((id, _)) = session::start(context, session, Some(id)).await? else {
         return Ok(SetUpOutcome::NotOffered);
     };

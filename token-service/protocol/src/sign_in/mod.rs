@@ -222,6 +222,17 @@ pub async fn ask_for_link(
     Ok(attempt.await?.err())
 }
 
+/// Counts a link that would be sent to `email`, whoever asked for it and under whatever name. False if this mailbox has got so many that
+/// the person can use one of them.
+///
+/// # Errors
+/// [`StoreError`] if the link is not counted.
+pub async fn may_get_link(context: &Context<'_>, email: &str) -> Result<bool, StoreError> {
+    let mailbox = email.to_lowercase();
+    let attempt = Attempt::admit(context, Guess::Mailbox(&mailbox), None, None);
+    Ok(attempt.await?.is_ok())
+}
+
 /// Checks a password of `username` against the hash `stored`, unless the person must wait. The attempt counts before it
 /// takes a place in the queue, so guesses that must wait take no place. The caller forgives the attempt if the password is
 /// right.

@@ -53,6 +53,13 @@ const LINK_FROM_ANYWHERE: Pace = Pace {
     forget_one_after: Duration::from_mins(5),
 };
 
+/// Links for one mailbox. A link works for an hour unless the configuration says otherwise, so the person needs no more of them.
+const MAILBOX: Pace = Pace {
+    free: 5,
+    longest: Duration::from_hours(1),
+    forget_one_after: Duration::from_mins(20),
+};
+
 /// One-time and recovery codes of one account. Only a person who knows the password gets here, so nobody else can make
 /// the owner wait. The pace is slow because there are only a million codes, and three are valid at a time.
 const SECOND_FACTOR: Pace = Pace {
@@ -88,6 +95,8 @@ pub(super) enum Guess<'a> {
     Password(&'a Account),
     /// No guess, but a request for a link by mail for this account.
     Link(&'a Account),
+    /// No guess, but a link for this mailbox.
+    Mailbox(&'a str),
     /// A one-time or recovery code for this user.
     SecondFactor(&'a str),
 }
@@ -105,6 +114,7 @@ impl Guess<'_> {
                 ("password", account.as_str(), PASSWORD, last)
             }
             Self::Link(account) => ("link", account.as_str(), LINK, Some(LINK_FROM_ANYWHERE)),
+            Self::Mailbox(email) => ("mailbox", email, MAILBOX, None),
             Self::SecondFactor(username) => ("second factor", username, SECOND_FACTOR, None),
         };
         let paced = |scope: &str, name: &[u8], pace| PacedKey {

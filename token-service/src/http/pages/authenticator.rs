@@ -11,6 +11,7 @@ use super::browser::Browser;
 use super::confirm;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
+use super::forgot_password::{self, Changed};
 use super::form::Form;
 use super::problem::Problem;
 use super::purpose::{Admitted, Purpose};
@@ -27,14 +28,15 @@ pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure>
     ask(&Purpose::Home(browser)).await
 }
 
-/// Where a second factor is required, the password of the sign-in counts for the set-up.
+/// Where the person must have a second factor, the password of the sign-in counts for the set-up. Where an application asks for one, it
+/// does not: whoever uses an unattended browser could name such an application.
 pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
-    let Some(Admitted { id, is_due, .. }) = purpose.admit(Due::SetUpSecondFactor).await? else {
+    let Some(admitted) = purpose.admit(Due::SetUpSecondFactor).await? else {
         return Ok(purpose.go_on());
     };
     let context = purpose.browser().context();
-    match authenticator::offer(&context, &id, is_due).await? {
-        Some(offer) => show(purpose, is_due, &offer, None),
+    match authenticator::offer(&context, &admitted.id, admitted.is_due_always).await? {
+        Some(offer) => show(purpose, admitted.is_due, &offer, None),
         None => Ok(purpose.go_on()),
     }
 }
@@ -49,6 +51,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         id: from,
         session,
         is_due,
+        ..
     } = admitted;
     let sealed = form.field("offer");
     let entry = Entry::new(AuditAction::SecondFactorSetUp).by_user(session.username.as_str());
@@ -68,6 +71,9 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
             device,
         } => {
             browser.service.recorded(&events);
+            if let Some(user) = browser.service.store.user(username.clone()).await? {
+                forgot_password::tell_of_change(browser, &user, Changed::SecondFactor);
+            }
             let page = RecoveryCodesPage {
                 texts: browser.texts(),
                 frame: browser.frame(),

@@ -8,7 +8,7 @@ use super::confirm;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
-use super::new_password;
+use super::new_password::{self, Outcome};
 use super::problem::Problem;
 use super::purpose::{Admitted, Purpose};
 use super::templates::ChangePasswordPage;
@@ -39,6 +39,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         id: from,
         session,
         is_due,
+        ..
     } = admitted;
     let (username, version) = (&session.username, session.credentials_version);
     let present = form.field("password").to_owned().into();
@@ -47,20 +48,16 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         let problem = refused(browser, username, refusal, "changing the password");
         return show(purpose, is_due, Some(problem));
     }
-    if form.field("new_password") == form.field("password") {
-        return show(purpose, is_due, Some(Problem::PasswordUnchanged));
-    }
     let Some(user) = browser.service.store.user(username.clone()).await? else {
         return Ok(purpose.go_on());
     };
     let chosen = form.field("new_password").to_owned().into();
-    if let Some(problem) = new_password::refusal(browser, &user, &chosen).await? {
-        return show(purpose, is_due, Some(problem));
-    }
     let takes = |user: &User| user.still_has(version);
     let set = new_password::set(browser, &user, chosen, "with the present password", takes);
-    let Some(hash) = set.await? else {
-        return Ok(purpose.go_on());
+    let hash = match set.await? {
+        Outcome::Set(hash) => hash,
+        Outcome::Refused(problem) => return show(purpose, is_due, Some(problem)),
+        Outcome::Over => return Ok(purpose.go_on()),
     };
     let (context, place) = (browser.context(), browser.place());
     let mut response = new_password::done(browser).await;

@@ -1,6 +1,8 @@
 //! A link by mail for a person who forgot the password. The answer, and the time that it takes, are the same for every name: the look-up
 //! and the message follow in the background.
 
+use std::time::Duration;
+
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use lettre::Address;
@@ -20,7 +22,7 @@ use crate::http::{origin, paths};
 use crate::mail::Mailer;
 use crate::service::Service;
 use crate::telemetry::audit_log::{Entry, Origin};
-use domain::random::RandomError;
+use domain::random::{self, RandomError};
 use domain::{AuditAction, User, Username};
 use protocol::oauth::parameters::Parameters;
 use protocol::sign_in;
@@ -125,6 +127,10 @@ enum AskedError {
 
 impl Asked {
     async fn answer(self) {
+        // Not beside the answers to those who ask next: the work for a registered name would show in their time.
+        if let Ok([wait]) = random::bytes::<1>(&*self.service.random) {
+            tokio::time::sleep(Duration::from_millis(u64::from(wait) * 4)).await;
+        }
         if let Err(error) = self.try_to_answer().await {
             tracing::error!(%error, "no link for a forgotten password could be made");
         }
@@ -139,6 +145,9 @@ impl Asked {
         };
         let moment = self.service.moment();
         let context = self.service.context(&moment);
+        if !sign_in::may_get_link(&context, email).await? {
+            return Ok(());
+        }
         let link = MailedLink::new(&user, email, moment.now + mail.link_lifetime);
         let link: String = link.seal::<AskedError>(&context)?;
         let issuer = context.settings.issuer.as_str();
@@ -204,13 +213,23 @@ fn letter(
     )
 }
 
-/// Tells `user` by mail, in the background, that the password was changed.
-pub(super) fn tell_of_change(browser: &Browser, user: &User) {
+/// What changed, of which a message tells the person.
+pub(super) enum Changed {
+    Password,
+    /// An authenticator app was set up.
+    SecondFactor,
+}
+
+/// Tells `user` by mail, in the background, what was changed.
+pub(super) fn tell_of_change(browser: &Browser, user: &User, changed: Changed) {
     let (Ok(_), Some((_, address))) = (mailer(&browser.service), address(user)) else {
         return;
     };
     let texts = browser.texts();
-    let (subject, message) = (texts.changed_subject, texts.changed_message);
+    let (subject, message) = match changed {
+        Changed::Password => (texts.changed_subject, texts.changed_message),
+        Changed::SecondFactor => (texts.set_up_subject, texts.set_up_message),
+    };
     let (subject, message) = letter(&browser.frame(), user, subject, message, &[]);
     let service = browser.service.clone();
     // If the queue is full, the password is changed all the same.

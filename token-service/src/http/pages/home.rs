@@ -38,7 +38,11 @@ async fn show(
     let query = Parameters::parse_unrepeated(browser.http.query_string().as_bytes()).ok();
     let from = query.as_ref().and_then(|(query, _)| query.get(paths::FROM));
     let from = from.and_then(ClientId::parse);
-    let applications = own::applications(browser, user, from).await?;
+    let mut applications = own::applications(browser, user, from).await?;
+    // Nobody's link makes a person believe that no application has access.
+    if applications.listed.is_empty() {
+        applications = own::applications(browser, user, None).await?;
+    }
     let sessions = own::sessions(browser, id, user).await?;
     page_with_token(browser, None, |token| HomePage {
         texts: browser.texts(),

@@ -12,7 +12,7 @@ use super::browser::Browser;
 use super::browser_token::page_with_token;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
-use super::forgot_password;
+use super::forgot_password::{self, Changed};
 use super::form::{Carried as _, Form};
 use super::journey::Journey;
 use super::problem::Problem;
@@ -29,7 +29,7 @@ use protocol::oauth::parameters::Parameters;
 use protocol::sign_in::mailed_link::MailedLink;
 use registry::apply::Plan;
 use secrets::password_rules;
-use secrets::protection::{AtRest, Protection as _};
+use secrets::protection::{AtRest, Protection as _, ProtectionError};
 
 /// Chosen passwords are hashed one after the other, outside the places of those who sign in: however often a link is sent at once,
 /// it costs one hash.
@@ -60,13 +60,11 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     let read = Link::read(browser, link);
     let user = read.holder(browser).await?;
     let password = form.field("password").to_owned().into();
-    if let Some(problem) = refusal(browser, &user, &password).await? {
-        return show(browser, link, Some(problem));
-    }
     let takes = |user: &User| read.is_for(user, browser.context().now);
     match set(browser, &user, password, read.how(), takes).await? {
-        Some(_) => Ok(done(browser).await),
-        None => Err(PageFailure::LinkOver),
+        Outcome::Set(_) => Ok(done(browser).await),
+        Outcome::Refused(problem) => show(browser, link, Some(problem)),
+        Outcome::Over => Err(PageFailure::LinkOver),
     }
 }
 
@@ -121,46 +119,60 @@ impl Link {
     }
 }
 
-/// What is wrong with a password that `user` chooses.
-pub(super) async fn refusal(
-    browser: &Browser,
-    user: &User,
-    password: &Zeroizing<String>,
-) -> Result<Option<Problem>, PageFailure> {
-    let own = browser.service.store.second_factor(user.username.clone());
-    let has_second_factor = user.totp_secret_sealed.is_some() || own.await?.is_some();
-    let lengths = browser.service.config.passwords;
-    let least = match has_second_factor {
-        true => lengths.with_second_factor,
-        false => lengths.alone,
-    };
-    let checked = password_rules::check(password, user, browser.frame().service, least);
-    Ok(checked.err().map(Problem::PasswordWeak))
+/// What became of a password that a person chose.
+pub(super) enum Outcome {
+    /// The hash of the password.
+    Set(String),
+    Refused(Problem),
+    /// The person may not set it, or no longer.
+    Over,
 }
 
-/// Sets the password of `user`, if `takes` says yes to the stored user. The same transaction ends the link, and what rests on the
-/// password before. Returns the hash of the password. `how` is for the audit log.
+/// Sets the password of `user`, if it keeps the rules, and `takes` says yes to the stored user. The same transaction ends the link, and
+/// what rests on the password before. `how` is for the audit log.
 pub(super) async fn set(
     browser: &Browser,
     user: &User,
     password: Zeroizing<String>,
     how: &'static str,
     takes: impl Fn(&User) -> bool,
-) -> Result<Option<String>, PageFailure> {
+) -> Result<Outcome, PageFailure> {
     let service = &browser.service;
     let turn = tokio::time::timeout(LONGEST_WAIT, TURN.lock()).await;
     let _turn = turn.map_err(|_| PageFailure::Unavailable("many choose passwords".to_owned()))?;
     // Whoever had the turn before may have used the link.
     let known = service.store.user(user.username.clone()).await?;
-    if !known.is_some_and(|user| takes(&user)) {
-        return Ok(None);
-    }
-    let (hasher, username) = (service.clone(), user.username.clone());
-    let hashed = move || AtRest(&hasher.encryption_key).hash(&username, &password);
+    let Some(known) = known.filter(|user| takes(user)) else {
+        return Ok(Outcome::Over);
+    };
+    let own = service.store.second_factor(user.username.clone()).await?;
+    let lengths = service.config.passwords;
+    let least = match known.totp_secret_sealed.is_some() || own.is_some() {
+        true => lengths.with_second_factor,
+        false => lengths.alone,
+    };
+    let name = browser.frame().service.to_owned();
+    let hasher = service.clone();
+    let hashed = move || -> Result<Result<String, Problem>, ProtectionError> {
+        if let Err(weak) = password_rules::check(&password, &known, &name, least) {
+            return Ok(Err(Problem::PasswordWeak(weak)));
+        }
+        let at_rest = AtRest(&hasher.encryption_key);
+        if let Some(present) = &known.password_hash
+            && at_rest.is_hash_of(present, &password)?
+        {
+            return Ok(Err(Problem::PasswordUnchanged));
+        }
+        at_rest.hash(&known.username, &password).map(Ok)
+    };
     let hashed = tokio::task::spawn_blocking(hashed).await;
-    let hash = hashed
+    let hash = match hashed
         .map_err(|error| PageFailure::Internal(error.to_string()))?
-        .map_err(|error| PageFailure::Unavailable(error.to_string()))?;
+        .map_err(|error| PageFailure::Unavailable(error.to_string()))?
+    {
+        Ok(hash) => hash,
+        Err(problem) => return Ok(Outcome::Refused(problem)),
+    };
     let username = &user.username;
     let _registry = service.registry_turn().await;
     for _ in 0..MOST_PLANS {
@@ -168,7 +180,7 @@ pub(super) async fn set(
         let stored = service.store.excerpt(vec![name]).await?;
         let before = stored.user(username).map(|user| &**user);
         let Some(before) = before.filter(|user| takes(user)) else {
-            return Ok(None);
+            return Ok(Outcome::Over);
         };
         let mut plan = Plan::on(&stored);
         let user = User {
@@ -187,8 +199,8 @@ pub(super) async fn set(
             ..plan.change
         };
         if service.change_registry(change).await? == RegistryOutcome::Changed {
-            forgot_password::tell_of_change(browser, before);
-            return Ok(Some(hash));
+            forgot_password::tell_of_change(browser, before, Changed::Password);
+            return Ok(Outcome::Set(hash));
         }
     }
     let reason = "the user keeps changing".to_owned();
@@ -202,9 +214,9 @@ pub(super) async fn done(browser: &Browser) -> HttpResponse {
     let page = PasswordSetPage {
         texts: browser.texts(),
         frame: browser.frame(),
-        next: match journey {
-            Ok(_) => kept,
-            Err(_) => paths::HOME,
+        next: &match journey {
+            Ok(journey) => journey.continuation(),
+            Err(_) => paths::HOME.to_owned(),
         },
     };
     let response = response::page(StatusCode::OK, &page);

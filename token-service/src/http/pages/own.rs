@@ -100,7 +100,7 @@ fn application(browser: &Browser, client: &Client, grants: &[Grant]) -> Applicat
     };
     let patterns = client.redirect_uris().iter().map(ToString::to_string);
     let home = client.home_url.iter().cloned();
-    for uri in home.chain(patterns).chain(templates.iter().cloned()) {
+    for uri in patterns.chain(templates.iter().cloned()).chain(home) {
         add(&mut read.places, in_words(&uri, client, texts));
     }
     read.places.truncate(MOST_PLACES);

@@ -32,6 +32,8 @@ pub(super) struct Admitted {
     pub(super) id: SessionId,
     pub(super) session: Session,
     pub(super) is_due: bool,
+    /// It is due whatever the application asks for.
+    pub(super) is_due_always: bool,
 }
 
 impl Carried for Purpose {
@@ -76,20 +78,22 @@ impl Purpose {
         }
     }
 
-    /// Admits the person to `what`: on the own pages at any time after the sign-in, and for an application only while it is due. While
+    /// Admits the person to `what`: on the own pages if nothing else is due, and for an application only while it is due. While
     /// a page was open, the person may have done it in another tab, or another person may have signed in.
     pub(super) async fn admit(&self, what: Due) -> Result<Option<Admitted>, PageFailure> {
         let Some((id, live)) = self.browser().live_session().await? else {
             return Ok(None);
         };
         let session = live.session.clone();
+        let is_due_always = self.browser().signed_in(live.clone()).err() == Some(what);
         let due = self.due(live);
         let is_due = due == Some(what);
-        let is_own = self.journey().is_none() && due != Some(Due::SecondFactor);
+        let is_own = self.journey().is_none() && due.is_none();
         Ok((is_due || is_own).then_some(Admitted {
             id,
             session,
             is_due,
+            is_due_always,
         }))
     }
 

@@ -69,7 +69,10 @@ const REASONS: [(&str, &str); 16] = [
         "consentRequired",
         "pages ask where an app could be forged (D-34)",
     ),
-    ("emailVerified", "no e-mail is sent"),
+    (
+        "emailVerified",
+        "links by mail go to the address, verified or not",
+    ),
     ("federatedIdentities", PASSWORDS),
     ("federatedUsers", PASSWORDS),
     (

@@ -133,6 +133,8 @@ texts! {
     link_does_not_arrive: "No message after some minutes? Look into the folder for spam and check your username. If that does not help, ask the people who manage your account.";
     link_subject: "Your new password for {service}";
     link_message: "Hello,\n\nsomebody asked for a new password for {username} at {host}. If it was you, choose a password here:\n\n{url}\n\nThe link works once, for {time}.\n\nIf it was not you, do nothing: your password stays as it is.\n";
+    set_up_subject: "{service}: an authenticator app was set up";
+    set_up_message: "Hello,\n\nAn authenticator app was set up for {username} at {service} ({host}). From now on, you sign in with your password and a code.\n\nIf this was not you, tell the people who manage your account at once.\n";
     changed_subject: "Your password for {service} was changed";
     changed_message: "Hello,\n\nthe password for {username} at {host} was changed.\n\nIf you did not do this, tell the people who manage your account at once.\n";
     link_over: "This link no longer works. It works once, and for a limited time.";

@@ -122,6 +122,8 @@ pub(in crate::http::pages) static GERMAN: Texts = Texts {
     link_does_not_arrive: "Nach einigen Minuten keine Nachricht? Sehen Sie im Spam-Ordner nach und prüfen Sie Ihren Benutzernamen. Wenn das nicht hilft, wenden Sie sich an die Personen, die Ihr Konto verwalten.",
     link_subject: "Ihr neues Passwort für {service}",
     link_message: "Guten Tag,\n\njemand hat ein neues Passwort für {username} bei {host} angefordert. Wenn Sie das waren, wählen Sie hier ein Passwort:\n\n{url}\n\nDer Link gilt einmal und für {time}.\n\nWenn Sie das nicht waren, müssen Sie nichts tun: Ihr Passwort bleibt, wie es ist.\n",
+    set_up_subject: "{service}: Authenticator-App eingerichtet",
+    set_up_message: "Guten Tag,\n\nfür {username} wurde bei {service} ({host}) eine Authenticator-App eingerichtet. Sie melden sich ab jetzt mit Passwort und Code an.\n\nWenn Sie das nicht waren, sagen Sie es sofort den Personen, die Ihr Konto verwalten.\n",
     changed_subject: "Ihr Passwort für {service} wurde geändert",
     changed_message: "Guten Tag,\n\ndas Passwort für {username} bei {host} wurde geändert.\n\nWenn Sie das nicht waren, melden Sie es sofort den Personen, die Ihr Konto verwalten.\n",
     link_over: "Dieser Link gilt nicht mehr. Er gilt nur einmal und für begrenzte Zeit.",
