@@ -112,7 +112,7 @@ fn pages_after_the_sign_in_link_to_the_home_page() {
     let (_, window) = asked_to_sign_in();
     sign_in_as(&window, "grace");
     window.expect_heading("Choose an account");
-    window.follow("Your sign-in and authenticator app");
+    window.follow("Your page: applications, browsers, password");
     window.expect_heading("You are signed in");
 }
 

@@ -66,10 +66,10 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     see("signed-in", "You are signed in");
     window.follow("Change your password");
     see("change-password", "Change your password");
-    window.fill("Your password", "not-the-password");
+    window.fill("Current password", "not-the-password");
     window.fill("New password", "apples fall down, not up");
     window.press("Set the password");
-    is_beside_its_field(window, "Your password");
+    is_beside_its_field(window, "Current password");
     see("change-password-refused", "Change your password");
     window.follow("Cancel");
     window.expect_heading("You are signed in");

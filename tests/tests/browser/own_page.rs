@@ -49,7 +49,7 @@ fn a_bad_day(axe: bool) {
     let codes = phone.expect("//ul").text();
     let mut codes = codes.lines();
     phone.press("I have kept them");
-    phone.expect_text("No application has access");
+    phone.expect_text("You have not given any application access");
     look(&phone, "own-page-alone");
     let app = App::start();
     phone.visit(&app.authorize());
@@ -94,8 +94,8 @@ fn a_bad_day(axe: bool) {
     assert_eq!(window.count("//li[contains(., 'This browser')]"), 1);
     look(&window, "own-page");
 
-    window.follow("Sign out there");
-    window.expect_heading("Sign out there");
+    window.follow("Sign out that browser");
+    window.expect_heading("Sign out that browser");
     look(&window, "end-session");
     window.follow("Cancel");
     window.expect_heading("You are signed in");
@@ -112,7 +112,7 @@ fn a_bad_day(axe: bool) {
     assert_eq!(window.count("//li[contains(., 'Chrome on Linux')]"), 1);
     window.follow("End access");
     window.expect_heading("End access");
-    window.expect_text("Field Notes loses access to all your accounts now.");
+    window.expect_text("Field Notes will lose access to all your accounts at once.");
     look(&window, "end-access");
     // With the keyboard.
     until("the button has the focus", || {
@@ -125,10 +125,10 @@ fn a_bad_day(axe: bool) {
     look(&window, "access-ended");
     pair().until_refused(&access);
     window.follow("Back to your page");
-    window.expect_text("No application has access");
+    window.expect_text("You have not given any application access");
 
     window.follow("Change your password");
-    window.fill("Your password", PASSWORD);
+    window.fill("Current password", PASSWORD);
     window.fill("New password", NEW_PASSWORD);
     window.press("Set the password");
     window.expect_heading("Your password is set");

@@ -259,7 +259,7 @@ fn a_person_does_what_is_due_on_the_way_to_the_application() {
         window.expect_heading("Change your password");
         window.expect_text("Before you continue to Site Journal, choose another password.");
         let change = |chosen: &str| {
-            window.fill("Your password", "demo-password-of-vera");
+            window.fill("Current password", "demo-password-of-vera");
             window.fill("New password", chosen);
             window.press("Set the password");
         };

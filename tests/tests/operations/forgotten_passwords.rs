@@ -138,7 +138,10 @@ fn people_get_links_by_mail_and_go_on_where_they_were() {
     assert!(message.encrypted && message.login, "{message:?}");
     assert_eq!(message.from, "no-reply@example.com");
     assert_eq!(message.header("From"), "Gatepass <no-reply@example.com>");
-    assert_eq!(message.header("Subject"), "Your new password for Gatepass");
+    assert_eq!(
+        message.header("Subject"),
+        "Choose a new password for Gatepass"
+    );
     assert_eq!(message.header("Auto-Submitted"), "auto-generated");
     assert!(message.header("Message-ID").ends_with("@example.com>"));
     let link = link_in(&message, &pair.lobby());
@@ -194,7 +197,7 @@ fn people_get_links_by_mail_and_go_on_where_they_were() {
         .done();
     let message = mail.message(3);
     let subject = message.header("Subject");
-    assert_eq!(subject, "Ihr neues Passwort f\u{fc}r Gatepass");
+    assert_eq!(subject, "Neues Passwort f\u{fc}r Gatepass w\u{e4}hlen");
     assert!(
         message.text.contains("Ihr Passwort bleibt, wie es ist."),
         "{message:?}"

@@ -88,7 +88,10 @@ fn a_person_ends_the_access_of_one_application_at_once() {
         let lobby = pair.lobby();
         let browser = signed_in(&pair, ADA);
         let none = browser.open("/auth/").body;
-        assert!(none.contains("No application has access"), "{none}");
+        assert!(
+            none.contains("You have not given any application access"),
+            "{none}"
+        );
 
         let code = browser.code_for(&WEB, None);
         let web = Access::of(WEB, &WEB.exchange(&lobby, &code, None));
@@ -216,7 +219,10 @@ fn an_application_that_asks_meanwhile_gets_nothing_that_lasts() {
     }
     first.has_ended(&pair);
     let page = browser.open("/auth/").body;
-    assert!(page.contains("No application has access"), "{page}");
+    assert!(
+        page.contains("You have not given any application access"),
+        "{page}"
+    );
 }
 
 #[test]

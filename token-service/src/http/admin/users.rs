@@ -259,8 +259,9 @@ impl Administration {
         let own = after_change("its second factor is unknown", own.await);
         let warning = own.map(|_| {
             format!(
-                "{name} signs in with an authenticator app too. Ask whether it is theirs: somebody who knew the password may \
-                 have set it up. If it is not, run `user remove-second-factor {name}`, which ends this link, and make another one"
+                "{name} has set up an authenticator app. Ask the person whether the app is theirs: somebody who knew the password may \
+                 have set it up. If not, run `token-service user remove-second-factor {name}`, which ends this link, and make another \
+                 link"
             )
         });
         let issuer = &self.service.config.protocol.issuer;

@@ -373,6 +373,10 @@ impl HomePage<'_> {
         Some(format!("{}?{query}", paths::HOME))
     }
 
+    fn bound(&self) -> String {
+        texts::isolated_list(self.texts.bound_applications, &self.applications.bound)
+    }
+
     fn codes_left(&self) -> Option<String> {
         let left = self.recovery_codes_left?;
         Some(self.texts.codes_left(left))

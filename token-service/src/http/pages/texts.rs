@@ -108,11 +108,25 @@ pub(super) fn html(text: &str, values: &[(&str, &str)]) -> String {
 
 /// Like [`html`], without emphasis.
 pub(super) fn isolated(text: &str, values: &[(&str, &str)]) -> String {
-    fill(text, values, |value, filled| {
-        filled.push_str("<bdi>");
-        escape(value, filled);
-        filled.push_str("</bdi>");
+    fill(text, values, isolate)
+}
+
+/// `text` as HTML, with `names` at the placeholder `{names}`, each like a value of [`isolated`].
+pub(super) fn isolated_list(text: &str, names: &[String]) -> String {
+    fill(text, &[("names", "")], |_, filled| {
+        for (position, name) in names.iter().enumerate() {
+            if position > 0 {
+                filled.push_str(", ");
+            }
+            isolate(name, filled);
+        }
     })
+}
+
+fn isolate(value: &str, filled: &mut String) {
+    filled.push_str("<bdi>");
+    escape(value, filled);
+    filled.push_str("</bdi>");
 }
 
 fn escape(value: &str, filled: &mut String) {
@@ -173,5 +187,10 @@ mod tests {
             "<bdi><strong>&lt;b&gt;{username}&lt;/b&gt;</strong></bdi>: <bdi><strong>&#39;ada&#39;&amp;&quot;</strong></bdi>!"
         );
         assert_eq!(plain("{client} {nobody}.", &values), "<b>{username}</b> .");
+        let names = ["<i>".to_owned(), "{names}".to_owned()];
+        assert_eq!(
+            isolated_list("Set up: {names}.", &names),
+            "Set up: <bdi>&lt;i&gt;</bdi>, <bdi>{names}</bdi>."
+        );
     }
 }
