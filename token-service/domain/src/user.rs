@@ -127,7 +127,7 @@ pub struct PasswordLink {
 pub struct User {
     /// The username: the `sub` of tokens and assertions.
     pub username: Username,
-    /// E-mail address for legacy single sign-on. Need not be unique.
+    /// E-mail address. Receives links for forgotten passwords, and legacy single sign-on finds the user by it. Need not be unique.
     pub email: Option<String>,
     /// The hash of the password, as a PHC string; `None` if the user cannot sign in with a password.
     pub password_hash: Option<String>,

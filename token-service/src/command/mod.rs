@@ -47,7 +47,8 @@ struct Arguments {
 enum Command {
     /// Run the service.
     Serve(ConfigFile),
-    /// Check configuration and registrations; print every problem with its line, and exit with 1 if there is one.
+    /// Check configuration and registrations, and connect to the mail server if mail is set. Print every problem with its line; exit with
+    /// 1 if there is one (a mail server that does not answer is only a warning).
     Check(ConfigFile),
     /// Check whether the running service is ready; exit with 1 if not.
     Health(health::Arguments),

@@ -27,9 +27,10 @@ pub(crate) const MUST_CHANGE_PASSWORD: &str = "must_change_password";
 pub struct UserRegistration {
     /// The account's username. 1 to 255 bytes.
     pub username: String,
-    /// E-mail address, for legacy single sign-on. Need not be unique.
+    /// E-mail address. Receives links for forgotten passwords, and legacy single sign-on finds the user by it. Need not be unique.
     pub email: Option<String>,
-    /// The user's organization. Compared with that of non-interactive clients.
+    /// The user's organization. Non-interactive clients of an organization act only for its users, and `[organizations]` may require
+    /// a second factor of these users.
     pub organization: Option<String>,
     /// Whether the user may sign in and be named. `true` if absent.
     pub enabled: Option<bool>,
@@ -54,7 +55,7 @@ pub struct UserRegistration {
 pub struct UserView {
     /// The account's username.
     pub username: String,
-    /// E-mail address, for legacy single sign-on.
+    /// E-mail address. Receives links for forgotten passwords, and legacy single sign-on finds the user by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// The user's organization.

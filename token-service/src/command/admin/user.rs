@@ -51,10 +51,11 @@ pub(in crate::command) enum Command {
 /// For new users and changes.
 #[derive(Debug, clap::Args, Serialize)]
 struct Flags {
-    /// E-mail address, for legacy single sign-on.
+    /// E-mail address. Receives links for forgotten passwords, and legacy single sign-on finds the user by it. Need not be unique.
     #[arg(long)]
     email: Option<String>,
-    /// The user's organization.
+    /// The user's organization. Non-interactive clients of an organization act only for its users, and `[organizations]` may require
+    /// a second factor of these users.
     #[arg(long)]
     organization: Option<String>,
     /// The user may neither sign in nor be named; ends sessions and revokes what was issued.
@@ -65,7 +66,7 @@ struct Flags {
     #[arg(long = "password-file", value_name = "FILE")]
     #[serde(skip)]
     password: Option<PathBuf>,
-    /// The user must set another password at the next sign-in.
+    /// The service asks the user for another password at the next sign-in.
     #[arg(long)]
     #[serde(skip)]
     must_change_password: bool,
@@ -111,7 +112,7 @@ pub(in crate::command) struct Change {
     #[arg(long, conflicts_with = "single_sign_on")]
     #[serde(skip)]
     no_single_sign_on: bool,
-    /// The user may keep the password.
+    /// Cancel --must-change-password: the user keeps the password.
     #[arg(long, conflicts_with = "must_change_password")]
     #[serde(skip)]
     may_keep_password: bool,
@@ -169,7 +170,7 @@ impl Form for Change {
 pub(in crate::command) struct Users {
     #[command(flatten)]
     listing: objects::Listing,
-    /// Only users who have no password, second factor or linked account, or who have never signed in.
+    /// Only users without a password, second factor or linked account, or (sign-in) users who have never signed in.
     #[arg(long, value_name = "WHAT")]
     without: Option<Without>,
 }

@@ -96,7 +96,7 @@ pub(super) struct FilterQuery {
     /// Only clients whose Client ID or name, or users whose username, e-mail address or organization contains this text. Case does not
     /// matter. A page of a list with a filter may have few entries, or none, and still a `next`.
     pub(super) search: Option<String>,
-    /// Only users who have no password, second factor or linked account, or who have never signed in.
+    /// Only users without a password, second factor or linked account, or (`sign-in`) users who have never signed in.
     #[param(inline)]
     pub(super) without: Option<Without>,
 }
