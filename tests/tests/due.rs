@@ -22,11 +22,17 @@ fn offered(page: &Reply) -> String {
     secret.split(['&', '"']).next().unwrap().to_owned()
 }
 
-/// Sets up what the page offers, and goes on from the recovery codes, of which the first is returned too.
-fn set_up(browser: &Browser, page: &Reply) -> (String, Reply) {
+/// Sets up what the page offers, and goes on from the recovery codes, of which the first is returned too. The form asks for the
+/// `password` if an application asked for the set-up.
+fn set_up(browser: &Browser, page: &Reply, password: Option<&str>) -> (String, Reply) {
     let secret = offered(page);
     let code = lasting_code(&secret);
-    let codes = browser.submit(&Form::of(page), &[("code", &code)]);
+    let form = Form::of(page);
+    let asked = form.fields.contains(&"password".to_owned());
+    assert_eq!(asked, password.is_some(), "{:?}", form.fields);
+    let password = password.map(|password| ("password", password));
+    let fields: Vec<_> = [("code", &*code)].into_iter().chain(password).collect();
+    let codes = browser.submit(&form, &fields);
     assert!(codes.body.contains("Your recovery codes"), "{}", codes.body);
     let first = codes.body.split_once("<li><code>").unwrap().1;
     let first = first.split_once('<').unwrap().0.to_owned();
@@ -124,11 +130,15 @@ fn a_code_needs_the_second_factor_that_is_required() {
         assert!(home.body.contains("You are signed in"), "{}", home.body);
 
         let form = Form::of(&page);
-        assert_eq!(form.fields, ["code"], "the password of the sign-in counts");
-        let wrong = browser.submit(&form, &[("code", &wrong_code(&secret))]);
+        // An application asks for it, so the sign-in of the browser is not enough.
+        let alone = browser.submit(&form, &[("code", &lasting_code(&secret))]);
+        assert_eq!(alone.status, 403, "{}", alone.body);
+        let wrong_code = wrong_code(&secret);
+        let fields = [("code", &*wrong_code), ("password", ADA[1].1)];
+        let wrong = browser.submit(&form, &fields);
         assert_eq!(wrong.status, 403, "{}", wrong.body);
         let other_tab = Form::of(&browser.authorize(&WEB.request(&[])));
-        let (recovery_code, done) = set_up(&browser, &wrong);
+        let (recovery_code, done) = set_up(&browser, &wrong, None);
         let state = answered(&done, WEB.redirect_uri, "state");
         assert_eq!(state.as_deref(), Some("a b&c"));
         let after = tokens(&pair, &done);
@@ -201,7 +211,7 @@ fn organizations_and_legacy_clients_have_a_rule() {
     let pair = OwnPair::with_configuration(rule, &[]);
     let config = pair.state().join("config.toml");
     let checked = pair.done(&format!("check --config {}", config.display()));
-    let warning = "organizations.\"Contoso\" in the configuration: no user";
+    let warning = "organizations.\"contoso\" in the configuration: no user";
     assert!(checked.contains(warning), "{checked}");
     assert!(!checked.contains("majestic"), "{checked}");
     let instance = Instance::of(&pair.pair);
@@ -210,7 +220,7 @@ fn organizations_and_legacy_clients_have_a_rule() {
     let page = grace.open(&logon(&LEGACY, &[]));
     let page = grace.sign_in(&page, "grace@example.com", "demo-password-of-grace");
     cannot_be_passed_by(&grace, &page);
-    let (_, selector) = set_up(&grace, &page);
+    let (_, selector) = set_up(&grace, &page, None);
     assert!(
         selector.body.contains("Choose an account"),
         "{}",
@@ -222,7 +232,7 @@ fn organizations_and_legacy_clients_have_a_rule() {
     let at_home = ada.open("/auth/");
     offered(&at_home);
     assert_ne!(request(&page), request(&at_home));
-    let (_, home) = set_up(&ada, &at_home);
+    let (_, home) = set_up(&ada, &at_home, None);
     assert!(home.body.contains("You are signed in"), "{}", home.body);
     assert!(answered(&ada.authorize(&WEB.request(&[])), WEB.redirect_uri, "code").is_some());
     // Joan has one, and belongs to no organization.
@@ -265,7 +275,7 @@ fn a_client_asks_for_a_second_factor() {
     let request_uri = pushed.text("request_uri");
     let page = browser.authorize(&[("client_id", WEB.id), ("request_uri", &request_uri)]);
     cannot_be_passed_by(&browser, &page);
-    let (_, done) = set_up(&browser, &page);
+    let (_, done) = set_up(&browser, &page, Some(ADA[1].1));
     let token = tokens(&pair, &done).text("access_token");
     assert_eq!(claims(&token)["acr"], MULTI_FACTOR);
     assert_eq!(documents(&token).status, 404, "the API has no such page");
@@ -346,6 +356,9 @@ fn another_password_is_asked_for_once() {
         pair.done("user update ada@example.com --must-change-password");
         let link = pair.json("user reset-password ada@example.com");
         let page = browser.open(link["url"].as_str().unwrap());
+        let same = browser.submit(&Form::of(&page), &[("password", CHOSEN)]);
+        assert_eq!(same.status, 400, "{}", same.body);
+        assert!(same.body.contains("your present password"), "{}", same.body);
         let set = browser.submit(&Form::of(&page), &[("password", "plums fall down too")]);
         assert_eq!(set.status, 200, "{}", set.body);
         let shown = pair.json("user show ada@example.com");
@@ -396,7 +409,7 @@ fn another_password_is_asked_for_once() {
         let page = browser.authorize(&WEB.request(&[("prompt", "login")]));
         let page = browser.sign_in(&page, "ada@example.com", CHOSEN);
         let page = browser.follow(&browser.submit(&Form::of(&page), &fields));
-        let (_, done) = set_up(&browser, &page);
+        let (_, done) = set_up(&browser, &page, Some("pears fall down as well"));
         let token = tokens(&pair, &done).text("access_token");
         assert_eq!(claims(&token)["amr"], json!(["USERNAME_PASSWORD", "TOTP"]));
     }

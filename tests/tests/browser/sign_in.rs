@@ -268,15 +268,16 @@ fn a_person_does_what_is_due_on_the_way_to_the_application() {
         change("apples fall down, not up");
         window.expect_heading("Set up an authenticator app");
         window.expect_text("To continue to Site Journal");
+        let secret = window.expect("//*[@class='secret']").text();
+        let secret: String = secret.split_whitespace().collect();
+        window.fill("Code that the app shows", "00000");
+        window.fill("Your password", "apples fall down, not up");
+        window.press("Turn on");
+        window.expect_text("This code is not right.");
         assert!(
             !window.has("//input[@type='password']"),
             "typed a moment ago"
         );
-        let secret = window.expect("//*[@class='secret']").text();
-        let secret: String = secret.split_whitespace().collect();
-        window.fill("Code that the app shows", "00000");
-        window.press("Turn on");
-        window.expect_text("This code is not right.");
         window.fill("Code that the app shows", &lasting_code(&secret));
         window.press("Turn on");
         window.expect_heading("Your recovery codes");

@@ -76,7 +76,7 @@ fn people_set_their_passwords_with_links_that_work_once() {
         for (password, reason) in [
             ("fourteen chars", "at least 15 characters"),
             ("ISAAC@example.com", "Your username"),
-            ("passwordpassword1", "one of the first"),
+            ("passwordpassword1", "too easy to guess"),
         ] {
             let refused = browser.submit(&form, &[("password", password)]);
             assert_eq!(refused.status, 400, "{}", refused.body);
