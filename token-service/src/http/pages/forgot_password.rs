@@ -126,6 +126,7 @@ enum AskedError {
 }
 
 impl Asked {
+    #[expect(clippy::disallowed_methods, reason = "the wait is the purpose")]
     async fn answer(self) {
         // Not beside the answers to those who ask next: the work for a registered name would show in their time.
         if let Ok([wait]) = random::bytes::<1>(&*self.service.random) {
