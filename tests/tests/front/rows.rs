@@ -29,14 +29,7 @@ pub(super) fn check(place: &Place) {
 pub(super) fn check_behind(place: &Place) {
     let appended = format!("X-Forwarded-For: 203.0.113.7, {BALANCED}\r\n");
     addresses(place, &[&appended], BALANCED, 1);
-    let own = Identity::new().unwrap();
-    let hexadecimal = hexadecimal(&own);
-    let members =
-        json!({"bound_user": "grace@example.com", "tls_client_certificates": [&hexadecimal]});
-    let form = named(&place.service.register("user_bound", members));
-    let forged = format!(
-        "X-Token-Service-Client-Certificate: {hexadecimal}\r\nX-Forwarded-Tls-Client-Cert: {hexadecimal}\r\n"
-    );
+    let (_, form, forged) = certified(place);
     let port = place.front.mutual_tls;
     let answer = place.ask((1, None), port, "POST /auth/token", &forged, &form);
     place.expect("the other header", answer.status == 401, answer);
@@ -216,8 +209,8 @@ fn throttling(place: &Place) {
     place.expect("guesses of another client", other.status == 401, other);
 }
 
-/// A certificate counts at the third listener, and nothing else there or elsewhere.
-fn certificates(place: &Place) {
+/// A certificate, the form of a client that authenticates with it, and headers that claim it.
+fn certified(place: &Place) -> (Identity, String, String) {
     let own = Identity::new().unwrap();
     let hexadecimal = hexadecimal(&own);
     let members =
@@ -226,6 +219,12 @@ fn certificates(place: &Place) {
     let forged = format!(
         "X-Token-Service-Client-Certificate: {hexadecimal}\r\nX-Forwarded-Tls-Client-Cert: {hexadecimal}\r\n"
     );
+    (own, form, forged)
+}
+
+/// A certificate counts at the third listener, and nothing else there or elsewhere.
+fn certificates(place: &Place) {
+    let (own, form, forged) = certified(place);
     let front = &place.front;
     for (port, certificate, headers, status) in [
         (front.mutual_tls, Some(&own), "", 200),
