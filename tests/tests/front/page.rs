@@ -45,6 +45,8 @@ fn the_commands_of_the_page_work() {
         panic!("the block has four lines");
     };
     let mut serving = bash(folder.path());
+    // The shell becomes the service, which so ends with this test.
+    let service = service.replace("&& ", "&& exec ");
     serving.args(["-c", &format!("{variable}; {service}")]);
     let log = folder.path().join("log");
     let mut serving = Process::start("token-service", &serving, &log).unwrap();
