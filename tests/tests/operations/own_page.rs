@@ -289,10 +289,7 @@ fn an_old_sign_in_is_not_enough_for_a_change() {
             browser.follow(&done)
         };
         if code {
-            give(
-                &browser.open("/auth/"),
-                &code_at(SECRET_OF_JOAN, now() - 30),
-            );
+            give(&browser.open("/auth/"), &code_at(SECRET_OF_JOAN, now()));
         }
         let address = "/auth/end?session=others";
         let form = Form::of(&browser.open(address));
