@@ -71,7 +71,8 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
             device,
         } => {
             browser.service.recorded(&events);
-            if let Some(user) = browser.service.store.user(username.clone()).await? {
+            // Whatever fails now, the person gets the recovery codes, which nothing shows again.
+            if let Ok(Some(user)) = browser.service.store.user(username.clone()).await {
                 forgot_password::tell_of_change(browser, &user, Changed::SecondFactor);
             }
             let page = RecoveryCodesPage {
@@ -86,10 +87,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
             if let Some(journey) = purpose.journey() {
                 response = confirm::carry_over(response, journey, &from, &id);
             }
-            Ok(match &device {
-                Some(device) => with_cookie(response, &browser.cookies.set_devices(device)),
-                None => response,
-            })
+            Ok(browser.cookies.with_device(response, device.as_ref()))
         }
         SetUpOutcome::Refused {
             username,

@@ -48,12 +48,15 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         let problem = refused(browser, username, refusal, "changing the password");
         return show(purpose, is_due, Some(problem));
     }
-    let Some(user) = browser.service.store.user(username.clone()).await? else {
-        return Ok(purpose.go_on());
-    };
     let chosen = form.field("new_password").to_owned().into();
     let takes = |user: &User| user.still_has(version);
-    let set = new_password::set(browser, &user, chosen, "with the present password", takes);
+    let set = new_password::set(
+        browser,
+        username,
+        chosen,
+        "with the present password",
+        takes,
+    );
     let hash = match set.await? {
         Outcome::Set(hash) => hash,
         Outcome::Refused(problem) => return show(purpose, is_due, Some(problem)),
@@ -75,10 +78,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         return Ok(response);
     };
     let device = place.remember(&context, &user.username, user.credentials_version)?;
-    Ok(match &device {
-        Some(device) => with_cookie(response, &browser.cookies.set_devices(device)),
-        None => response,
-    })
+    Ok(browser.cookies.with_device(response, device.as_ref()))
 }
 
 fn show(

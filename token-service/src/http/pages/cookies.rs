@@ -44,8 +44,19 @@ impl Cookies {
         value(http, &self.name(DEVICE)).map_or_else(Devices::default, Devices::parse)
     }
 
-    pub(super) fn set_devices(self, value: &DeviceCookie) -> Cookie<'static> {
-        self.lasting_cookie(DEVICE, value.as_str().to_owned())
+    /// `response`, which makes the browser remember the known devices if there is a new one.
+    pub(super) fn with_device(
+        self,
+        response: HttpResponse,
+        device: Option<&DeviceCookie>,
+    ) -> HttpResponse {
+        match device {
+            Some(device) => {
+                let devices = device.as_str().to_owned();
+                with_cookie(response, &self.lasting_cookie(DEVICE, devices))
+            }
+            None => response,
+        }
     }
 
     /// The tags of the accounts that were chosen last in this browser, joined by dots.

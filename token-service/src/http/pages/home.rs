@@ -38,9 +38,10 @@ async fn show(
     let query = Parameters::parse_unrepeated(browser.http.query_string().as_bytes()).ok();
     let from = query.as_ref().and_then(|(query, _)| query.get(paths::FROM));
     let from = from.and_then(ClientId::parse);
+    let is_further_page = from.is_some();
     let mut applications = own::applications(browser, user, from).await?;
     // Nobody's link makes a person believe that no application has access.
-    if applications.listed.is_empty() {
+    if is_further_page && applications.listed.is_empty() {
         applications = own::applications(browser, user, None).await?;
     }
     let sessions = own::sessions(browser, id, user).await?;

@@ -24,7 +24,7 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::object::ObjectKind;
 use domain::registry_index::NamedKind;
-use domain::{AuditAction, ObjectName, RegistryChange, RegistryOutcome, User};
+use domain::{AuditAction, ObjectName, RegistryChange, RegistryOutcome, User, Username};
 use protocol::oauth::parameters::Parameters;
 use protocol::sign_in::mailed_link::MailedLink;
 use registry::apply::Plan;
@@ -58,10 +58,10 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     let browser = &form.of;
     let link = form.field(paths::LINK);
     let read = Link::read(browser, link);
-    let user = read.holder(browser).await?;
+    let username = read.holder(browser).await?.username;
     let password = form.field("password").to_owned().into();
     let takes = |user: &User| read.is_for(user, browser.context().now);
-    match set(browser, &user, password, read.how(), takes).await? {
+    match set(browser, &username, password, read.how(), takes).await? {
         Outcome::Set(_) => Ok(done(browser).await),
         Outcome::Refused(problem) => show(browser, link, Some(problem)),
         Outcome::Over => Err(PageFailure::LinkOver),
@@ -128,11 +128,11 @@ pub(super) enum Outcome {
     Over,
 }
 
-/// Sets the password of `user`, if it keeps the rules, and `takes` says yes to the stored user. The same transaction ends the link, and
+/// Sets the password of a user, if it keeps the rules, and `takes` says yes to the stored user. The same transaction ends the link, and
 /// what rests on the password before. `how` is for the audit log.
 pub(super) async fn set(
     browser: &Browser,
-    user: &User,
+    username: &Username,
     password: Zeroizing<String>,
     how: &'static str,
     takes: impl Fn(&User) -> bool,
@@ -141,11 +141,11 @@ pub(super) async fn set(
     let turn = tokio::time::timeout(LONGEST_WAIT, TURN.lock()).await;
     let _turn = turn.map_err(|_| PageFailure::Unavailable("many choose passwords".to_owned()))?;
     // Whoever had the turn before may have used the link.
-    let known = service.store.user(user.username.clone()).await?;
+    let known = service.store.user(username.clone()).await?;
     let Some(known) = known.filter(|user| takes(user)) else {
         return Ok(Outcome::Over);
     };
-    let own = service.store.second_factor(user.username.clone()).await?;
+    let own = service.store.second_factor(username.clone()).await?;
     let lengths = service.config.passwords;
     let least = match known.totp_secret_sealed.is_some() || own.is_some() {
         true => lengths.with_second_factor,
@@ -173,7 +173,6 @@ pub(super) async fn set(
         Ok(hash) => hash,
         Err(problem) => return Ok(Outcome::Refused(problem)),
     };
-    let username = &user.username;
     let _registry = service.registry_turn().await;
     for _ in 0..MOST_PLANS {
         let name = ObjectName::new(ObjectKind::User, username.as_str());

@@ -167,10 +167,8 @@ fn signed_in(
     device: Option<&DeviceCookie>,
 ) -> HttpResponse {
     let cookies = purpose.browser().cookies;
-    let mut response = with_cookie(response, &cookies.set_session(id));
-    if let Some(device) = device {
-        response = with_cookie(response, &cookies.set_devices(device));
-    }
+    let response = with_cookie(response, &cookies.set_session(id));
+    let response = cookies.with_device(response, device);
     match purpose.journey() {
         Some(journey) => confirm::remember(response, journey, id),
         None => response,
