@@ -25,8 +25,10 @@ use crate::telemetry::metrics::Metrics;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use domain::{AuditAction, AuditEvent, RegistryChange, RegistryOutcome, RegistrySummary};
+use guard::keys::KeySet;
 use protocol::Context;
 use protocol::Directory;
+use protocol::identity_provider::ProviderKeys;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
@@ -59,6 +61,7 @@ pub(crate) struct Service {
     /// Why the current signing key cannot be opened.
     unopened: ArcSwapOption<KeyRingError>,
     identity_tokens: IdentityTokens,
+    provider_keys: Arc<dyn ProviderKeys>,
     draining: OnceLock<Opener>,
 }
 
@@ -113,6 +116,7 @@ impl Service {
             keys: ArcSwap::from_pointee(keys),
             unopened: ArcSwapOption::empty(),
             identity_tokens: IdentityTokens::default(),
+            provider_keys: Arc::new(KeySet::default()),
         })
     }
 
@@ -287,6 +291,7 @@ impl Service {
             secret_uses: &self.secret_uses,
             used_proofs: &self.used_proofs,
             pushed_proofs: &self.pushed_proofs,
+            provider_keys: &*self.provider_keys,
             random: &*self.random,
             now: moment.now,
         }

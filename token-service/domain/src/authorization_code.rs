@@ -12,8 +12,8 @@ use crate::grant_id::GrantId;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::{
-    Client, ClientId, ClientVersion, CredentialsVersion, LinkedAccount, Owner, Revoked, Scope,
-    User, Username,
+    Client, ClientId, ClientVersion, CredentialsVersion, LinkedAccount, Owner, ProviderSignIn,
+    Revoked, Scope, User, Username,
 };
 
 /// How long after its expiry a second use of a code revokes the grant.
@@ -40,6 +40,11 @@ pub struct CodeRecord {
     pub credentials_version: CredentialsVersion,
     /// The client at the authorization request.
     pub client_version: ClientVersion,
+    /// The sign-in at an identity provider on which the code rests.
+    pub provider: Option<ProviderSignIn>,
+    /// The session that must still be live when the code is redeemed, if the code rests on a sign-in at an identity provider: a
+    /// logout there ends the session, and with the session its codes.
+    pub session: Option<Digest>,
 }
 
 /// A client's request to redeem a code.
@@ -157,6 +162,7 @@ impl CodeRecord {
             credentials_version: self.credentials_version,
             code_expires_at: self.expires_at,
             bound: client.binds(proven),
+            provider: self.provider,
         };
         let step = grant.current.clone().with_scope_of(&left);
         Ok((grant, step))

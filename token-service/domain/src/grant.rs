@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
-use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
+use crate::{ClientId, CredentialsVersion, LinkedAccount, ProviderSignIn, Scope, User, Username};
 
 /// The longest lifetime that the code of a grant may have (RFC 6749 §4.1.2).
 pub const MAX_CODE_LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -91,6 +91,8 @@ pub struct Grant {
     /// [`Client::binds`](crate::Client::binds).
     #[serde(with = "bound")]
     pub bound: Confirmation,
+    /// The sign-in at an identity provider on which the grant rests.
+    pub provider: Option<ProviderSignIn>,
 }
 
 /// The row has both members of a [`Confirmation`]. The claim `cnf` leaves out those that are absent.

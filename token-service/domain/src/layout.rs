@@ -72,8 +72,8 @@ mod tests {
     use crate::redirect_uri::RedirectUriUse;
     use crate::testing::{account, client_id, scope, username};
     use crate::{
-        CredentialsVersion, LegacyInstance, Managed, PasswordLink, RedirectUriPattern,
-        SealedSigningKey, User,
+        CredentialsVersion, Identity, LegacyInstance, LinkedIdentity, Managed, PasswordLink,
+        RedirectUriPattern, SealedSigningKey, User,
     };
 
     /// Adds the members of a JSON row, also those of objects within.
@@ -189,6 +189,13 @@ mod tests {
             organization: Some("acme".to_owned()),
             single_sign_on: true,
             accounts: vec![account("1")],
+            identities: vec![LinkedIdentity {
+                identity: Identity {
+                    issuer: "https://sso.example.com".to_owned(),
+                    subject: "1".to_owned(),
+                },
+                by_email: true,
+            }],
             enabled: true,
             managed: Some(managed()),
             password_link: Some(PasswordLink {
@@ -251,7 +258,8 @@ mod tests {
         legacy_instances.managed.secrets legacy_instances.managed.secrets.SECRET legacy_instances.managed.suspended
         signing_keys.algorithm signing_keys.created_at signing_keys.kid signing_keys.number signing_keys.retired_at
         signing_keys.sealed_pkcs8 signing_keys.signs_from users.accounts users.accounts.site users.accounts.user_id
-        users.accounts.username users.credentials_version users.email users.enabled users.managed
+        users.accounts.username users.credentials_version users.email users.enabled users.identities
+        users.identities.by_email users.identities.issuer users.identities.subject users.managed
         users.managed.disables users.managed.entry users.managed.file users.managed.line users.managed.secrets
         users.managed.secrets.SECRET users.managed.suspended users.must_change_password users.organization users.password_hash
         users.password_link users.password_link.digest users.password_link.expires_at users.password_link.rests_on

@@ -12,6 +12,7 @@ use url::Url;
 use crate::certificate::Certificate;
 use crate::client::{Client, ClientId, IntegrationType};
 use crate::clock::Timestamp;
+use crate::identity::Identity;
 use crate::managed::Managed;
 use crate::object::{ObjectKind, ObjectName};
 use crate::password_scheme;
@@ -65,6 +66,8 @@ pub enum NamedKind {
     Managed = 6,
     /// The digest of the [link](crate::user::PasswordLink) with which a user may set a password. The name is the username.
     PasswordLink = 7,
+    /// A [linked identity](identity_value) of a user, enabled or not. The name is the username.
+    Identity = 8,
 }
 
 /// A value, and the name of an object that has it.
@@ -94,6 +97,12 @@ pub fn account_value(account: &LinkedAccount) -> Option<String> {
     let site = Url::parse(&account.site);
     let site = site.as_ref().map_or(&*account.site, Url::as_str);
     let value = format!("{} {}", site.trim_end_matches('/'), account.user_id);
+    is_indexable(&value).then_some(value)
+}
+
+/// The value of [`NamedKind::Identity`]. No issuer contains a space. `None` if no user can have this identity.
+pub fn identity_value(identity: &Identity) -> Option<String> {
+    let value = format!("{} {}", identity.issuer, identity.subject);
     is_indexable(&value).then_some(value)
 }
 
@@ -254,6 +263,10 @@ impl IndexDifference {
         }
         for value in user.accounts.iter().filter_map(account_value) {
             self.name(NamedKind::Account, value, user.username.to_string(), by);
+        }
+        let identities = user.identities.iter().map(|linked| &linked.identity);
+        for value in identities.filter_map(identity_value) {
+            self.name(NamedKind::Identity, value, user.username.to_string(), by);
         }
         if let Some(link) = &user.password_link {
             let (value, name) = (link.digest.to_base64url(), user.username.to_string());

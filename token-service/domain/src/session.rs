@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::{CredentialsVersion, Username};
+use crate::{CredentialsVersion, ProviderSignIn, Username};
 
 /// Progress of the sign-in of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,8 @@ pub struct Session {
     /// The last use, to within a tenth of the idle lifetime.
     pub used_at: Timestamp,
     pub place: SessionPlace,
+    /// The sign-in at an identity provider, in place of a password.
+    pub provider: Option<ProviderSignIn>,
 }
 
 impl Session {

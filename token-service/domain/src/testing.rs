@@ -156,5 +156,6 @@ pub fn grant(scopes: &str, now: Timestamp, refresh_expires_at: Timestamp) -> Gra
         credentials_version: CredentialsVersion::default(),
         code_expires_at: Timestamp::default(),
         bound: Confirmation::default(),
+        provider: None,
     }
 }

@@ -11,6 +11,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
+use crate::identity::LinkedIdentity;
 use crate::managed::Managed;
 use crate::text::text;
 
@@ -144,6 +145,9 @@ pub struct User {
     pub single_sign_on: bool,
     /// Linked accounts, in the order of registration.
     pub accounts: Vec<LinkedAccount>,
+    /// Linked identities at identity providers, in the order of registration. No other user has one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identities: Vec<LinkedIdentity>,
     /// A disabled user can neither sign in nor be named in a request.
     pub enabled: bool,
     /// The file that defines the user; `None` if commands define the user (D-27).
@@ -175,6 +179,7 @@ impl User {
             organization: None,
             single_sign_on: false,
             accounts: Vec::new(),
+            identities: Vec::new(),
             enabled: true,
             managed: None,
             password_link: None,

@@ -5,6 +5,7 @@ use domain::clock::Timestamp;
 use domain::random::Random;
 use store::Store;
 
+use crate::identity_provider::ProviderKeys;
 use crate::secret_uses::SecretUses;
 use crate::settings::Settings;
 use crate::token::{IdentityTokens, KeyRing, Mint};
@@ -28,6 +29,7 @@ pub struct Context<'a> {
     pub used_proofs: &'a UsedProofs,
     /// DPoP proofs of pushed requests, which anybody can send: they take no room of the others.
     pub pushed_proofs: &'a UsedProofs,
+    pub provider_keys: &'a dyn ProviderKeys,
     pub random: &'a dyn Random,
     pub now: Timestamp,
 }

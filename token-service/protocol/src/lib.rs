@@ -5,6 +5,7 @@ pub mod context;
 mod directory;
 pub mod flow;
 pub mod flows;
+pub mod identity_provider;
 pub mod issued_token;
 pub mod legacy;
 pub mod lifetimes;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use claims::Algorithm;
 
+use crate::identity_provider::IdentityProvider;
 use crate::lifetimes::Lifetimes;
 use domain::SecondFactorRules;
 
@@ -28,6 +29,15 @@ pub struct Settings {
     pub lifetimes: Lifetimes,
     /// Who must use a second factor.
     pub second_factor: Arc<SecondFactorRules>,
+    /// Identity providers that the service trusts, in the order of the configuration.
+    pub identity_providers: Arc<[IdentityProvider]>,
+}
+
+impl Settings {
+    pub fn identity_provider(&self, issuer: &str) -> Option<&IdentityProvider> {
+        let mut providers = self.identity_providers.iter();
+        providers.find(|provider| provider.issuer == issuer)
+    }
 }
 
 impl Default for Settings {
@@ -50,6 +60,7 @@ impl Default for Settings {
             },
             lifetimes: Lifetimes::default(),
             second_factor: Arc::default(),
+            identity_providers: Arc::default(),
         }
     }
 }

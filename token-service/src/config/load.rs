@@ -143,6 +143,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             dpop: dpop::read(root.section("dpop"), defaults.protocol.dpop),
             lifetimes: lifetimes::read(root.section("lifetimes"), defaults.protocol.lifetimes),
             second_factor: Arc::new(second_factor::read(&mut root)),
+            identity_providers: Arc::default(),
         },
         service_documentation: root
             .parsed("service_documentation", service_documentation)

@@ -341,6 +341,7 @@ fn every_key_of_the_example_is_also_a_variable() {
                 assertion_max: seconds(7),
                 clock_skew: seconds(65),
             },
+            identity_providers: Arc::default(),
             second_factor: Arc::new(SecondFactorRules {
                 everybody: true,
                 organizations: [("contoso".to_owned(), true)].into(),

@@ -262,6 +262,8 @@ pub(crate) fn code() -> CodeRecord {
         expires_at: at(60),
         credentials_version: CredentialsVersion::default(),
         client_version: ClientVersion::default(),
+        provider: None,
+        session: None,
     }
 }
 
@@ -501,6 +503,7 @@ pub(crate) fn session(name: &str, expires_at: Timestamp) -> Session {
         origin: None,
         used_at: at(0),
         place: SessionPlace::default(),
+        provider: None,
     }
 }
 

@@ -58,6 +58,8 @@ mod tests {
                 expires_at: Timestamp::from_seconds(1_800_000_060),
                 credentials_version: CredentialsVersion::new(7),
                 client_version: ClientVersion::new(8),
+                provider: None,
+                session: None,
             },
             dpop_jkt: None,
         }
@@ -106,7 +108,7 @@ mod tests {
     }
 
     /// Another implementation of AES-256-GCM-SIV opens this too.
-    const KNOWN: &str = "AwMDAwMDAwMDAwMD-ypnD-XAdzXtL00O_W7jNMrpf3__N4JmyN-LyZkGOZJXgjQ7rynXbNcdNe5Dtlv0Ts22vXUPCFl6\
-        R6dlDbsssndlfwcILb-RLhasJTHyBxsjHw9A3UObNF2MY_8ZaK4Ib3uv9UjT7GNobdX7eALV-KoXKasRtVFq1ZtAVVlu\
-        Xx5u7cgFSCfTJGZ9q75t4WbxXbC8i_Ub2Empctem8BhRj6jt95dZXW9YrbqA7_AmqKcAEQ7Lbmawyfop";
+    const KNOWN: &str = "AwMDAwMDAwMDAwMDkMrajlK1G8ls-6jXNlUpa0vzmYj-XMYB6l-whx4Dy2AqN2t4tR_stWdXnKnciecYUcSmCBpId_yJ\
+        mjy7Ycw8KeL9sqvwjFTdiitxtiJUkgX_GvDKZt4HlxSyr4WHZPWYaGy5JcKoux1-jr3frdaMKjTlseiatmExesREfL30\
+        kRg1n_2cT5wXdx1LmHyC_s93XTfGOYpryRcDOW4zdll2GfUrTMJ5DTtvDLIvT6QMWLmnmlGZuE0-2AVN61E";
 }

@@ -68,6 +68,7 @@ pub async fn go_on(
         username: ended.username.clone(),
         amr: ended.amr.clone(),
         place: ended.place.clone(),
+        provider: ended.provider.clone(),
         credentials_version: credentials.version,
     };
     let session = session::signed_in(&context.settings.lifetimes, proven, context.now);

@@ -259,6 +259,7 @@ pub async fn accept(
         amr: vec![amr::PASSWORD.to_owned(), amr::TOTP.to_owned()],
         credentials_version,
         place: place.in_words(),
+        provider: None,
     };
     let mut session = session::signed_in(&context.settings.lifetimes, proven, now);
     // The set-up is no sign-in: what is as old as its password stays so.

@@ -182,6 +182,7 @@ pub async fn with_password(
         amr: vec![amr::PASSWORD.to_owned()],
         credentials_version: credentials.version,
         place: place.in_words(),
+        provider: None,
     };
     let session = if credentials.totp_secret_sealed.is_some() {
         let origin = attempt.owe_second_factor().await?;

@@ -146,6 +146,7 @@ pub async fn with_second_factor(
         amr,
         credentials_version: session.credentials_version,
         place: place.in_words(),
+        provider: session.provider,
     };
     let complete = session::signed_in(&context.settings.lifetimes, proven, now);
     let Some((id, unfinished)) = session::start(context, complete, Some(id)).await? else {

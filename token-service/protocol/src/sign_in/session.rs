@@ -9,7 +9,8 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
 use domain::{
-    CredentialsVersion, Session, SessionPlace, SessionStage, UnfinishedSignIns, Username,
+    CredentialsVersion, ProviderSignIn, Session, SessionPlace, SessionStage, UnfinishedSignIns,
+    Username,
 };
 use store::{SessionBegin, StoreError};
 
@@ -52,6 +53,8 @@ pub(super) struct Proven {
     /// Version of the credentials that the sign-in was checked against.
     pub(super) credentials_version: CredentialsVersion,
     pub(super) place: SessionPlace,
+    /// See [`Session::provider`].
+    pub(super) provider: Option<ProviderSignIn>,
 }
 
 /// Starts `session` under a new id and ends `replaces`, in one transaction. Returns the id, and the sign-ins that the
@@ -86,6 +89,7 @@ pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -
         origin: None,
         used_at: now,
         place: proven.place,
+        provider: proven.provider,
     }
 }
 
@@ -103,6 +107,7 @@ pub(super) fn second_factor_owed(proven: Proven, origin: Digest, now: Timestamp)
         origin: Some(origin),
         used_at: now,
         place: proven.place,
+        provider: proven.provider,
     }
 }
 
@@ -150,6 +155,7 @@ mod tests {
             origin: None,
             used_at: at(used_at),
             place: SessionPlace::default(),
+            provider: None,
         };
         let idle = Duration::from_secs(1000);
         assert_eq!(extension(&session(0, 1000), idle, at(100)), None);

@@ -28,6 +28,8 @@ pub(super) fn code_record(
         expires_at: issued_at + lifetime,
         credentials_version: session.credentials_version,
         client_version: client.version,
+        provider: session.provider.clone(),
+        session: None,
     }
 }
 

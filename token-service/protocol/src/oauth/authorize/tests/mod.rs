@@ -74,5 +74,6 @@ fn session(username: &str, stage: SessionStage) -> Session {
         origin: None,
         used_at: Timestamp::from_seconds(1),
         place: SessionPlace::default(),
+        provider: None,
     }
 }

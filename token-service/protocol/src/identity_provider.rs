@@ -1,0 +1,80 @@
+//! Identity providers: what the service is configured to believe of whom, and the keys that their tokens are verified with.
+//!
+//! Keys are read and chosen by the guard's code, which does the same for access tokens of foreign issuers. The crate
+//! `openidconnect` would bring a second JSON Web Token library, without our bounds, our refusal of duplicate members and our one
+//! bounded fetch for unknown keys.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use guard::algorithm::Algorithm;
+use guard::keys::{Key, KeySet};
+
+/// A provider of the configuration (`[[identity_providers]]`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdentityProvider {
+    /// Name in addresses and metrics: lower-case letters, digits and hyphens.
+    pub id: String,
+    /// `iss` of its tokens, compared byte for byte.
+    pub issuer: String,
+    /// Name for people.
+    pub name: String,
+    /// Algorithms of its signatures.
+    pub algorithms: BTreeSet<Algorithm>,
+    /// Domains of its people's e-mail addresses, in lower case. A sign-in of such a person begins at the provider.
+    pub email_domains: Vec<String>,
+    /// The first sign-in of a person links the user who has the same verified e-mail address, in one of [`Self::email_domains`].
+    pub link_by_email: bool,
+    /// The service's Client ID at the provider; `None` if people cannot sign in with the provider.
+    pub client_id: Option<String>,
+}
+
+impl IdentityProvider {
+    /// True if `email` is an address in one of the provider's domains.
+    pub fn has_email(&self, email: &str) -> bool {
+        let domain = email
+            .rsplit_once('@')
+            .map(|(_, domain)| domain.to_lowercase());
+        domain.is_some_and(|domain| self.email_domains.contains(&domain))
+    }
+}
+
+/// The keys of a provider cannot be had: it does not answer, or not usably.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the identity provider {provider} does not answer: {why}")]
+pub struct Unavailable {
+    /// [`IdentityProvider::id`].
+    pub provider: String,
+    pub why: String,
+}
+
+/// The keys of the providers.
+#[async_trait]
+pub trait ProviderKeys: fmt::Debug + Send + Sync {
+    /// The key of `provider` for a token that names `kid` and `algorithm`; `None` if the provider has no such key, as far as the last
+    /// fetch tells. If the key is not known, the keys are fetched once more, at most as often as for all other unknown keys together.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if no keys could be fetched.
+    async fn key(
+        &self,
+        provider: &IdentityProvider,
+        kid: &str,
+        algorithm: Algorithm,
+    ) -> Result<Option<Arc<Key>>, Unavailable>;
+}
+
+/// Keys that never change, for providers whose keys stand in a file, and for tests.
+#[async_trait]
+impl ProviderKeys for KeySet {
+    async fn key(
+        &self,
+        _: &IdentityProvider,
+        kid: &str,
+        algorithm: Algorithm,
+    ) -> Result<Option<Arc<Key>>, Unavailable> {
+        Ok(self.get(kid, algorithm).cloned())
+    }
+}
