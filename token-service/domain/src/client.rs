@@ -71,6 +71,10 @@ pub struct Client {
     /// Codes and refreshed tokens need a sign-in with a second factor (D-56).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requires_second_factor: bool,
+    /// Issuers of identity providers. For a non-interactive client: whose assertions it may bring; for the other clients: by which
+    /// its people sign in, all configured ones if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identity_providers: Vec<String>,
     /// All scopes that the client may request.
     pub scopes: Scope,
     /// A disabled client is treated like an unknown client.
@@ -244,6 +248,7 @@ impl Client {
             key_authentication: KeyAuthentication::default(),
             require_pushed_authorization_requests: false,
             requires_second_factor: false,
+            identity_providers: Vec::new(),
             scopes: Scope::default(),
             enabled: true,
             dpop_bound_access_tokens: false,

@@ -168,6 +168,7 @@ mod tests {
             },
             require_pushed_authorization_requests: true,
             requires_second_factor: true,
+            identity_providers: vec!["https://sso.example.com".to_owned()],
             scopes: scope("projects"),
             enabled: true,
             dpop_bound_access_tokens: true,
@@ -246,7 +247,7 @@ mod tests {
         clients.bound_user clients.certificates clients.certificates.alias clients.certificates.not_after
         clients.certificates.not_before clients.certificates.public_key_der clients.certificates.sha1_thumbprint
         clients.client_assertion_audience clients.client_id clients.dpop_bound_access_tokens clients.enabled
-        clients.home_url clients.hostname clients.keys clients.keys.kid clients.keys.public_key clients.managed
+        clients.home_url clients.hostname clients.identity_providers clients.keys clients.keys.kid clients.keys.public_key clients.managed
         clients.managed.disables clients.managed.entry clients.managed.file clients.managed.line
         clients.managed.secrets clients.managed.secrets.SECRET clients.managed.suspended clients.name
         clients.organization clients.redirect_templates clients.redirect_uris clients.redirect_uris.exact

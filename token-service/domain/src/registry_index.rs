@@ -207,6 +207,7 @@ impl IndexDifference {
             key_authentication: _,
             require_pushed_authorization_requests: _,
             requires_second_factor: _,
+            identity_providers: _,
             dpop_bound_access_tokens: _,
             tls_client_certificate_bound_access_tokens: _,
             managed,

@@ -326,6 +326,7 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         key_authentication,
         require_pushed_authorization_requests: pushed_only.is_some_and(|flag| flag.value),
         requires_second_factor: second_factor == Some(SecondFactorRule::Required),
+        identity_providers: Vec::new(),
         scopes,
         enabled,
         dpop_bound_access_tokens,
