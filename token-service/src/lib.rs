@@ -11,5 +11,6 @@ pub mod config;
 mod feed;
 mod http;
 mod mail;
+mod providers;
 mod service;
 mod telemetry;

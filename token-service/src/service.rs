@@ -62,6 +62,7 @@ pub(crate) struct Service {
     unopened: ArcSwapOption<KeyRingError>,
     identity_tokens: IdentityTokens,
     provider_keys: Arc<dyn ProviderKeys>,
+    pub providers: crate::providers::Providers,
     draining: OnceLock<Opener>,
 }
 
@@ -117,6 +118,7 @@ impl Service {
             unopened: ArcSwapOption::empty(),
             identity_tokens: IdentityTokens::default(),
             provider_keys: Arc::new(KeySet::default()),
+            providers: crate::providers::Providers,
         })
     }
 
@@ -323,6 +325,15 @@ impl Service {
             }
         }
         Ok(outcome)
+    }
+
+    // STUB
+    pub(crate) async fn link_by_email(
+        &self,
+        _: &str,
+        _: domain::LinkedIdentity,
+    ) -> Result<Option<domain::User>, StoreError> {
+        Ok(None)
     }
 
     /// Forgets what changed in the store, so that changes take effect.

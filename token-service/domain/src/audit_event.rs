@@ -94,6 +94,8 @@ pub enum AuditAction {
     AccessEnded,
     /// A user ended sessions of other browsers.
     SessionsEnded,
+    /// An identity provider ended sign-ins of a person: sessions and grants.
+    SignInsEnded,
 }
 
 impl AuditAction {
@@ -142,7 +144,8 @@ impl AuditAction {
             | Self::PasswordForgotten
             | Self::PasswordLinkSent
             | Self::AccessEnded
-            | Self::SessionsEnded => AuditKind::SignIn,
+            | Self::SessionsEnded
+            | Self::SignInsEnded => AuditKind::SignIn,
             Self::CodeIssued
             | Self::TokensIssued
             | Self::TokensRefreshed

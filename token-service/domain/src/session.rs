@@ -98,7 +98,8 @@ impl UnfinishedSignIns {
     #[must_use]
     pub fn with(mut self, id: Digest, session: &Session, replaces: Option<Digest>) -> Self {
         self.newest.retain(|one| Some(one.session) != replaces);
-        if session.stage == SessionStage::SecondFactorOwed {
+        // A sign-in at a provider used no password of this service.
+        if session.stage == SessionStage::SecondFactorOwed && session.provider.is_none() {
             self.newest.push(UnfinishedSignIn {
                 session: id,
                 at: session.authenticated_at,

@@ -153,6 +153,14 @@ impl Directory {
 
     /// The enabled single-sign-on users with this e-mail address: see
     /// [`RegistrationStore::single_sign_on_users`](store::RegistrationStore::single_sign_on_users). Not cached.
+    // STUB
+    pub async fn user_of_identity(
+        &self,
+        _identity: &domain::Identity,
+    ) -> Result<Option<Arc<User>>, StoreError> {
+        Ok(None)
+    }
+
     pub async fn single_sign_on_users(&self, email: &str) -> Result<Vec<Username>, StoreError> {
         self.reads.inc();
         self.store.single_sign_on_users(email.to_owned()).await

@@ -22,6 +22,7 @@ mod observe;
 mod origin;
 mod pages;
 pub(crate) mod paths;
+mod provider_logout;
 mod pushed;
 mod report;
 mod revocation;
@@ -315,6 +316,11 @@ pub(crate) fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data
         .configure(discovery::routes)
         .configure(description::routes)
         .configure(legacy::routes)
+        .service(
+            web::resource(paths::provider_logout("{id}"))
+                .route(web::post().to(provider_logout::end))
+                .default_service(error::other_methods("POST")),
+        )
         .configure(pages::routes)
         .default_service(web::to(lost::not_found));
 }

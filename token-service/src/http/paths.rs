@@ -23,6 +23,16 @@ pub(crate) const SELECT_ACCOUNT: &str = "/auth/select-account";
 pub(crate) const CONTINUE: &str = "/auth/continue";
 /// `POST`: ends the session of this browser.
 pub(crate) const SIGN_OUT: &str = "/auth/sign-out";
+/// `POST`: begins a sign-in at an identity provider.
+pub(crate) const PROVIDER: &str = "/auth/provider";
+/// `GET`: where this identity provider sends the browser back.
+pub(crate) fn provider(id: &str) -> String {
+    format!("{PROVIDER}/{id}")
+}
+/// `POST`: where this identity provider ends the sign-ins of a person (OpenID Connect Back-Channel Logout 1.0 §2.5).
+pub(crate) fn provider_logout(id: &str) -> String {
+    format!("{PROVIDER}/{id}/logout")
+}
 /// `GET`: shows the signed-in user of this browser.
 pub(crate) const HOME: &str = "/auth/";
 /// The parameter of [`HOME`] with the first client of the page.

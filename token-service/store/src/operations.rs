@@ -327,6 +327,16 @@ pub trait RevocationStore: Send + Sync {
 #[async_trait]
 pub trait OnceStore: Send + Sync {
     /// Uses an id, which then counts as used until `expires_at` (D-10, D-46).
+    // STUB
+    async fn end_provider_sign_ins(
+        &self,
+        _: domain::Identity,
+        _: Option<String>,
+        _: Arc<[AuditEvent]>,
+        _: Timestamp,
+    ) -> Result<u64, StoreError> {
+        Ok(0)
+    }
     async fn use_once(
         &self,
         id: OnceId,

@@ -254,12 +254,18 @@ pub async fn accept(
     let Some(credentials_version) = set else {
         return Ok(SetUpOutcome::NotOffered);
     };
+    // Without a factor that the app replaces.
+    let first = session
+        .amr
+        .iter()
+        .filter(|method| !amr::is_second_factor(method))
+        .cloned();
     let proven = Proven {
         username: username.clone(),
-        amr: vec![amr::PASSWORD.to_owned(), amr::TOTP.to_owned()],
+        amr: first.chain([amr::TOTP.to_owned()]).collect(),
         credentials_version,
         place: place.in_words(),
-        provider: None,
+        provider: session.provider,
     };
     let mut session = session::signed_in(&context.settings.lifetimes, proven, now);
     // The set-up is no sign-in: what is as old as its password stays so.

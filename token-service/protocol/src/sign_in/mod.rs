@@ -3,7 +3,9 @@
 pub mod again;
 pub mod authenticator;
 pub mod device;
+pub mod id_token;
 pub mod mailed_link;
+pub mod provider;
 mod recovery;
 mod second_factor;
 pub mod session;
@@ -186,7 +188,7 @@ pub async fn with_password(
     };
     let session = if credentials.totp_secret_sealed.is_some() {
         let origin = attempt.owe_second_factor().await?;
-        session::second_factor_owed(proven, origin, now)
+        session::second_factor_owed(proven, Some(origin), now)
     } else {
         attempt.forgive().await?;
         session::signed_in(&context.settings.lifetimes, proven, now)

@@ -93,8 +93,13 @@ pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -
     }
 }
 
-/// The session of a user whose password from [`origin`](Session::origin) was right at `now`, and who still needs the second factor.
-pub(super) fn second_factor_owed(proven: Proven, origin: Digest, now: Timestamp) -> Session {
+/// The session of a user whose password from [`origin`](Session::origin) was right at `now`, or whom a provider has signed in, and who
+/// still needs the second factor.
+pub(super) fn second_factor_owed(
+    proven: Proven,
+    origin: Option<Digest>,
+    now: Timestamp,
+) -> Session {
     let until = now + SECOND_FACTOR_TIME;
     Session {
         username: proven.username,
@@ -104,7 +109,7 @@ pub(super) fn second_factor_owed(proven: Proven, origin: Digest, now: Timestamp)
         expires_at: until,
         ends_at: until,
         credentials_version: proven.credentials_version,
-        origin: Some(origin),
+        origin,
         used_at: now,
         place: proven.place,
         provider: proven.provider,

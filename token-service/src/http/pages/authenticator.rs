@@ -14,6 +14,7 @@ use super::failure::PageFailure;
 use super::forgot_password::{self, Changed};
 use super::form::Form;
 use super::problem::Problem;
+use super::provider;
 use super::purpose::{Admitted, Purpose};
 use super::response;
 use super::templates::{AuthenticatorPage, RecoveryCodesPage};
@@ -34,8 +35,13 @@ pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> 
     let Some(admitted) = purpose.admit(Due::SetUpSecondFactor).await? else {
         return Ok(purpose.go_on());
     };
+    // Whoever signs in with a provider has no password here: a recent sign-in there takes its place.
+    if let Some(response) = provider::again(purpose, &admitted.session, StatusCode::FOUND).await? {
+        return Ok(response);
+    }
     let context = purpose.browser().context();
-    match authenticator::offer(&context, &admitted.id, admitted.is_due_always).await? {
+    let counts = admitted.is_due_always || admitted.session.provider.is_some();
+    match authenticator::offer(&context, &admitted.id, counts).await? {
         Some(offer) => show(purpose, admitted.is_due, &offer, None),
         None => Ok(purpose.go_on()),
     }
@@ -53,6 +59,9 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         is_due,
         ..
     } = admitted;
+    if let Some(response) = provider::again(purpose, &session, StatusCode::SEE_OTHER).await? {
+        return Ok(response);
+    }
     let sealed = form.field("offer");
     let entry = Entry::new(AuditAction::SecondFactorSetUp).by_user(session.username.as_str());
     let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
@@ -111,7 +120,7 @@ fn show(
     purpose: &Purpose,
     is_due: bool,
     offer: &Offer,
-    problem: Option<Problem>,
+    problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
     let picture = QRBuilder::new(offer.url.as_str())
         .build()
@@ -135,7 +144,7 @@ pub(super) fn refused(
     username: &Username,
     refusal: PasswordRefusal,
     change: &'static str,
-) -> Problem {
+) -> Problem<'static> {
     let (action, problem) = match refusal {
         PasswordRefusal::Missing => return Problem::PasswordMissing,
         PasswordRefusal::Wrong => (AuditAction::SignInRefused, Problem::PasswordWrong),

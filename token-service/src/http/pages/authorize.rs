@@ -8,6 +8,7 @@ use super::confirm;
 use super::due;
 use super::failure::PageFailure;
 use super::journey::Journey;
+use super::provider;
 use super::purpose::{Purpose, show};
 use super::response;
 use super::select_account;
@@ -20,12 +21,7 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
     let (id, session) = journey.browser.live_session().await?.unzip();
     let confirmation = confirm::confirmation(&journey, id.as_ref());
     match journey.next_step(session, confirmation) {
-        Step::SignIn => show(&journey, None, |flow| SignInPage {
-            frame: flow.frame,
-            flow,
-            username: journey.login_hint().unwrap_or_default(),
-            problem: None,
-        }),
+        Step::SignIn => ask_to_sign_in(&Purpose::Code(journey)).await,
         Step::Due(due) => due::show(&Purpose::Code(journey), due).await,
         Step::SelectAccount(signed_in) => select_account::show_choice(&journey, &signed_in, ""),
         Step::Confirm(signed_in, account) => show(&journey, None, |flow| ConfirmPage {
@@ -48,6 +44,24 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
         Step::Issue(signed_in, account) => Ok(found(&journey.issue(&signed_in, &account).await?)),
         Step::Refuse(error) => Ok(found(&journey.error_address(&error))),
     }
+}
+
+/// The sign-in page, or the way to the identity provider that the request already says.
+async fn ask_to_sign_in(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
+    let journey = purpose.journey();
+    let at_once = journey.and_then(|journey| journey.provider_at_once(purpose.providers()));
+    if let Some(provider) = at_once
+        && only_looks(&purpose.browser().http).is_none()
+    {
+        let oldest = purpose.oldest_sign_in();
+        return provider::leave(purpose, provider, StatusCode::FOUND, oldest).await;
+    }
+    purpose.show(None, |flow| SignInPage {
+        frame: flow.frame,
+        flow,
+        username: journey.and_then(Journey::login_hint).unwrap_or_default(),
+        problem: None,
+    })
 }
 
 const NO_STORE: (header::HeaderName, &str) = (header::CACHE_CONTROL, "no-store");

@@ -111,7 +111,14 @@ impl Browser {
             let stored = self.service.store.user(username.clone()).await?;
             user = stored.filter(|user| user.enabled).map(Arc::new);
         }
-        Ok(user.map(|user| (id, LiveSession { session, user })))
+        Ok(user.map(|user| {
+            let live = LiveSession {
+                id: id.digest(),
+                session,
+                user,
+            };
+            (id, live)
+        }))
     }
 
     /// The sign-in of a live session on the person's own page.

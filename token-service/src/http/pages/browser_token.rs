@@ -56,10 +56,19 @@ impl BrowserToken {
     }
 }
 
+/// A response to the browser with this secret, which the browser gets as a cookie if it has none.
+pub(super) fn with_token<E: From<RandomError>>(
+    browser: &Browser,
+    response: impl FnOnce(&str) -> Result<HttpResponse, E>,
+) -> Result<HttpResponse, E> {
+    let token = BrowserToken::of(browser)?;
+    Ok(token.keep(response(token.token.as_str())?))
+}
+
 /// A page with the browser's CSRF token. `problem`: what the page says about the form before.
 pub(super) fn page_with_token<Page: Template>(
     browser: &Browser,
-    problem: Option<Problem>,
+    problem: Option<Problem<'_>>,
     page: impl FnOnce(&BrowserToken) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
     let token = BrowserToken::of(browser)?;

@@ -84,7 +84,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
 fn show(
     purpose: &Purpose,
     is_due: bool,
-    problem: Option<Problem>,
+    problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
     purpose.show(problem, |flow| ChangePasswordPage {
         frame: flow.frame,

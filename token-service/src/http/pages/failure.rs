@@ -14,6 +14,7 @@ use protocol::oauth;
 use protocol::oauth::authorize::{IssueError, UnsafeRequest};
 use protocol::oauth::parameters::ParameterError;
 use protocol::sign_in::SignInError;
+use protocol::sign_in::provider::DepartureError;
 use secrets::password::PasswordError;
 use store::StoreError;
 
@@ -45,6 +46,8 @@ pub(super) enum PageFailure {
     Account,
     /// The link to set a password is unknown, used, replaced or too old.
     LinkOver,
+    /// What an identity provider sent the browser back with does not belong to a sign-in of this browser, or no longer.
+    ProviderAnswer,
     Method,
     /// The store is overloaded or failed, or too many passwords wait.
     Unavailable(String),
@@ -54,9 +57,11 @@ pub(super) enum PageFailure {
 impl PageFailure {
     pub(super) const fn status(&self) -> StatusCode {
         match self {
-            Self::Request(_) | Self::Interrupted | Self::Form(_) | Self::Account => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::Request(_)
+            | Self::Interrupted
+            | Self::Form(_)
+            | Self::Account
+            | Self::ProviderAnswer => StatusCode::BAD_REQUEST,
             Self::ErrorAtClient(status, _) => *status,
             Self::SignInEnded(_) => StatusCode::SEE_OTHER,
             Self::WrongHost(_) | Self::NothingHere(_) => StatusCode::NOT_FOUND,
@@ -84,6 +89,7 @@ impl PageFailure {
             Self::TooSlow => texts.form_too_slow,
             Self::Account => texts.account_not_linked,
             Self::LinkOver => texts.link_over,
+            Self::ProviderAnswer => texts.provider_answer,
             Self::Method => texts.wrong_method,
             Self::Unavailable(_) => texts.unavailable,
             Self::Internal(_) => texts.internal,
@@ -141,6 +147,12 @@ impl ResponseError for PageFailure {
             }
         }
         HttpResponse::new(self.status())
+    }
+}
+
+impl From<DepartureError> for PageFailure {
+    fn from(error: DepartureError) -> Self {
+        Self::Internal(error.to_string())
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
 fn show(
     purpose: &Purpose,
     username: &str,
-    problem: Option<Problem>,
+    problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
     purpose.show(problem, |flow| ForgotPasswordPage {
         frame: flow.frame,

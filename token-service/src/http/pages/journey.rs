@@ -16,9 +16,11 @@ use crate::branding::Asset;
 use crate::http::origin;
 use crate::service::Service;
 use crate::telemetry::audit_log::Entry;
+use domain::clock::Timestamp;
 use domain::{AuditAction, Client, LinkedAccount, RedirectUri};
 use protocol::flow::{BeginError, Flow};
 use protocol::flows;
+use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::authorize::{
     ClientConfirmation, CodeRequest, ExpectedUser, IssueError, LiveSession, Prompt, RedirectError,
     SignedIn, Step, issue_code, next_step,
@@ -162,6 +164,29 @@ impl Journey {
     /// True if a live session must not give a code (D-34).
     pub(super) fn needs_confirmation(&self) -> bool {
         self.request.needs_confirmation()
+    }
+
+    /// See [`CodeRequest::oldest_sign_in`].
+    pub(super) fn oldest_sign_in(&self) -> Option<Timestamp> {
+        let now = self.browser.context().now;
+        match self.request.prompt() {
+            Prompt::Login => Some(now),
+            Prompt::WhenNeeded | Prompt::Never => self.request.oldest_sign_in(now),
+        }
+    }
+
+    /// The provider to which the person is sent without a page: the only one of the application, or that of the e-mail address in the
+    /// request.
+    pub(super) fn provider_at_once<'a>(
+        &self,
+        mut offered: impl Iterator<Item = &'a IdentityProvider>,
+    ) -> Option<&'a IdentityProvider> {
+        if let [only] = self.client().identity_providers.as_slice() {
+            return offered.find(|provider| provider.issuer == *only);
+        }
+        let expected = self.expected_user().map(|user| user.email.as_str());
+        let email = expected.or(self.login_hint())?;
+        offered.find(|provider| provider.has_email(email))
     }
 
     /// Suggestion for the username field.

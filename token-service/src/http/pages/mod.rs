@@ -30,6 +30,7 @@ mod language;
 mod new_password;
 mod own;
 mod problem;
+mod provider;
 mod purpose;
 mod response;
 mod select_account;
@@ -94,6 +95,8 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
                 .route(web::post().to(end::accept))
                 .default_service(other_methods("GET, HEAD, POST")),
         )
+        .service(only_post(paths::PROVIDER).route(web::post().to(provider::begin)))
+        .service(only_get(&paths::provider("{id}")).route(web::get().to(provider::back)))
         .service(only_get(paths::HOME).route(web::get().to(home::home)))
         .service(only_get(paths::COOKIE_NOTICE).route(web::get().to(cookie_notice::stylesheet)))
         .service(

@@ -123,7 +123,7 @@ impl Link {
 pub(super) enum Outcome {
     /// The hash of the password.
     Set(String),
-    Refused(Problem),
+    Refused(Problem<'static>),
     /// The person may not set it, or no longer.
     Over,
 }
@@ -153,7 +153,7 @@ pub(super) async fn set(
     };
     let name = browser.frame().service.to_owned();
     let hasher = service.clone();
-    let hashed = move || -> Result<Result<String, Problem>, ProtectionError> {
+    let hashed = move || -> Result<Result<String, Problem<'static>>, ProtectionError> {
         if let Err(weak) = password_rules::check(&password, &known, &name, least) {
             return Ok(Err(Problem::PasswordWeak(weak)));
         }
@@ -225,7 +225,7 @@ pub(super) async fn done(browser: &Browser) -> HttpResponse {
 fn show(
     browser: &Browser,
     link: &str,
-    problem: Option<Problem>,
+    problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
     page_with_token(browser, problem, |token| NewPasswordPage {
         texts: browser.texts(),

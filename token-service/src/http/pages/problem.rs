@@ -8,7 +8,7 @@ use super::texts::{self, Texts};
 use secrets::password_rules::Weak;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(super) enum Problem<'a> {
     PasswordRefused,
     /// The password is wrong; the user is already known.
     PasswordWrong,
@@ -24,13 +24,35 @@ pub(super) enum Problem {
     RecoveryCodeWrong,
     /// There were too many attempts. The person must wait this long.
     Wait(Duration),
+    /// The sign-in at the identity provider of this name.
+    Provider(ProviderProblem, &'a str),
 }
 
-impl Problem {
+/// Why a sign-in at an identity provider did not lead back to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProviderProblem {
+    /// The provider does not answer, or too slowly.
+    Unavailable,
+    /// The person cancelled there.
+    Cancelled,
+    /// The provider refused, or its answer cannot be trusted.
+    Failed,
+    /// The provider did not ask the person again, though the application wants a recent sign-in.
+    NotRecent,
+    /// The request is for another person.
+    OtherPerson,
+    /// The request is too long to be carried to the provider.
+    TooLong,
+}
+
+impl Problem<'_> {
     pub(super) const fn status(self) -> StatusCode {
         match self {
             Self::Wait(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::PasswordWeak(_) | Self::PasswordUnchanged => StatusCode::BAD_REQUEST,
+            Self::PasswordWeak(_)
+            | Self::PasswordUnchanged
+            | Self::Provider(ProviderProblem::TooLong, _) => StatusCode::BAD_REQUEST,
+            Self::Provider(ProviderProblem::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::FORBIDDEN,
         }
     }
@@ -51,7 +73,9 @@ impl Problem {
             | Self::PasswordWeak(_)
             | Self::PasswordUnchanged
             | Self::Wait(_) => true,
-            Self::CodeWrong | Self::CodeUsed | Self::RecoveryCodeWrong => false,
+            Self::CodeWrong | Self::CodeUsed | Self::RecoveryCodeWrong | Self::Provider(..) => {
+                false
+            }
         }
     }
 
@@ -70,6 +94,17 @@ impl Problem {
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
             Self::RecoveryCodeWrong => texts.recovery_code_wrong.to_owned(),
+            Self::Provider(problem, name) => {
+                let text = match problem {
+                    ProviderProblem::Unavailable => texts.provider_unavailable,
+                    ProviderProblem::Cancelled => texts.provider_cancelled,
+                    ProviderProblem::Failed => texts.provider_failed,
+                    ProviderProblem::NotRecent => texts.provider_not_recent,
+                    ProviderProblem::OtherPerson => texts.provider_other_person,
+                    ProviderProblem::TooLong => texts.provider_too_long,
+                };
+                texts::plain(text, &[("provider", name)])
+            }
             Self::Wait(wait) => texts::plain(texts.wait, &[("time", &texts.duration(wait))]),
         }
     }

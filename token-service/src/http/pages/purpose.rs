@@ -5,7 +5,7 @@ use actix_web::http::StatusCode;
 use askama::Template;
 
 use super::browser::Browser;
-use super::browser_token::page_with_token;
+use super::browser_token::{BrowserToken, page_with_token};
 use super::ending::Ending;
 use super::failure::PageFailure;
 use super::form::Carried;
@@ -15,6 +15,8 @@ use super::response;
 use super::templates::StepView;
 use crate::http::paths;
 use domain::Session;
+use domain::clock::Timestamp;
+use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::authorize::{ClientConfirmation, Due, ExpectedUser, LiveSession, Step};
 use protocol::sign_in::SessionId;
 
@@ -108,6 +110,27 @@ impl Purpose {
         }
     }
 
+    /// The time of the oldest sign-in that counts; `None` if any does.
+    pub(super) fn oldest_sign_in(&self) -> Option<Timestamp> {
+        match self {
+            Self::Code(journey) => journey.oldest_sign_in(),
+            Self::Home(_) => None,
+            Self::End(browser, _) => Some(browser.context().now),
+        }
+    }
+
+    /// The identity providers by which the person may sign in, in the order of the configuration: those of the application, or all.
+    pub(super) fn providers(&self) -> impl Iterator<Item = &IdentityProvider> {
+        let own = self.journey().map(|journey| journey.client());
+        let own = own.map(|client| client.identity_providers.as_slice());
+        let own = own.filter(|own| !own.is_empty());
+        let settings = &self.browser().service.config.protocol;
+        settings.identity_providers.iter().filter(move |provider| {
+            let is_own = own.is_none_or(|own| own.contains(&provider.issuer));
+            is_own && provider.client_id.is_some()
+        })
+    }
+
     /// Redirects the browser after a step.
     pub(super) fn go_on(&self) -> HttpResponse {
         response::redirect(StatusCode::SEE_OTHER, &self.continuation())
@@ -115,25 +138,28 @@ impl Purpose {
 
     pub(super) fn show<'a, Page: Template>(
         &'a self,
-        problem: Option<Problem>,
+        problem: Option<Problem<'_>>,
         page: impl FnOnce(StepView<'a>) -> Page,
     ) -> Result<HttpResponse, PageFailure> {
-        match self {
-            Self::Code(journey) => show(journey, problem, page),
-            Self::Home(browser) => page_with_token(browser, problem, |token| {
-                page(StepView::of_home(browser, token))
-            }),
-            Self::End(browser, ending) => page_with_token(browser, problem, |token| {
-                page(StepView::of_end(browser, token, ending))
-            }),
-        }
+        let view = |token: &BrowserToken| match self {
+            Self::Code(journey) => StepView::of_journey(journey, token),
+            Self::Home(browser) => StepView::of_home(browser, token),
+            Self::End(browser, ending) => StepView::of_end(browser, token, ending),
+        };
+        page_with_token(self.browser(), problem, |token| {
+            let providers = self.providers().collect();
+            page(StepView {
+                providers,
+                ..view(token)
+            })
+        })
     }
 }
 
 /// A page of `journey`, with the browser's CSRF token. `problem`: what the page says about the form before.
 pub(super) fn show<'a, Page: Template>(
     journey: &'a Journey,
-    problem: Option<Problem>,
+    problem: Option<Problem<'_>>,
     page: impl FnOnce(StepView<'a>) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
     page_with_token(&journey.browser, problem, |token| {

@@ -28,7 +28,7 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
     let context = browser.context();
     let (replaces, place) = (replaces.as_ref(), browser.place());
     let outcome = sign_in::with_password(&context, username, password, replaces, &place).await?;
-    record(browser, &outcome);
+    record(browser, &outcome, None);
     let problem = match outcome {
         PasswordOutcome::Begun {
             id,
@@ -113,7 +113,7 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
 }
 
 /// The response to a right form: a page with what the person should know of, or else the next step.
-fn next(
+pub(super) fn next(
     purpose: &Purpose,
     unfinished: &UnfinishedSignIns,
     recovery_codes_left: Option<usize>,
@@ -137,7 +137,8 @@ fn next(
     }
 }
 
-fn record(browser: &Browser, outcome: &PasswordOutcome) {
+/// `provider`: the identity provider, in place of a password.
+pub(super) fn record(browser: &Browser, outcome: &PasswordOutcome, provider: Option<&str>) {
     let (action, username) = match outcome {
         PasswordOutcome::Begun {
             stage, username, ..
@@ -152,6 +153,10 @@ fn record(browser: &Browser, outcome: &PasswordOutcome) {
         PasswordOutcome::Wait(username, _) => (AuditAction::SignInThrottled, username.as_ref()),
     };
     let entry = Entry::new(action);
+    let entry = match provider {
+        Some(id) => entry.detail(format!("identity provider {id}")),
+        None => entry,
+    };
     browser.record(match username {
         Some(username) => entry.by_user(username.as_str()),
         // An unregistered username may be a password in the wrong field.
@@ -159,16 +164,26 @@ fn record(browser: &Browser, outcome: &PasswordOutcome) {
     });
 }
 
-/// Adds the cookies of a sign-in to the response. Signing in for a client confirms the client.
+/// Adds the cookies of a sign-in to the response.
+pub(super) fn with_cookies(
+    response: HttpResponse,
+    browser: &Browser,
+    id: &SessionId,
+    device: Option<&DeviceCookie>,
+) -> HttpResponse {
+    let response = with_cookie(response, &browser.cookies.set_session(id));
+    browser.cookies.with_device(response, device)
+}
+
+/// Adds the cookies of a sign-in to the response. Typing the password for a client confirms the client: a provider may have signed
+/// in the person without a word.
 fn signed_in(
     response: HttpResponse,
     purpose: &Purpose,
     id: &SessionId,
     device: Option<&DeviceCookie>,
 ) -> HttpResponse {
-    let cookies = purpose.browser().cookies;
-    let response = with_cookie(response, &cookies.set_session(id));
-    let response = cookies.with_device(response, device);
+    let response = with_cookies(response, purpose.browser(), id, device);
     match purpose.journey() {
         Some(journey) => confirm::remember(response, journey, id),
         None => response,

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use super::texts::{self, Texts};
 use crate::branding::Asset;
 use domain::{LinkedAccount, UnfinishedSignIns};
+use protocol::identity_provider::IdentityProvider;
 
 /// The query of the home page that asks for another user while the second factor is missing.
 pub(super) const OTHER_USER: &str = "prompt=login";
@@ -50,6 +51,8 @@ pub(super) struct StepView<'a> {
     pub again: bool,
     /// What the application may do, in words.
     pub may: Vec<String>,
+    /// The identity providers by which the person may sign in.
+    pub providers: Vec<&'a IdentityProvider>,
 }
 
 impl<'a> StepView<'a> {
@@ -74,6 +77,7 @@ impl<'a> StepView<'a> {
             has_mail: journey.browser.service.mailer.is_some(),
             again: false,
             may: journey.may(),
+            providers: Vec::new(),
         }
     }
 
@@ -94,6 +98,7 @@ impl<'a> StepView<'a> {
             has_mail: browser.service.mailer.is_some(),
             again: false,
             may: Vec::new(),
+            providers: Vec::new(),
         }
     }
 
@@ -103,6 +108,11 @@ impl<'a> StepView<'a> {
             again: true,
             ..Self::of_home(browser, token)
         }
+    }
+
+    /// The text on the button of a provider, as HTML.
+    fn sign_in_with(&self, provider: &str) -> String {
+        texts::isolated(self.texts.sign_in_with, &[("provider", provider)])
     }
 
     /// Where the person asks for a link by mail.
@@ -140,7 +150,14 @@ pub(super) struct SignInPage<'a> {
     pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     pub username: &'a str,
-    pub problem: Option<Problem>,
+    pub problem: Option<Problem<'a>>,
+}
+
+impl SignInPage<'_> {
+    /// True if the problem is in the fields, and not at a provider.
+    fn is_invalid(&self) -> bool {
+        self.problem.is_some_and(Problem::concerns_password)
+    }
 }
 
 /// A person who forgot the password asks for a link by mail.
@@ -150,7 +167,7 @@ pub(super) struct ForgotPasswordPage<'a> {
     pub frame: Frame<'a>,
     pub flow: StepView<'a>,
     pub username: &'a str,
-    pub problem: Option<Problem>,
+    pub problem: Option<Problem<'a>>,
 }
 
 /// The answer, which is the same whatever the person typed.
@@ -176,7 +193,7 @@ pub(super) struct SecondFactorPage<'a> {
     pub flow: StepView<'a>,
     /// True if the person sent the form for recovery codes, which then stays open.
     pub recovery_code: bool,
-    pub problem: Option<Problem>,
+    pub problem: Option<Problem<'a>>,
 }
 
 /// The number of recovery codes that are left after a sign-in with a recovery code.
@@ -267,6 +284,23 @@ impl ConfirmPage<'_> {
             ("destination", self.flow.destination()),
         ];
         texts::html(self.flow.texts.confirm_why, &values)
+    }
+}
+
+/// An identity provider has signed in a person to whom no user is linked.
+#[derive(Template)]
+#[template(path = "not_linked.html")]
+pub(super) struct NotLinkedPage<'a> {
+    pub frame: Frame<'a>,
+    pub flow: StepView<'a>,
+    /// The name of the provider.
+    pub provider: &'a str,
+}
+
+impl NotLinkedPage<'_> {
+    fn why(&self) -> String {
+        let values = [("provider", self.provider), ("service", self.frame.service)];
+        texts::html(self.flow.texts.not_linked_why, &values)
     }
 }
 
@@ -453,15 +487,15 @@ pub(super) struct AuthenticatorPage<'a> {
     pub offer: &'a str,
     /// True if the form does not ask for the password.
     pub is_password_proven: bool,
-    pub problem: Option<Problem>,
+    pub problem: Option<Problem<'a>>,
 }
 
 impl AuthenticatorPage<'_> {
-    fn code_problem(&self) -> Option<Problem> {
+    fn code_problem(&self) -> Option<Problem<'_>> {
         self.problem.filter(|problem| !problem.concerns_password())
     }
 
-    fn password_problem(&self) -> Option<Problem> {
+    fn password_problem(&self) -> Option<Problem<'_>> {
         self.problem.filter(|problem| problem.concerns_password())
     }
 
@@ -485,7 +519,7 @@ pub(super) struct NewPasswordPage<'a> {
     pub csrf: String,
     /// Random bits of the link, as the person's browser sent them.
     pub link: &'a str,
-    pub problem: Option<Problem>,
+    pub problem: Option<Problem<'a>>,
 }
 
 /// A person who is signed in changes the password.
@@ -496,11 +530,11 @@ pub(super) struct ChangePasswordPage<'a> {
     pub flow: StepView<'a>,
     /// True if the person must set another password to go on.
     pub is_due: bool,
-    pub problem: Option<Problem>,
+    pub problem: Option<Problem<'a>>,
 }
 
 impl ChangePasswordPage<'_> {
-    fn new_problem(&self) -> Option<Problem> {
+    fn new_problem(&self) -> Option<Problem<'_>> {
         self.problem.filter(|problem| {
             matches!(
                 problem,
@@ -509,7 +543,7 @@ impl ChangePasswordPage<'_> {
         })
     }
 
-    fn present_problem(&self) -> Option<Problem> {
+    fn present_problem(&self) -> Option<Problem<'_>> {
         self.problem.filter(|_| self.new_problem().is_none())
     }
 }

@@ -39,6 +39,11 @@ pub trait CodeRequest: fmt::Debug {
     /// True if the client accepts the sign-in of `session`.
     fn accepts(&self, session: &Session, now: Timestamp) -> bool;
 
+    /// The time of the oldest sign-in that the client accepts at `now`; `None` if any is accepted.
+    fn oldest_sign_in(&self, _now: Timestamp) -> Option<Timestamp> {
+        None
+    }
+
     /// True if the client asks for a second factor (`acr_values`).
     fn asks_for_second_factor(&self) -> bool {
         false

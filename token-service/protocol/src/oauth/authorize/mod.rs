@@ -267,6 +267,10 @@ impl CodeRequest for AuthorizationRequest {
         self.recency.accepts(session, now)
     }
 
+    fn oldest_sign_in(&self, now: Timestamp) -> Option<Timestamp> {
+        self.recency.oldest(now)
+    }
+
     fn asks_for_second_factor(&self) -> bool {
         self.second_factor
     }

@@ -30,11 +30,22 @@ impl Recency {
 
     pub(super) fn accepts(self, session: &Session, now: Timestamp) -> bool {
         let signed_in_at = session.authenticated_at;
-        let is_recent = match self.max_age {
-            Some(max_age) => max_age > 0 && now.since(signed_in_at).as_secs() <= max_age,
-            None => self.since.is_none(),
+        self.oldest(now).is_none_or(|oldest| signed_in_at >= oldest)
+    }
+
+    /// The time of the oldest sign-in that is accepted at `now`; `None` if any is.
+    pub(super) fn oldest(self, now: Timestamp) -> Option<Timestamp> {
+        let by_age = match self.max_age {
+            Some(0) => Some(now.next_second()),
+            Some(max_age) => Some(Timestamp::from_seconds(
+                now.seconds().saturating_sub(max_age),
+            )),
+            None => None,
         };
-        is_recent || self.since.is_some_and(|since| signed_in_at >= since)
+        match (by_age, self.since) {
+            (Some(by_age), Some(since)) => Some(by_age.min(since)),
+            (by_age, since) => by_age.or(since),
+        }
     }
 
     /// What the steps after this one accept. A sign-in for this request satisfies them, however long the person then takes. An

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use super::Prompt;
 use super::redirect_error::RedirectError;
+use domain::digest::Digest;
 use domain::{LinkedAccount, Session, SessionStage, User, amr};
 
 /// A live session of an enabled user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveSession {
+    /// Key of the session in the store.
+    pub id: Digest,
     pub session: Session,
     pub user: Arc<User>,
 }
@@ -26,11 +29,15 @@ pub enum Due {
 
 impl Due {
     /// What comes first. The password comes before the set-up, because somebody else may know it.
-    fn of(LiveSession { session, user }: &LiveSession, needs_second_factor: bool) -> Option<Self> {
+    fn of(
+        LiveSession { session, user, .. }: &LiveSession,
+        needs_second_factor: bool,
+    ) -> Option<Self> {
         if session.stage == SessionStage::SecondFactorOwed {
             return Some(Self::SecondFactor);
         }
-        if user.must_change_password {
+        // A sign-in at a provider used no password of this service.
+        if user.must_change_password && session.provider.is_none() {
             return Some(Self::NewPassword);
         }
         // The user has no second factor: whoever has one signs in with it, and setting one up ends other sessions (D-35).
@@ -42,6 +49,7 @@ impl Due {
 /// A completed sign-in of an enabled user, which issuing a code requires: nothing is [`Due`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedIn {
+    id: Digest,
     user: Arc<User>,
     session: Session,
 }
@@ -55,14 +63,19 @@ impl SignedIn {
         match Due::of(&live, needs_second_factor) {
             Some(due) => Err(due),
             None => {
-                let LiveSession { session, user } = live;
-                Ok(Self { user, session })
+                let LiveSession { id, session, user } = live;
+                Ok(Self { id, user, session })
             }
         }
     }
 
     pub fn user(&self) -> &User {
         &self.user
+    }
+
+    /// Key of the session in the store.
+    pub const fn id(&self) -> Digest {
+        self.id
     }
 
     pub const fn session(&self) -> &Session {

@@ -147,6 +147,17 @@ texts! {
     app_that_opens: "the app on this device that opens {scheme}: links";
     confirm: "Continue as {username} to {client}?";
     confirm_why: "{client} will work with your account {account} at {site}. Afterwards you are sent to {destination}. Go on only if you started this yourself.";
+    sign_in_with: "Sign in with {provider}";
+    or: "or";
+    provider_unavailable: "{provider} does not answer. Try again in a minute, or sign in with your password.";
+    provider_cancelled: "You cancelled the sign-in with {provider}.";
+    provider_failed: "The sign-in with {provider} failed. Try again. If it fails again, tell the people who manage your account.";
+    provider_not_recent: "{provider} did not ask you to sign in again, which is necessary here. Sign out there first, then try again.";
+    provider_other_person: "You are signed in with {provider} as somebody else. Sign out there first, then try again.";
+    provider_too_long: "The request of the application is too long for a sign-in with {provider}. Tell the developers of the application.";
+    provider_answer: "This sign-in was not started in this browser, or it is over";
+    not_linked: "No access with this sign-in";
+    not_linked_why: "You are signed in with {provider}, but nobody here is linked to that sign-in. Ask the people who manage your account at {service} to link it.";
     no_account: "No linked account";
     no_account_why: "You are signed in as {username}. No project account is linked to it, so {client} cannot work with it. Ask the people who manage your account, or sign in as somebody else.";
     return_to: "Return to {client}";

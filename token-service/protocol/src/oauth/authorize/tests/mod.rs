@@ -4,6 +4,7 @@ mod step;
 
 use super::*;
 use domain::clock::Timestamp;
+use domain::digest::Digest;
 use domain::{CredentialsVersion, Session, SessionPlace, SessionStage, User, Username, testing};
 
 const ISSUER: &str = "https://lobby.example.com";
@@ -43,6 +44,7 @@ fn live(accounts: usize, stage: SessionStage) -> LiveSession {
     let ids = &["1", "2", "3"][..accounts];
     let user: Arc<User> = Arc::new(testing::user("ada", ids));
     LiveSession {
+        id: Digest::of(b"session"),
         session: session(user.username.as_str(), stage),
         user,
     }

@@ -1,0 +1,260 @@
+//! Signing in with an identity provider: the authorization code flow with PKCE, `state` and `nonce` (OpenID Connect Core 1.0
+//! §3.1, RFC 9700 §2.1). What the service must remember until the browser comes back is sealed in `state`, so that every replica can
+//! receive the browser, and nothing is stored for people who do not come back.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::session::{self, Proven};
+use super::{PasswordOutcome, Place, SessionId, SignInError};
+use crate::Context;
+use crate::identity_provider::IdentityProvider;
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+use domain::random::{self, RandomError};
+use domain::{ProviderSignIn, SessionStage, User, amr};
+use secrets::sealing::{SealingError, open_text, seal_text};
+use store::row::{self, Row};
+use store::{OnceId, StoreError, Use};
+
+/// Time that a person may take at the provider.
+pub const TIME_AT_PROVIDER: Duration = Duration::from_mins(30);
+
+/// Longest `state`, in bytes. Servers accept requests of 8 KiB, and the address has more than the `state`.
+const MAX_STATE_BYTES: usize = 6 * 1024;
+
+/// The `max_age` of a request that does not ask for a recent sign-in, in seconds: with it, the ID token must have `auth_time` (OpenID
+/// Connect Core 1.0 §2).
+const ANY_AGE: u64 = 30 * 24 * 60 * 60;
+
+/// A sign-in that has to be this recent, in seconds, is asked for by `prompt=login`.
+const ASKED_AGAIN: u64 = 60;
+
+const SEALED_FOR: &str = "sign-in at a provider";
+
+/// The path to which a provider sends the browser back. A path for each provider: whoever answers for another one is noticed
+/// (RFC 9700 §4.4.2).
+pub fn callback(provider: &IdentityProvider) -> String {
+    format!("/auth/provider/{}", provider.id)
+}
+
+/// The redirect URI that is registered at the provider.
+pub fn redirect_uri(context: &Context<'_>, provider: &IdentityProvider) -> String {
+    format!("{}{}", context.settings.issuer, callback(provider))
+}
+
+/// A sign-in that has begun: the content of `state`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Departure {
+    /// [`IdentityProvider::id`].
+    pub provider: String,
+    /// Path and query of the request for which the person signs in.
+    pub continuation: String,
+    pub nonce: String,
+    pub code_verifier: String,
+    /// Digest of the secret in the cookie of the browser that must come back (RFC 9700 §4.7).
+    browser: Digest,
+    began_at: Timestamp,
+    /// The person must have signed in at the provider at this time or later.
+    oldest: Option<Timestamp>,
+}
+
+/// Not a row, but the content of `state`, which has the same form: replicas of two versions receive each other's browsers.
+impl Row for Departure {
+    const VERSION: u8 = 1;
+}
+
+/// As for codes: a service with a copy of the store and another issuer has the same keys. No issuer contains a space.
+fn sealed_for(context: &Context<'_>) -> String {
+    format!("{SEALED_FOR} {}", context.settings.issuer)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DepartureError {
+    #[error(transparent)]
+    Random(#[from] RandomError),
+    #[error(transparent)]
+    Sealing(#[from] SealingError),
+    #[error("the authorization request is too long to be carried to an identity provider")]
+    TooLong,
+}
+
+/// What leads to the provider.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// [`Departure::continuation`].
+    pub continuation: &'a str,
+    /// [`Departure::oldest`](Departure).
+    pub oldest: Option<Timestamp>,
+    pub login_hint: Option<&'a str>,
+    /// The secret in the cookie of the browser.
+    pub browser: &'a str,
+}
+
+/// The address of the provider's authorization `endpoint` with the request (OpenID Connect Core 1.0 §3.1.2.1).
+///
+/// # Errors
+/// A [`DepartureError`].
+pub fn depart(
+    context: &Context<'_>,
+    provider: &IdentityProvider,
+    endpoint: &Url,
+    wish: Wish<'_>,
+) -> Result<Url, DepartureError> {
+    let departure = Departure {
+        provider: provider.id.clone(),
+        continuation: wish.continuation.to_owned(),
+        nonce: random::text::<32>(context.random)?,
+        code_verifier: random::text::<32>(context.random)?,
+        browser: Digest::of(wish.browser.as_bytes()),
+        began_at: context.now,
+        oldest: wish.oldest,
+    };
+    let nonce = random::bytes(context.random)?;
+    let content = row::encode(&departure).map_err(|_| SealingError::Failed)?;
+    let state = seal_text(
+        &sealed_for(context),
+        nonce,
+        &content,
+        context.encryption_key,
+    )?;
+    if state.len() > MAX_STATE_BYTES {
+        return Err(DepartureError::TooLong);
+    }
+    let age = wish
+        .oldest
+        .map(|oldest| context.now.since(oldest).as_secs());
+    let asks_again = age.is_some_and(|age| age < ASKED_AGAIN);
+    let max_age = age.filter(|_| !asks_again).unwrap_or(ANY_AGE);
+    let scope = match provider.link_by_email {
+        true => "openid email",
+        false => "openid",
+    };
+    let mut address = endpoint.clone();
+    address
+        .query_pairs_mut()
+        .append_pair("response_type", "code")
+        .append_pair(
+            "client_id",
+            provider.client_id.as_deref().unwrap_or_default(),
+        )
+        .append_pair("redirect_uri", &redirect_uri(context, provider))
+        .append_pair("scope", scope)
+        .append_pair("state", &state)
+        .append_pair("nonce", &departure.nonce)
+        .append_pair(
+            "code_challenge",
+            &Digest::of(departure.code_verifier.as_bytes()).to_base64url(),
+        )
+        .append_pair("code_challenge_method", "S256")
+        .append_pair("max_age", &max_age.to_string())
+        .extend_pairs(asks_again.then_some(("prompt", "login")))
+        .extend_pairs(wish.login_hint.map(|hint| ("login_hint", hint)));
+    Ok(address)
+}
+
+impl Departure {
+    /// Reads the `state` with which the browser with this secret comes back. `None` if this service did not make it, if another
+    /// browser left with it, or if the person took too long.
+    pub fn of(context: &Context<'_>, state: &str, browser: &str) -> Option<Self> {
+        let content = open_text(&sealed_for(context), state, context.encryption_key)?;
+        let departure: Self = row::decode(&content).ok()?;
+        let is_in_time = context.now < departure.began_at + TIME_AT_PROVIDER;
+        let is_same = departure.browser == Digest::of(browser.as_bytes());
+        (is_in_time && is_same).then_some(departure)
+    }
+
+    /// Marks the departure as come back from.
+    ///
+    /// # Errors
+    /// [`StoreError`] if nobody knows whether it was before.
+    pub async fn come_back(&self, context: &Context<'_>) -> Result<Use, StoreError> {
+        let id = OnceId::of_provider_sign_in(&self.nonce);
+        let until = self.began_at + TIME_AT_PROVIDER + context.settings.lifetimes.clock_skew;
+        context.store.use_once(id, until, context.now).await
+    }
+
+    /// When the person signed in, according to `auth_time` of the ID token. `None` if the provider was asked for a more recent
+    /// sign-in.
+    pub fn signed_in_at(&self, context: &Context<'_>, auth_time: Timestamp) -> Option<Timestamp> {
+        let now = context.now;
+        // The clocks of provider and service differ: what followed this departure is as recent as can be.
+        if auth_time + context.settings.lifetimes.clock_skew >= self.began_at {
+            return Some(now);
+        }
+        let is_enough = self.oldest.is_none_or(|oldest| auth_time >= oldest);
+        is_enough.then_some(auth_time)
+    }
+}
+
+/// A person whom a provider has signed in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    pub sign_in: ProviderSignIn,
+    /// `amr` of the ID token.
+    pub amr: Vec<String>,
+    pub signed_in_at: Timestamp,
+}
+
+/// Begins a session for `user`, to whom the identity of `arrival` is linked. The session in `replaces` ends. If the user has a second
+/// factor here, the session owes it, whatever the provider has asked for.
+///
+/// # Errors
+/// A [`SignInError`]; no session begins.
+pub async fn arrive(
+    context: &Context<'_>,
+    user: &User,
+    arrival: Arrival,
+    replaces: Option<&SessionId>,
+    place: &Place,
+) -> Result<PasswordOutcome, SignInError> {
+    let now = context.now;
+    let username = user.username.clone();
+    let refused = || Ok(PasswordOutcome::Refused(Some(user.username.clone())));
+    // The copy in memory may be older than a change.
+    let credentials = context.store.credentials(username.clone()).await?;
+    let Some(credentials) = credentials else {
+        return refused();
+    };
+    let ended = arrival.sign_in.sid.as_deref();
+    let ended = ended.map(|sid| OnceId::of_ended_sign_in(&arrival.sign_in.identity.issuer, sid));
+    let proven = Proven {
+        username: username.clone(),
+        amr: amr::of_provider(&arrival.amr),
+        credentials_version: credentials.version,
+        place: place.in_words(),
+        provider: Some(arrival.sign_in),
+    };
+    let session = match credentials.totp_secret_sealed {
+        Some(_) => session::second_factor_owed(proven, None, now),
+        None => session::signed_in(&context.settings.lifetimes, proven, now),
+    };
+    let stage = session.stage;
+    let session = domain::Session {
+        authenticated_at: arrival.signed_in_at,
+        ..session
+    };
+    let Some((id, unfinished)) = session::start(context, session, replaces).await? else {
+        return refused();
+    };
+    // A logout may have come while this sign-in was under way. It is marked before the sessions end, so one of the two is seen.
+    if let Some(ended) = ended
+        && context.store.is_used(ended, now).await?
+    {
+        super::sign_out(context, &id).await?;
+        return refused();
+    }
+    let device = match stage {
+        SessionStage::SignedIn => place.remember(context, &username, credentials.version)?,
+        SessionStage::SecondFactorOwed => None,
+    };
+    Ok(PasswordOutcome::Begun {
+        id,
+        username,
+        stage,
+        device,
+        unfinished,
+    })
+}

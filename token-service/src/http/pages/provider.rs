@@ -1,0 +1,304 @@
+//! Signing in with an identity provider: the way there, and back.
+
+use actix_web::http::StatusCode;
+use actix_web::web::Path;
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::browser::Browser;
+use super::browser_token::with_token;
+use super::carried;
+use super::failure::PageFailure;
+use super::form::{Carried as _, Form};
+use super::problem::{Problem, ProviderProblem};
+use super::purpose::Purpose;
+use super::response;
+use super::sign_in;
+use super::templates::{NotLinkedPage, SignInPage};
+use crate::providers::RedeemError;
+use crate::telemetry::audit_log::Entry;
+use domain::clock::Timestamp;
+use domain::{AuditAction, LinkedIdentity, ProviderSignIn, Session, User};
+use protocol::identity_provider::IdentityProvider;
+use protocol::oauth::parameters::Parameters;
+use protocol::sign_in::id_token::{IdToken, TokenRefusal};
+use protocol::sign_in::provider::{Arrival, Departure, DepartureError, Wish, arrive, depart};
+use protocol::sign_in::{PasswordOutcome, again};
+use store::Use;
+
+/// `POST /auth/provider`: the button of a provider.
+pub(super) async fn begin(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
+    let purpose = &form.of;
+    let wanted = form.field("provider");
+    let provider = purpose.providers().find(|provider| provider.id == wanted);
+    let provider = provider.ok_or(PageFailure::NothingHere(None))?;
+    leave(
+        purpose,
+        provider,
+        StatusCode::SEE_OTHER,
+        purpose.oldest_sign_in(),
+    )
+    .await
+}
+
+/// Sends the browser to the provider. If that is not possible, the sign-in page says why.
+pub(super) async fn leave(
+    purpose: &Purpose,
+    provider: &IdentityProvider,
+    status: StatusCode,
+    oldest: Option<Timestamp>,
+) -> Result<HttpResponse, PageFailure> {
+    let browser = purpose.browser();
+    let endpoints = match browser.service.providers.endpoints(provider).await {
+        Ok(endpoints) => endpoints,
+        Err(_) => return sign_in_page(purpose, provider, ProviderProblem::Unavailable),
+    };
+    let journey = purpose.journey();
+    let expected = purpose.expected_user().map(|user| user.email.as_str());
+    let continuation = purpose.continuation();
+    let left = with_token(browser, |secret| {
+        let wish = Wish {
+            continuation: &continuation,
+            oldest,
+            login_hint: expected.or(journey.and_then(|journey| journey.login_hint())),
+            browser: secret,
+        };
+        let endpoint = &endpoints.authorization_endpoint;
+        let address = depart(&browser.context(), provider, endpoint, wish)?;
+        Ok(response::redirect(status, address.as_str()))
+    });
+    match left {
+        Err(DepartureError::TooLong) => sign_in_page(purpose, provider, ProviderProblem::TooLong),
+        left => Ok(left?),
+    }
+}
+
+/// Sends a person whom a provider has signed in there once more, before a change for which others give their password. `None` if the
+/// sign-in is recent, or was with a password.
+pub(super) async fn again(
+    purpose: &Purpose,
+    session: &Session,
+    status: StatusCode,
+) -> Result<Option<HttpResponse>, PageFailure> {
+    let context = purpose.browser().context();
+    let (lifetimes, now) = (&context.settings.lifetimes, context.now);
+    let Some(sign_in) = &session.provider else {
+        return Ok(None);
+    };
+    if again::is_recent(lifetimes, session.authenticated_at, now) {
+        return Ok(None);
+    }
+    let issuer = &sign_in.identity.issuer;
+    let provider = purpose
+        .providers()
+        .find(|provider| provider.issuer == *issuer);
+    let provider = provider.ok_or(PageFailure::ProviderAnswer)?;
+    leave(purpose, provider, status, Some(now)).await.map(Some)
+}
+
+/// The sign-in page, with what went wrong at the provider.
+fn sign_in_page(
+    purpose: &Purpose,
+    provider: &IdentityProvider,
+    problem: ProviderProblem,
+) -> Result<HttpResponse, PageFailure> {
+    let problem = Some(Problem::Provider(problem, &provider.name));
+    let hint = purpose.journey().and_then(|journey| journey.login_hint());
+    purpose.show(problem, |flow| SignInPage {
+        frame: flow.frame,
+        flow,
+        username: hint.unwrap_or_default(),
+        problem,
+    })
+}
+
+/// `GET /auth/provider/{id}`: the browser comes back (OpenID Connect Core 1.0 §3.1.2.5).
+pub(super) async fn back(
+    http: HttpRequest,
+    browser: Browser,
+    id: Path<String>,
+) -> Result<HttpResponse, PageFailure> {
+    let query = http.query_string().to_owned();
+    let parameters = Parameters::parse(query.as_bytes())?;
+    let departure = {
+        let secret = browser.cookies.csrf(&http).ok_or(PageFailure::NoCookies)?;
+        let state = parameters.get("state").unwrap_or_default();
+        Departure::of(&browser.context(), state, secret.as_str())
+    };
+    let departure = departure.ok_or(PageFailure::ProviderAnswer)?;
+    carried::keep(&http, &departure.continuation);
+    // Another provider answers in place of the one to which the browser was sent (RFC 9700 §4.4).
+    if departure.provider != *id {
+        return Err(PageFailure::ProviderAnswer);
+    }
+    if departure.come_back(&browser.context()).await? == Use::Again {
+        return Err(PageFailure::ProviderAnswer);
+    }
+    let purpose = Purpose::carried(browser, &departure.continuation).await?;
+    // The configuration, or the client's providers, may have changed meanwhile.
+    let provider = purpose.providers().find(|provider| provider.id == *id);
+    let provider = provider.ok_or(PageFailure::ProviderAnswer)?;
+    match answered(&purpose, provider, &departure, &parameters).await? {
+        Answer::Person(token) => receive(&purpose, provider, &departure, token).await,
+        Answer::Problem(problem) => sign_in_page(&purpose, provider, problem),
+    }
+}
+
+/// What the provider answered.
+enum Answer {
+    Person(IdToken),
+    Problem(ProviderProblem),
+}
+
+async fn answered(
+    purpose: &Purpose,
+    provider: &IdentityProvider,
+    departure: &Departure,
+    parameters: &Parameters<'_>,
+) -> Result<Answer, PageFailure> {
+    let browser = purpose.browser();
+    let failed = |problem: ProviderProblem, why: &str| {
+        let entry = Entry::new(AuditAction::SignInRefused);
+        browser.record(entry.detail(format!("identity provider {}: {why}", provider.id)));
+        Ok(Answer::Problem(problem))
+    };
+    let providers = &browser.service.providers;
+    let Ok(endpoints) = providers.endpoints(provider).await else {
+        return failed(ProviderProblem::Unavailable, "it does not answer");
+    };
+    // RFC 9207 §2.4.
+    let is_same = match parameters.get("iss") {
+        Some(issuer) => issuer == provider.issuer,
+        None => !endpoints.iss_parameter_supported,
+    };
+    if !is_same {
+        return failed(
+            ProviderProblem::Failed,
+            "iss of the response is missing or of another provider",
+        );
+    }
+    let code = match (parameters.get("error"), parameters.get("code")) {
+        (Some("access_denied"), _) => {
+            return failed(ProviderProblem::Cancelled, "cancelled there");
+        }
+        (None, Some(code)) => code,
+        (error, _) => {
+            let error = error.unwrap_or("no code in the response");
+            return failed(ProviderProblem::Failed, &printable(error));
+        }
+    };
+    let context = browser.context();
+    let redirect_uri = protocol::sign_in::provider::redirect_uri(&context, provider);
+    let redeemed = providers.redeem(provider, code, &redirect_uri, &departure.code_verifier);
+    let token = match redeemed.await {
+        Ok(token) => token,
+        Err(RedeemError::Unavailable(_)) => {
+            return failed(
+                ProviderProblem::Unavailable,
+                "its token endpoint does not answer",
+            );
+        }
+        Err(error) => return failed(ProviderProblem::Failed, &printable(&error.to_string())),
+    };
+    match IdToken::verify(&context, provider, &token, &departure.nonce).await {
+        Ok(token) => Ok(Answer::Person(token)),
+        Err(TokenRefusal::Unavailable(_)) => {
+            failed(ProviderProblem::Unavailable, "its keys cannot be fetched")
+        }
+        Err(error) => failed(ProviderProblem::Failed, &format!("ID token: {error}")),
+    }
+}
+
+/// A text of the provider for the audit log.
+fn printable(text: &str) -> String {
+    let text: String = text.chars().take(200).collect();
+    protocol::oauth::message::printable(&text)
+}
+
+/// Signs the person in, if a user is linked to the identity.
+async fn receive(
+    purpose: &Purpose,
+    provider: &IdentityProvider,
+    departure: &Departure,
+    token: IdToken,
+) -> Result<HttpResponse, PageFailure> {
+    let browser = purpose.browser();
+    let context = browser.context();
+    let Some(user) = linked(browser, provider, &token).await? else {
+        let entry = Entry::new(AuditAction::SignInRefused);
+        let subject = printable(&token.identity.subject);
+        browser.record(entry.detail(format!(
+            "identity provider {}: nobody is linked to {subject}",
+            provider.id
+        )));
+        return purpose.show(None, |flow| NotLinkedPage {
+            frame: flow.frame,
+            flow,
+            provider: &provider.name,
+        });
+    };
+    let expected = purpose.expected_user();
+    if expected.is_some_and(|expected| expected.username != user.username) {
+        return sign_in_page(purpose, provider, ProviderProblem::OtherPerson);
+    }
+    let Some(signed_in_at) = departure.signed_in_at(&context, token.signed_in_at) else {
+        return sign_in_page(purpose, provider, ProviderProblem::NotRecent);
+    };
+    let arrival = Arrival {
+        sign_in: ProviderSignIn {
+            identity: token.identity,
+            sid: token.sid,
+        },
+        amr: token.amr,
+        signed_in_at,
+    };
+    let (replaces, place) = (browser.session_id(), browser.place());
+    let arrived = arrive(&context, &user, arrival, replaces.as_ref(), &place);
+    let outcome = arrived.await?;
+    sign_in::record(browser, &outcome, Some(&provider.id));
+    match outcome {
+        PasswordOutcome::Begun {
+            id,
+            device,
+            unfinished,
+            ..
+        } => {
+            let response = sign_in::next(purpose, &unfinished, None)?;
+            Ok(sign_in::with_cookies(
+                response,
+                browser,
+                &id,
+                device.as_ref(),
+            ))
+        }
+        PasswordOutcome::Refused(_) | PasswordOutcome::Wait(..) => {
+            sign_in_page(purpose, provider, ProviderProblem::Failed)
+        }
+    }
+}
+
+/// The enabled user to whom the identity is linked. If nobody is, and the provider may link by e-mail, the only enabled user with the
+/// verified address is linked now.
+async fn linked(
+    browser: &Browser,
+    provider: &IdentityProvider,
+    token: &IdToken,
+) -> Result<Option<User>, PageFailure> {
+    let service = &browser.service;
+    if let Some(user) = service
+        .directory()
+        .user_of_identity(&token.identity)
+        .await?
+    {
+        return Ok(Some(User::clone(&user)));
+    }
+    let email = token.verified_email.as_deref();
+    let Some(email) = email.filter(|email| provider.link_by_email && provider.has_email(email))
+    else {
+        return Ok(None);
+    };
+    let linked = LinkedIdentity {
+        identity: token.identity.clone(),
+        by_email: true,
+    };
+    Ok(service.link_by_email(email, linked).await?)
+}
