@@ -3,7 +3,7 @@
 //! The metadata contains the address of the keys. The guard fetches keys only from hosts that the configuration
 //! names. Otherwise an attacker who can change the metadata could choose the keys that verify tokens.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::source::Endpoint;
 
@@ -115,21 +115,29 @@ impl Discovery {
     /// Returns the address of the keys of `issuer` from its metadata.
     ///
     /// # Errors
-    /// What is wrong with the metadata, for the log. The metadata must contain the configured issuer (RFC 8414
-    /// §3.3).
+    /// What is wrong with the metadata, for the log.
     pub fn keys_of(&self, issuer: &str, metadata: &[u8]) -> Result<Endpoint, String> {
-        if metadata.len() > MAX_METADATA_BYTES {
-            return Err(format!("larger than {MAX_METADATA_BYTES} bytes"));
-        }
-        let metadata = claims::json::parse_file(metadata).map_err(|error| error.to_string())?;
-        let text = |name: &str| metadata.get(name).and_then(Value::as_str);
-        if text("issuer") != Some(issuer) {
-            return Err("its issuer is not the configured one".to_owned());
-        }
-        let address = text("jwks_uri").ok_or("it has no jwks_uri")?;
+        let metadata = read(issuer, metadata)?;
+        self.endpoint_of(issuer, &metadata, "jwks_uri", "jwks_hosts")
+    }
+
+    /// Returns the address that `metadata` of `issuer` has at `name`. `hosts` is the key of the configuration that names further
+    /// hosts, for the error.
+    ///
+    /// # Errors
+    /// There is no such address, or it is at a host that the configuration does not name.
+    pub fn endpoint_of(
+        &self,
+        issuer: &str,
+        metadata: &Map<String, Value>,
+        name: &str,
+        hosts: &str,
+    ) -> Result<Endpoint, String> {
+        let address = metadata.get(name).and_then(Value::as_str);
+        let address = address.ok_or_else(|| format!("it has no {name}"))?;
         let url = HttpUrl::parse(address)
             .filter(|url| !url.target.is_empty())
-            .ok_or("its jwks_uri is no http or https URL with a path")?;
+            .ok_or_else(|| format!("its {name} is no http or https URL with a path"))?;
         let path = url.target.to_owned();
         let own = HttpUrl::parse(issuer);
         let is_own = own.is_some_and(|own| own.scheme == url.scheme && url.is_at(own.authority));
@@ -150,10 +158,25 @@ impl Discovery {
                 path,
             }),
             None => Err(format!(
-                "its jwks_uri is at {}://{}, which is neither the origin of the issuer nor in jwks_hosts",
+                "its {name} is at {}://{}, which is neither the origin of the issuer nor in {hosts}",
                 url.scheme, url.authority
             )),
         }
+    }
+}
+
+/// Reads the metadata of `issuer`, which must contain this issuer (RFC 8414 §3.3).
+///
+/// # Errors
+/// What is wrong with the metadata, for the log.
+pub fn read(issuer: &str, metadata: &[u8]) -> Result<Map<String, Value>, String> {
+    if metadata.len() > MAX_METADATA_BYTES {
+        return Err(format!("larger than {MAX_METADATA_BYTES} bytes"));
+    }
+    let metadata = claims::json::parse_file(metadata).map_err(|error| error.to_string())?;
+    match metadata.get("issuer").and_then(Value::as_str) == Some(issuer) {
+        true => Ok(metadata),
+        false => Err("its issuer is not the configured one".to_owned()),
     }
 }
 

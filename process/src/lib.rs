@@ -1,8 +1,9 @@
 //! What the token service and token-guard share as processes: the log, output that no reader holds up, the limit of open
-//! files, sockets that the parent keeps open, stopping after a signal, the networks of gateways, and reading the certificate of a
-//! client that a gateway hands over.
+//! files, sockets that the parent keeps open, stopping after a signal, the networks of gateways, reading the certificate of a client
+//! that a gateway hands over, and requests to configured addresses.
 
 pub mod certificate;
+pub mod fetch;
 pub mod log;
 pub mod networks;
 pub mod output;

@@ -1,28 +1,20 @@
-//! Carries out the guard's fetches. Each fetch has its own thread, so that a held request or a slow name lookup
-//! does not block a worker.
+//! Carries out the guard's fetches.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use claims::json::BYTE_ORDER_MARK;
 use guard::fetch::{Failure, Fetch};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use tokio::sync::oneshot;
-use ureq::http::{Request, Response};
-use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
-use ureq::{Agent, AsSendBody, Body};
+use process::fetch::http::Request;
+use process::fetch::{self, Client};
 
 use crate::settings::Origin;
 
 /// Fetches for all workers, over shared connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Fetcher {
-    agent: Agent,
+    client: Client,
     origins: Arc<BTreeMap<String, Origin>>,
 }
 
@@ -36,49 +28,30 @@ impl Fetcher {
         origins: BTreeMap<String, Origin>,
         ca_file: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let tls = TlsConfig::builder()
-            .provider(TlsProvider::Rustls)
-            .unversioned_rustls_crypto_provider(Arc::new(
-                rustls::crypto::aws_lc_rs::default_provider(),
-            ))
-            .root_certs(RootCerts::new_with_certs(&roots(ca_file)?))
-            .build();
-        let agent = Agent::config_builder()
-            .tls_config(tls)
-            .http_status_as_error(false)
-            // Connects only to the configured addresses: no proxy from the environment, no redirects.
-            .proxy(None)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .build()
-            .into();
         Ok(Self {
-            agent,
+            client: Client::new(ca_file)?,
             origins: Arc::new(origins),
         })
     }
 
     /// Returns the body of a successful response.
     pub(crate) async fn fetch(&self, fetch: &Fetch) -> Result<Vec<u8>, Failure> {
-        let (sender, receiver) = oneshot::channel();
-        let (fetcher, fetch) = (self.clone(), fetch.clone());
-        let thread = std::thread::Builder::new().name("fetch".to_owned());
-        thread
-            .spawn(move || {
-                // While the program stops, no worker waits for the result.
-                let _ = sender.send(fetcher.fetch_now(&fetch));
-            })
-            .map_err(|error| Failure::without_response(format!("no thread: {error}")))?;
-        let answer = receiver.await;
-        answer.unwrap_or_else(|_| Err(Failure::without_response("the fetch broke off")))
+        let answer = self.send(fetch).await.map_err(Failure::without_response)?;
+        if answer.status != 200 {
+            return Err(Failure {
+                status: Some(answer.status),
+                why: format!("status {}", answer.status),
+            });
+        }
+        answer.body.map_err(Failure::without_response)
     }
 
-    fn fetch_now(&self, fetch: &Fetch) -> Result<Vec<u8>, Failure> {
+    async fn send(&self, fetch: &Fetch) -> Result<fetch::Answer, String> {
         let endpoint = &fetch.endpoint;
         let origin = self
             .origins
             .get(&endpoint.cluster)
-            .ok_or_else(|| Failure::without_response("no --cluster says where it is"))?;
+            .ok_or("no --cluster says where it is")?;
         let mut request = Request::builder()
             .method(fetch.method())
             .uri(origin.url(&endpoint.path))
@@ -86,65 +59,20 @@ impl Fetcher {
         for (name, value) in fetch.headers() {
             request = request.header(name, value);
         }
-        let timeout = Duration::from_secs(fetch.timeout);
-        let response = match fetch.body() {
-            Some(form) => self.run(request.body(form.to_owned()), timeout),
-            None => self.run(request.body(()), timeout),
-        };
-        let mut response = response.map_err(Failure::without_response)?;
-        // Reads one byte more than allowed, for the guard to see a body that is too long.
-        let longest = fetch.kind.longest_answer() as u64 + 1;
-        let mut body = Vec::new();
-        let mut reader = response.body_mut().as_reader().take(longest);
-        let read = reader.read_to_end(&mut body);
-        let status = response.status().as_u16();
-        if status != 200 {
-            return Err(Failure {
-                status: Some(status),
-                why: format!("status {status}"),
-            });
-        }
-        read.map_err(|error| Failure::without_response(error.to_string()))?;
-        Ok(body)
-    }
-
-    fn run(
-        &self,
-        request: Result<Request<impl AsSendBody>, ureq::http::Error>,
-        timeout: Duration,
-    ) -> Result<Response<Body>, String> {
+        let request = request.body(fetch.body().map(str::to_owned));
         let request = request.map_err(|error| error.to_string())?;
-        let request = self.agent.configure_request(request);
-        let request = request.timeout_global(Some(timeout)).build();
-        self.agent.run(request).map_err(|error| error.to_string())
+        let timeout = Duration::from_secs(fetch.timeout);
+        let longest = fetch.kind.longest_answer();
+        self.client.send(request, timeout, longest, ()).await
     }
-}
-
-fn roots(ca_file: Option<&Path>) -> anyhow::Result<Vec<Certificate<'static>>> {
-    let certificates: Vec<CertificateDer<'static>> = match ca_file {
-        None => rustls_native_certs::load_native_certs().certs,
-        Some(path) => {
-            let unreadable = || format!("cannot read certificates from {}", path.display());
-            let text = std::fs::read(path).with_context(unreadable)?;
-            let pem = text.strip_prefix(BYTE_ORDER_MARK.as_bytes());
-            let certificates = CertificateDer::pem_slice_iter(pem.unwrap_or(&text))
-                .collect::<Result<Vec<_>, _>>()
-                .with_context(unreadable)?;
-            anyhow::ensure!(!certificates.is_empty(), "{}: none in it", unreadable());
-            certificates
-        }
-    };
-    Ok(certificates
-        .iter()
-        .map(|certificate| Certificate::from_der(certificate).to_owned())
-        .collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::net::TcpListener;
 
+    use claims::json::BYTE_ORDER_MARK;
     use guard::fetch::{FetchKind, Form};
     use guard::secret::Secret;
     use guard::source::Endpoint;

@@ -10,6 +10,7 @@ pub mod command;
 pub mod config;
 mod feed;
 mod http;
+mod jwt;
 mod mail;
 mod providers;
 mod service;

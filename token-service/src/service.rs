@@ -18,6 +18,7 @@ use crate::admin_tokens::{AdminTokens, Holder};
 use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::mail::Mailer;
+use crate::providers::Providers;
 use crate::service::limits::RevocationLimit;
 use crate::service::readiness::{ClockDifference, Readiness};
 use crate::telemetry::audit_log::{AuditLog, Entry, Origin, StandardOutput};
@@ -25,10 +26,8 @@ use crate::telemetry::metrics::Metrics;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use domain::{AuditAction, AuditEvent, RegistryChange, RegistryOutcome, RegistrySummary};
-use guard::keys::KeySet;
 use protocol::Context;
 use protocol::Directory;
-use protocol::identity_provider::ProviderKeys;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
@@ -50,6 +49,7 @@ pub(crate) struct Service {
     pub feed: RevocationFeed,
     /// `None`: the service sends no messages.
     pub mailer: Option<Mailer>,
+    pub providers: Providers,
     pub secret_uses: SecretUses,
     pub readiness: Readiness,
     used_proofs: UsedProofs,
@@ -61,8 +61,6 @@ pub(crate) struct Service {
     /// Why the current signing key cannot be opened.
     unopened: ArcSwapOption<KeyRingError>,
     identity_tokens: IdentityTokens,
-    provider_keys: Arc<dyn ProviderKeys>,
-    pub providers: crate::providers::Providers,
     draining: OnceLock<Opener>,
 }
 
@@ -95,7 +93,9 @@ impl Service {
         let mail = config.mail.as_ref();
         let mailer = mail.map(|mail| Mailer::new(mail, metrics.mail.clone()));
         let mailer = mailer.transpose()?;
+        let providers = Providers::new(&config, &metrics.providers)?;
         Ok(Self {
+            providers,
             revocation_limit: RevocationLimit::new(config.revocations_per_second),
             config,
             feed,
@@ -117,8 +117,6 @@ impl Service {
             keys: ArcSwap::from_pointee(keys),
             unopened: ArcSwapOption::empty(),
             identity_tokens: IdentityTokens::default(),
-            provider_keys: Arc::new(KeySet::default()),
-            providers: crate::providers::Providers,
         })
     }
 
@@ -293,7 +291,7 @@ impl Service {
             secret_uses: &self.secret_uses,
             used_proofs: &self.used_proofs,
             pushed_proofs: &self.pushed_proofs,
-            provider_keys: &*self.provider_keys,
+            provider_keys: &self.providers,
             random: &*self.random,
             now: moment.now,
         }

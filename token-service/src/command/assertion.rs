@@ -17,10 +17,9 @@ use jwt_simple::prelude::{
     UnixTimeStamp,
 };
 use serde::Serialize;
-use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::proof;
+use crate::jwt::{self, ClientAssertion};
 use domain::Certificate;
 use domain::clock::{Clock as _, Timestamp};
 use domain::random::{self, Random};
@@ -88,20 +87,13 @@ fn in_place_of_secret(
     now: Timestamp,
     random: &dyn Random,
 ) -> anyhow::Result<String> {
-    let key = proof::read_key(&arguments.key)?;
-    let mut header = json!({"typ": "client-authentication+jwt", "alg": key.algorithm().name()});
-    if let Some(kid) = &arguments.alias {
-        header["kid"] = json!(kid);
-    }
-    let claims = json!({
-        "iss": arguments.client_id,
-        "sub": arguments.client_id,
-        "aud": arguments.audience,
-        "jti": random::text::<16>(random)?,
-        "iat": now.seconds(),
-        "exp": (now + arguments.lifetime).seconds(),
-    });
-    proof::compact(&key, &header, &claims)
+    let assertion = ClientAssertion {
+        client_id: &arguments.client_id,
+        kid: arguments.alias.as_deref(),
+        audience: &arguments.audience,
+        lifetime: arguments.lifetime,
+    };
+    assertion.sign(&jwt::read_key(&arguments.key)?, now, random)
 }
 
 /// The assertion in its compact form.

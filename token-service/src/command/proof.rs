@@ -1,18 +1,14 @@
 //! `token-service proof`: a DPoP proof, as a client makes it for one request, for trying things out.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use claims::Thumbprint;
 use claims::dpop::PROOF_TYPE;
-use claims::json::BYTE_ORDER_MARK;
-use claims::{Algorithm, Thumbprint};
 use serde_json::{Map, Value, json};
-use zeroize::Zeroizing;
 
 use super::output;
+use crate::jwt::{compact, read_key};
 use domain::clock::{Clock as _, Timestamp};
 use domain::random::{self, Random};
 use protocol::token::SigningKey;
@@ -83,40 +79,13 @@ fn proof(
     compact(key, &header, &claims.into())
 }
 
-/// A JWT in its compact form.
-pub(super) fn compact(key: &SigningKey, header: &Value, claims: &Value) -> anyhow::Result<String> {
-    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    let input = format!("{}.{}", part(header), part(claims));
-    let signature = URL_SAFE_NO_PAD.encode(key.sign(input.as_bytes())?);
-    Ok(format!("{input}.{signature}"))
-}
-
-/// Reads a private key of any algorithm from a PEM file, or from standard input.
-pub(super) fn read_key(path: &Path) -> anyhow::Result<SigningKey> {
-    let file = path.display();
-    let text = if path == Path::new("-") {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        std::fs::read_to_string(path)
-    };
-    let pem = Zeroizing::new(text.with_context(|| file.to_string())?);
-    let lines = pem.trim_start_matches(BYTE_ORDER_MARK).lines();
-    let lines = lines.filter(|line| !line.starts_with("-----"));
-    let base64 = Zeroizing::new(lines.collect::<String>());
-    let pkcs8 = Zeroizing::new(STANDARD.decode(&*base64).unwrap_or_default());
-    let mut algorithms = Algorithm::ALL.into_iter();
-    let key = algorithms.find_map(|algorithm| SigningKey::from_pkcs8(algorithm, &pkcs8).ok());
-    key.with_context(|| {
-        format!(
-            "{file}: expected a private key in PEM (BEGIN PRIVATE KEY): Ed25519, P-256 or RSA; \
-             `openssl genpkey -algorithm ED25519` makes one"
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use claims::Algorithm;
     use claims::dpop::{Expected, Nonces, Proof, PublicOrigin, Window};
+    use claims::json::BYTE_ORDER_MARK;
     use clap::Parser as _;
 
     use super::*;

@@ -59,7 +59,7 @@ pub(super) fn check_insecure_http(
     }
 }
 
-fn is_loopback(url: &str) -> bool {
+pub(super) fn is_loopback(url: &str) -> bool {
     match Url::parse(url).as_ref().map(Url::host) {
         Ok(Some(Host::Ipv4(address))) => address.is_loopback(),
         Ok(Some(Host::Ipv6(address))) => address.is_loopback(),

@@ -17,8 +17,8 @@ use url::Url;
 use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
-    Config, LogFormat, audit, branding, dpop, issuer, lifetimes, listen, mail, mutual_tls,
-    passwords, scopes, second_factor, signing, site_labels, store, trusted_proxies,
+    Config, LogFormat, audit, branding, dpop, identity_providers, issuer, lifetimes, listen, mail,
+    mutual_tls, passwords, scopes, second_factor, signing, site_labels, store, trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -124,6 +124,10 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
     let store = store::read(root.section("store"), file);
     let (store, store_url_file) = store.unwrap_or((defaults.store, None));
     let mail = mail::read(&mut root, allow_insecure_http);
+    let (settings, connections): (Vec<_>, Vec<_>) =
+        identity_providers::read(&mut root, &issuer.value, allow_insecure_http)
+            .into_iter()
+            .unzip();
     let bound = |number: Located<_>| u8::try_from(number.value).unwrap_or(u8::MAX);
     let config = Config {
         protocol: Settings {
@@ -143,7 +147,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             dpop: dpop::read(root.section("dpop"), defaults.protocol.dpop),
             lifetimes: lifetimes::read(root.section("lifetimes"), defaults.protocol.lifetimes),
             second_factor: Arc::new(second_factor::read(&mut root)),
-            identity_providers: Arc::default(),
+            identity_providers: settings.into(),
         },
         service_documentation: root
             .parsed("service_documentation", service_documentation)
@@ -174,6 +178,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
             .unwrap_or(defaults.revocations_per_second),
         passwords: passwords::read(root.section("passwords"), defaults.passwords),
         mail,
+        identity_providers: connections,
         audit: audit::read(root.section("audit"), defaults.audit),
         drain_for: duration(
             &mut root,

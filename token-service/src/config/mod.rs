@@ -5,6 +5,7 @@ mod audit;
 mod branding;
 mod dpop;
 mod duration;
+mod identity_providers;
 mod issuer;
 mod lifetimes;
 mod listen;
@@ -34,6 +35,10 @@ use ipnet::IpNet;
 use protocol::settings::Settings;
 
 pub use self::audit::Audit;
+pub(crate) use self::identity_providers::REFRESH_SECONDS;
+pub use self::identity_providers::{
+    ProviderConnection, ProviderCredential, ProviderKeyPlace, ProviderKeySource,
+};
 pub use self::mail::{Mail, MailTls};
 pub use self::mutual_tls::{LISTEN as MUTUAL_TLS_LISTEN, MutualTls};
 pub use self::scopes::{LANGUAGES, ScopeTexts};
@@ -84,6 +89,8 @@ pub struct Config {
     pub passwords: Lengths,
     /// `None`: the service sends no messages.
     pub mail: Option<Mail>,
+    /// How the service reaches the identity providers of the settings, in the same order.
+    pub identity_providers: Vec<ProviderConnection>,
     pub audit: Audit,
     /// Time between SIGTERM and shutdown, in which the service still answers.
     pub drain_for: Duration,
@@ -135,6 +142,20 @@ impl Config {
             warnings.push(format!(
                 "mail.password_file {path} may be read or changed by others than its owner (mode {mode:o}): chmod 600 {path}"
             ));
+        }
+        let providers = self.protocol.identity_providers.iter();
+        for (provider, connection) in providers.zip(&self.identity_providers) {
+            let file = connection.credential.as_ref().map(ProviderCredential::file);
+            if !in_container
+                && let Some((key, path)) = file
+                && let Some(mode) = exposed_mode(path).or_else(|| group_readable_mode(path))
+            {
+                let (id, path) = (&provider.id, path.display());
+                warnings.push(format!(
+                    "{key} {path} of the identity provider {id} may be read or changed by others than its owner (mode {mode:o}): \
+                     chmod 600 {path}"
+                ));
+            }
         }
         if let StoreUrl::Postgres(settings) = &self.store
             && settings.url.is_plain_to_another_machine()
@@ -194,6 +215,7 @@ impl Default for Config {
             revocations_per_second: NonZeroU32::MIN.saturating_add(19),
             passwords: password_rules::DEFAULT,
             mail: None,
+            identity_providers: Vec::new(),
             audit: Audit {
                 keep_for: 90 * DAY,
                 standard_output: true,

@@ -390,6 +390,7 @@ fn every_key_of_the_example_is_also_a_variable() {
             link_lifetime: 10 * MINUTE,
             timeout: seconds(8),
         }),
+        identity_providers: Vec::new(),
         audit: Audit {
             keep_for: 30 * DAY,
             standard_output: false,

@@ -28,6 +28,7 @@ async fn metrics(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let moment = service.moment();
     let context = service.context(&moment);
     let waiting = password::waiting();
+    service.providers.measure();
     match service.metrics.text(&context, stored.as_ref(), waiting) {
         Ok(text) => {
             let (content_type, text) = match asks_for_open_metrics(&request) {

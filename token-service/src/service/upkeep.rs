@@ -52,6 +52,7 @@ pub(crate) async fn run(service: Arc<Service>) {
         tell_of_left_out(&service),
         warn_of_certificates(&service),
         send_mail(&service),
+        service.providers.run(),
         service.feed.follow()
     );
 }

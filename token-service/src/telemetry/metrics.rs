@@ -57,6 +57,80 @@ pub(crate) struct MailMetrics {
     pub dropped: Counter,
 }
 
+/// What became of a request to an identity provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProviderOutcome {
+    Ok,
+    /// No connection, or no answer in time.
+    NoAnswer,
+    /// An unexpected HTTP status.
+    Status,
+    /// An answer that is not what the standards say.
+    Malformed,
+    /// The token endpoint refused a code.
+    Refused,
+    /// The token endpoint refused the credentials of the service.
+    InvalidClient,
+}
+
+impl ProviderOutcome {
+    const ALL: [Self; 6] = [
+        Self::Ok,
+        Self::NoAnswer,
+        Self::Status,
+        Self::Malformed,
+        Self::Refused,
+        Self::InvalidClient,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::NoAnswer => "no_answer",
+            Self::Status => "status",
+            Self::Malformed => "malformed",
+            Self::Refused => "refused",
+            Self::InvalidClient => "invalid_client",
+        }
+    }
+}
+
+/// Requests to identity providers, and their keys.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProviderMetrics {
+    requests: Family<Labels<3, String>, Counter>,
+    keys_age: Family<Labels<1, String>, Gauge>,
+}
+
+impl ProviderMetrics {
+    /// Creates the series of a provider at zero: Prometheus sees an increase only from the second sample of a series.
+    pub(crate) fn register(&self, provider: &str) {
+        for request in ["metadata", "keys", "token"] {
+            for outcome in ProviderOutcome::ALL {
+                self.counter(provider, request, outcome, 0);
+            }
+        }
+    }
+
+    pub(crate) fn count(&self, provider: &str, request: &str, outcome: ProviderOutcome) {
+        self.counter(provider, request, outcome, 1);
+    }
+
+    fn counter(&self, provider: &str, request: &str, outcome: ProviderOutcome, count: u64) {
+        let labels = [
+            ("provider", provider.to_owned()),
+            ("request", request.to_owned()),
+            ("outcome", outcome.name().to_owned()),
+        ];
+        self.requests.get_or_create(&labels).inc_by(count);
+    }
+
+    pub(crate) fn keys_age(&self, provider: &str, age: Duration) {
+        let labels = [("provider", provider.to_owned())];
+        set(&self.keys_age.get_or_create(&labels), age.as_secs());
+    }
+}
+
 /// What the store contains, for the metrics.
 #[derive(Debug)]
 pub(crate) struct Stored {
@@ -91,6 +165,7 @@ pub(crate) struct Metrics {
     users: Gauge,
     pub feed: FeedMetrics,
     pub mail: MailMetrics,
+    pub providers: ProviderMetrics,
     revocations_refused: Counter,
 }
 
@@ -188,6 +263,18 @@ impl Metrics {
                     of,
                     "mail_dropped",
                     "Messages to people that were not sent because too many waited",
+                ),
+            },
+            providers: ProviderMetrics {
+                requests: new(
+                    of,
+                    "identity_provider_requests",
+                    "Requests to identity providers by provider, request and outcome",
+                ),
+                keys_age: new_seconds(
+                    of,
+                    "identity_provider_keys_age",
+                    "Time since the last successful fetch of the provider's keys",
                 ),
             },
             revocations_refused: new(
