@@ -94,8 +94,10 @@ pub enum AuditAction {
     AccessEnded,
     /// A user ended sessions of other browsers.
     SessionsEnded,
-    /// An identity provider ended sign-ins of a person: sessions and grants.
-    SignInsEnded,
+    /// The first sign-in of an identity linked the identity to the user with its verified e-mail address.
+    IdentityLinked,
+    /// An identity provider signed a user out: the sessions and grants from this sign-in there ended.
+    ProviderSignOut,
 }
 
 impl AuditAction {
@@ -145,7 +147,8 @@ impl AuditAction {
             | Self::PasswordLinkSent
             | Self::AccessEnded
             | Self::SessionsEnded
-            | Self::SignInsEnded => AuditKind::SignIn,
+            | Self::IdentityLinked
+            | Self::ProviderSignOut => AuditKind::SignIn,
             Self::CodeIssued
             | Self::TokensIssued
             | Self::TokensRefreshed

@@ -84,8 +84,9 @@ pub enum CodeMismatch {
     ClientUnproven,
     /// The client requests this scope beyond what the user authorized (D-9).
     ScopeExceeded(Scope),
-    /// The user's credentials have changed since the sign-in, the user was removed or disabled, or the account is no
-    /// longer linked (D-35); or the user ended the client's access after the code was issued (D-59).
+    /// The user's credentials have changed since the sign-in, the user was removed or disabled, or the account or the identity
+    /// is no longer linked (D-35); or the user ended the client's access after the code was issued (D-59); or the session of a
+    /// sign-in at an identity provider has ended.
     #[strum(serialize = "sign_in_ended")]
     Outdated,
     /// The client was removed or disabled since the authorization request, or the redirect URI is no longer registered.
@@ -106,6 +107,8 @@ pub struct CodeBasis<'a> {
     pub user: Option<&'a User>,
     /// The first second whose codes [`CodeRecord::ended_by`] has not revoked.
     pub codes_from: Timestamp,
+    /// True if [`CodeRecord::session`] is live, or the code needs no session.
+    pub has_session: bool,
 }
 
 impl CodeRecord {
@@ -129,7 +132,7 @@ impl CodeRecord {
         let (client, user) = self
             .rests_on(basis.client, basis.user)
             .map_err(Redemption::Mismatch)?;
-        if self.issued_at < basis.codes_from {
+        if self.issued_at < basis.codes_from || !basis.has_session {
             return Err(Redemption::Mismatch(CodeMismatch::Outdated));
         }
         let left = self.scope.intersection(&client.scopes);
@@ -217,7 +220,10 @@ impl CodeRecord {
             let redirect_uri = client.registered_redirect_uri(&self.redirect_uri);
             client.still_has(self.client_version) && redirect_uri.is_some()
         });
-        let user = user.filter(|user| user.still_links(&self.account, self.credentials_version));
+        let user = user.filter(|user| {
+            user.still_signs_in(self.credentials_version, self.provider.as_ref())
+                && user.accounts.contains(&self.account)
+        });
         let client = client.ok_or(CodeMismatch::ClientChanged)?;
         Ok((client, user.ok_or(CodeMismatch::Outdated)?))
     }

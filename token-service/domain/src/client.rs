@@ -71,8 +71,8 @@ pub struct Client {
     /// Codes and refreshed tokens need a sign-in with a second factor (D-56).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requires_second_factor: bool,
-    /// Issuers of identity providers. For a non-interactive client: whose assertions it may bring; for the other clients: by which
-    /// its people sign in, all configured ones if empty.
+    /// Issuers of identity providers: those whose assertions a non-interactive client may bring, those by which the people of
+    /// another client sign in (empty: all that are configured).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identity_providers: Vec<String>,
     /// All scopes that the client may request.

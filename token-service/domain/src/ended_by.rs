@@ -35,12 +35,21 @@ impl<T> Before<T> {
 pub struct Ended {
     /// Codes and sign-ins in progress: what remains gets a new version.
     pub version: bool,
-    pub sessions: bool,
+    pub sessions: EndedSessions,
     /// The second factor that the user set up.
     pub second_factor: bool,
     pub grants: EndedGrants,
     /// Entries in the feed for tokens of unlinked accounts.
     pub accounts: Vec<Revoked>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum EndedSessions {
+    #[default]
+    None,
+    /// The user's sessions that no longer [rest on](crate::Session::rests_on) the user.
+    Outdated,
+    All,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -126,7 +135,7 @@ pub fn put_user(
 pub fn user(username: &Username, before: &Before<User>, after: Option<&User>) -> Ended {
     let everything = Ended {
         version: true,
-        sessions: true,
+        sessions: EndedSessions::All,
         grants: EndedGrants::Of(Owner::User(username.clone())),
         ..Ended::default()
     };
@@ -160,11 +169,17 @@ pub fn user(username: &Username, before: &Before<User>, after: Option<&User>) ->
     let accounts: Vec<Revoked> = unlinked
         .map(|account| Revoked::account(username, account))
         .collect();
+    let mut identities = before.identities.iter();
+    let has_lost = identities.any(|linked| !after.has_identity(&linked.identity));
     Ended {
         version: credentials,
-        sessions: credentials,
+        sessions: match (credentials, has_lost) {
+            (true, _) => EndedSessions::All,
+            (false, true) => EndedSessions::Outdated,
+            (false, false) => EndedSessions::None,
+        },
         second_factor,
-        grants: if credentials || !accounts.is_empty() {
+        grants: if credentials || has_lost || !accounts.is_empty() {
             EndedGrants::Outdated
         } else {
             EndedGrants::None
@@ -176,7 +191,7 @@ pub fn user(username: &Username, before: &Before<User>, after: Option<&User>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::IntegrationKind;
+    use crate::{IntegrationKind, LinkedIdentity, testing};
 
     fn ada(change: impl FnOnce(&mut User)) -> User {
         let mut ada = crate::testing::user("ada", &["1", "2"]);
@@ -194,17 +209,44 @@ mod tests {
         let unlinked = ada(|user| drop(user.accounts.remove(0)));
         let disabled = ada(|user| user.enabled = false);
         let other = ada(|user| user.organization = Some("majestic".into()));
-        let none = (false, false, false, EndedGrants::None, 0);
-        let outdated = |credentials, second_factor, unlinked| {
-            let grants = EndedGrants::Outdated;
-            (credentials, credentials, second_factor, grants, unlinked)
+        let identity = |subject: &str, by_email| LinkedIdentity {
+            identity: testing::identity(subject),
+            by_email,
         };
+        let known = ada(|user| user.identities = vec![identity("1", true), identity("2", false)]);
+        let confirmed =
+            ada(|user| user.identities = vec![identity("2", false), identity("1", false)]);
+        let unknown =
+            ada(|user| user.identities = vec![identity("2", false), identity("3", false)]);
+        let none = || (false, EndedSessions::None, false, EndedGrants::None, 0);
+        let outdated = |credentials, second_factor, unlinked| {
+            let sessions = match credentials {
+                true => EndedSessions::All,
+                false => EndedSessions::None,
+            };
+            let grants = EndedGrants::Outdated;
+            (credentials, sessions, second_factor, grants, unlinked)
+        };
+        let lost = (
+            false,
+            EndedSessions::Outdated,
+            false,
+            EndedGrants::Outdated,
+            0,
+        );
         for (before, after, (version, sessions, second_factor, grants, unlinks)) in [
-            (&before, &other, none),
+            (&before, &other, none()),
             (&before, &password, outdated(true, false, 0)),
             (&before, &app, outdated(true, true, 0)),
             (&before, &unlinked, outdated(false, false, 1)),
-            (&before, &disabled, (true, true, false, all, 0)),
+            (
+                &before,
+                &disabled,
+                (true, EndedSessions::All, false, all, 0),
+            ),
+            (&before, &known, none()),
+            (&known, &confirmed, none()),
+            (&known, &unknown, lost),
         ] {
             let found = user(name, &Before::Read(before.clone()), Some(after));
             assert_eq!(found.accounts.len(), unlinks, "{after:?}");
@@ -222,9 +264,11 @@ mod tests {
             assert_eq!(found, Ended::default(), "{after:?}");
         }
         let removed = user(name, &Before::Read(disabled), None);
-        assert!(removed.sessions && removed.second_factor && removed.grants != EndedGrants::None);
+        assert_eq!(removed.sessions, EndedSessions::All);
+        assert!(removed.second_factor && removed.grants != EndedGrants::None);
         let replaced = user(name, &Before::Unreadable, Some(&before));
-        assert!(replaced.version && replaced.sessions && replaced.grants != EndedGrants::None);
+        assert_eq!(replaced.sessions, EndedSessions::All);
+        assert!(replaced.version && replaced.grants != EndedGrants::None);
         let added = user(name, &Before::Absent, Some(&before));
         let new = Ended {
             version: true,

@@ -113,9 +113,10 @@ mod bound {
 }
 
 impl Grant {
-    /// True if the user is enabled, has the credentials of the sign-in, and is still linked to the account.
+    /// True if the user is enabled, has the credentials and the identity of the sign-in, and is still linked to the account.
     pub fn rests_on(&self, user: &User) -> bool {
-        user.still_links(&self.account, self.credentials_version)
+        user.still_signs_in(self.credentials_version, self.provider.as_ref())
+            && user.accounts.contains(&self.account)
     }
 
     /// Revokes the grant; `false` if it was revoked before.

@@ -1,5 +1,7 @@
 //! Identities: people as identity providers know them, and sign-ins there.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// A person at an identity provider, linked to at most one user. Both parts are compared byte for byte (OpenID Connect Core 1.0
@@ -15,6 +17,13 @@ pub struct Identity {
 impl Identity {
     /// Longest `sub`, in bytes (OpenID Connect Core 1.0 §2).
     pub const MAX_SUBJECT: usize = 255;
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { issuer, subject } = self;
+        write!(formatter, "{subject} of {issuer}")
+    }
 }
 
 /// A user's link to an identity.
@@ -49,10 +58,7 @@ mod tests {
 
     #[test]
     fn a_logout_ends_one_session_at_the_provider_or_all() {
-        let identity = |subject: &str| Identity {
-            issuer: "https://sso.example.com".to_owned(),
-            subject: subject.to_owned(),
-        };
+        use crate::testing::identity;
         let sign_in = |sid: Option<&str>| ProviderSignIn {
             identity: identity("1"),
             sid: sid.map(str::to_owned),

@@ -70,9 +70,9 @@ mod tests {
     use crate::clock::Timestamp;
     use crate::digest::Digest;
     use crate::redirect_uri::RedirectUriUse;
-    use crate::testing::{account, client_id, scope, username};
+    use crate::testing::{account, client_id, identity, scope, username};
     use crate::{
-        CredentialsVersion, Identity, LegacyInstance, LinkedIdentity, Managed, PasswordLink,
+        CredentialsVersion, LegacyInstance, LinkedIdentity, Managed, PasswordLink,
         RedirectUriPattern, SealedSigningKey, User,
     };
 
@@ -191,10 +191,7 @@ mod tests {
             single_sign_on: true,
             accounts: vec![account("1")],
             identities: vec![LinkedIdentity {
-                identity: Identity {
-                    issuer: "https://sso.example.com".to_owned(),
-                    subject: "1".to_owned(),
-                },
+                identity: identity("1"),
                 by_email: true,
             }],
             enabled: true,

@@ -78,7 +78,8 @@ pub use scope::Scope;
 pub use sealed_value::SealedValue;
 pub use second_factor_rules::{SecondFactorRule, SecondFactorRules};
 pub use session::{
-    EndingSessions, Session, SessionPlace, SessionStage, UnfinishedSignIn, UnfinishedSignIns,
+    EndedSignIns, EndingSessions, Session, SessionPlace, SessionStage, UnfinishedSignIn,
+    UnfinishedSignIns,
 };
 pub use signing_key::SealedSigningKey;
 pub use token_id::TokenId;

@@ -68,6 +68,8 @@ pub enum NamedKind {
     PasswordLink = 7,
     /// A [linked identity](identity_value) of a user, enabled or not. The name is the username.
     Identity = 8,
+    /// The [lower-case](email_value) e-mail address of an enabled user. The name is the username.
+    Email = 9,
 }
 
 /// A value, and the name of an object that has it.
@@ -78,7 +80,7 @@ pub struct Named {
     pub name: String,
 }
 
-/// The value of [`NamedKind::SingleSignOn`] for an e-mail address: case does not matter (protocol.md §4.5). `None` if no
+/// The value of [`NamedKind::SingleSignOn`] and [`NamedKind::Email`] for an e-mail address: case does not matter (protocol.md §4.5). `None` if no
 /// user can have this address.
 pub fn email_value(email: &str) -> Option<String> {
     let value = email.to_lowercase();
@@ -272,6 +274,10 @@ impl IndexDifference {
         if let Some(link) = &user.password_link {
             let (value, name) = (link.digest.to_base64url(), user.username.to_string());
             self.name(NamedKind::PasswordLink, value, name, by);
+        }
+        let email = user.email.as_deref().filter(|_| user.enabled);
+        if let Some(email) = email.and_then(email_value) {
+            self.name(NamedKind::Email, email, user.username.to_string(), by);
         }
         if let Some(email) = single_sign_on_value(user) {
             self.name(

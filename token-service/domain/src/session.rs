@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::{CredentialsVersion, ProviderSignIn, Username};
+use crate::{CredentialsVersion, ProviderSignIn, User, Username};
 
 /// Progress of the sign-in of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// True if the user is enabled and has the credentials and the identity of the sign-in.
+    pub fn rests_on(&self, user: &User) -> bool {
+        user.still_signs_in(self.credentials_version, self.provider.as_ref())
+    }
+
     /// True if both sessions owe the second factor to passwords from one origin.
     pub fn shares_origin_with(&self, other: &Self) -> bool {
         self.origin == other.origin
@@ -64,6 +69,13 @@ pub enum EndingSessions {
     One(Digest),
     /// All but this one.
     Others(Digest),
+}
+
+/// What the end of a sign-in at an identity provider ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EndedSignIns {
+    pub sessions: u64,
+    pub grants: u64,
 }
 
 /// A right password that no second factor has followed.

@@ -11,7 +11,7 @@ use crate::client::ClientSecret;
 use crate::clock::Timestamp;
 use crate::redirect_uri::RedirectUriUse;
 use crate::{
-    Client, ClientId, CredentialsVersion, Grant, GrantId, IntegrationType, LinkedAccount,
+    Client, ClientId, CredentialsVersion, Grant, GrantId, Identity, IntegrationType, LinkedAccount,
     RedirectUriPattern, RefreshStep, Scope, TokenId, User, Username,
 };
 
@@ -36,6 +36,15 @@ pub fn account(user_id: &str) -> LinkedAccount {
         user_id: user_id.to_owned(),
         username: format!("hat-{user_id}"),
         site: "https://us1.example.com".to_owned(),
+    }
+}
+
+/// The person with this `sub` at `https://sso.example.com`.
+#[must_use]
+pub fn identity(subject: &str) -> Identity {
+    Identity {
+        issuer: "https://sso.example.com".to_owned(),
+        subject: subject.to_owned(),
     }
 }
 

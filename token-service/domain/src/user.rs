@@ -11,7 +11,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::identity::LinkedIdentity;
+use crate::identity::{Identity, LinkedIdentity, ProviderSignIn};
 use crate::managed::Managed;
 use crate::text::text;
 
@@ -212,9 +212,19 @@ impl User {
         self.enabled && self.credentials_version == credentials
     }
 
-    /// True if what the user authorized for `account`, with credentials of this version, is still valid.
-    pub fn still_links(&self, account: &LinkedAccount, credentials: CredentialsVersion) -> bool {
-        self.still_has(credentials) && self.accounts.contains(account)
+    /// True if a sign-in with credentials of this version, or at this provider, is still valid.
+    pub fn still_signs_in(
+        &self,
+        credentials: CredentialsVersion,
+        provider: Option<&ProviderSignIn>,
+    ) -> bool {
+        self.still_has(credentials)
+            && provider.is_none_or(|provider| self.has_identity(&provider.identity))
+    }
+
+    pub fn has_identity(&self, identity: &Identity) -> bool {
+        let mut identities = self.identities.iter();
+        identities.any(|linked| linked.identity == *identity)
     }
 }
 

@@ -23,7 +23,8 @@ use tokio::sync::Mutex;
 
 use domain::object::ObjectKind;
 use domain::{
-    Client, ClientId, IntegrationType, ObjectName, RegistryChanges, RegistrySummary, User, Username,
+    Client, ClientId, Identity, IntegrationType, ObjectName, RegistryChanges, RegistrySummary,
+    User, Username,
 };
 use store::{REGISTRATIONS_MAX_AGE, Store, StoreError};
 
@@ -153,17 +154,30 @@ impl Directory {
 
     /// The enabled single-sign-on users with this e-mail address: see
     /// [`RegistrationStore::single_sign_on_users`](store::RegistrationStore::single_sign_on_users). Not cached.
-    // STUB
-    pub async fn user_of_identity(
-        &self,
-        _identity: &domain::Identity,
-    ) -> Result<Option<Arc<User>>, StoreError> {
-        Ok(None)
-    }
-
     pub async fn single_sign_on_users(&self, email: &str) -> Result<Vec<Username>, StoreError> {
         self.reads.inc();
         self.store.single_sign_on_users(email.to_owned()).await
+    }
+
+    /// The enabled users with this e-mail address, at most two of them: see
+    /// [`RegistrationStore::users_with_email`](store::RegistrationStore::users_with_email). Not cached.
+    pub async fn users_with_email(&self, email: &str) -> Result<Vec<Username>, StoreError> {
+        self.reads.inc();
+        self.store.users_with_email(email.to_owned()).await
+    }
+
+    /// The enabled user with this identity. Finding the name costs a read.
+    pub async fn user_of_identity(
+        &self,
+        identity: &Identity,
+    ) -> Result<Option<Arc<User>>, StoreError> {
+        self.reads.inc();
+        let Some(username) = self.store.user_with_identity(identity.clone()).await? else {
+            return Ok(None);
+        };
+        let found = self.user(username.as_str()).await?;
+        // The user in memory may be older than the index.
+        Ok(found.filter(|user| user.has_identity(identity)))
     }
 
     /// True if a page of this origin may call the token endpoint: see

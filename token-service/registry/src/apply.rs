@@ -334,7 +334,7 @@ fn own<T: Registered>(object: &mut T, managed: Managed) {
     *owner = Some(managed);
 }
 
-/// The object in its stored form. Unchanged secrets keep their stored form. With `only_compares`, a changed secret gets a mark in
+/// The object in its stored form. Unchanged secrets keep their stored form, and identities that sign-ins linked stay. With `only_compares`, a changed secret gets a mark in
 /// place of its stored form, so that no password is hashed.
 fn protect<T: Registered>(
     registration: Registration<T>,
@@ -353,6 +353,12 @@ fn protect<T: Registered>(
             .clone_from(&before.totp_secret_sealed);
         user.password_link.clone_from(&before.password_link);
         user.must_change_password = before.must_change_password;
+        let by_email = before.identities.iter().filter(|linked| linked.by_email);
+        for linked in by_email {
+            if !user.has_identity(&linked.identity) {
+                user.identities.push(linked.clone());
+            }
+        }
     }
     for given in &registration.hidden {
         if given.is_of(user, protection)? {

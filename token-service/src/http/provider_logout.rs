@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{body, error, origin};
 use crate::service::Service;
 use crate::telemetry::audit_log::Entry;
-use domain::{AuditAction, AuditEvent};
+use domain::{AuditAction, AuditEvent, EndedSignIns};
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::parameters::Parameters;
 use protocol::sign_in::id_token::{LogoutToken, TokenRefusal};
@@ -96,7 +96,7 @@ async fn carry_out(
         .directory()
         .user_of_identity(&token.identity)
         .await?;
-    let entry = Entry::new(AuditAction::SignInsEnded);
+    let entry = Entry::new(AuditAction::ProviderSignOut);
     let entry = entry.detail(format!("by the identity provider {}", provider.id));
     let entry = match user {
         Some(user) => entry.user(user.username.as_str()),
@@ -107,7 +107,7 @@ async fn carry_out(
     let ended = service
         .store
         .end_provider_sign_ins(token.identity, token.sid, audit, now);
-    if ended.await? > 0 {
+    if ended.await? != EndedSignIns::default() {
         service.recorded(&events);
     }
     match service

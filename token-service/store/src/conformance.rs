@@ -12,6 +12,7 @@ mod grants;
 mod legacy_codes;
 mod names;
 mod once;
+mod provider_sign_ins;
 mod refresh_tokens;
 mod registry;
 mod registry_index;
@@ -43,11 +44,11 @@ use domain::{
     Admission, AppliedFile, AuditAction, AuditEvent, AuditKind, AuditRange, Client, ClientId,
     ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, EndingSessions, Extent,
     FeedId, FileChange, FirstStep, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance,
-    ObjectName, Owner, Pace, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, RegistryChanges, RegistryOutcome, Revocation, Revoked, Rotation,
-    RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecondFactorRules,
-    SecretTimes, SecretUse, SelfContainedCode, Session, SessionPlace, SessionStage, TokenId,
-    TokenReference, TokenSubject, UnfinishedSignIns, User, Username,
+    LinkedIdentity, ObjectName, Owner, Pace, PacedKey, PresentedCode, ProviderSignIn, Redemption,
+    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Revocation,
+    Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor,
+    SecondFactorRules, SecretTimes, SecretUse, SelfContainedCode, Session, SessionPlace,
+    SessionStage, TokenId, TokenReference, TokenSubject, UnfinishedSignIns, User, Username,
 };
 use system::OsRandom;
 
@@ -62,6 +63,7 @@ pub(crate) use self::grants::*;
 pub(crate) use self::legacy_codes::*;
 pub(crate) use self::names::*;
 pub(crate) use self::once::*;
+pub(crate) use self::provider_sign_ins::*;
 pub(crate) use self::refresh_tokens::*;
 pub(crate) use self::registry::*;
 pub(crate) use self::registry_index::*;
@@ -181,6 +183,9 @@ macro_rules! conformance {
             a_session_lives_on_while_it_is_used,
             a_session_replaces_another,
             a_person_ends_own_sessions_alone,
+            a_provider_ends_its_sign_ins_alone,
+            unlinking_an_identity_ends_its_sign_ins_alone,
+            redemptions_leave_nothing_of_a_sign_in_that_its_provider_ends_in_parallel,
             live_grants_are_sorted_by_client_and_paged,
             a_code_ends_with_the_access_of_its_client,
             redemptions_leave_nothing_of_an_access_that_is_ended_in_parallel,

@@ -12,14 +12,14 @@ use async_trait::async_trait;
 use crate::{BackupError, Begin, Counts, OnceId, SessionBegin, StoreError, Swept, Use};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::registry_index::{NamedKind, email_value};
+use domain::registry_index::{NamedKind, email_value, identity_value};
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
-    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, EndingSessions,
-    Excerpt, Extent, FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout,
-    LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode, Redemption, RefreshRotation,
-    RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Revocation, Revoked,
-    Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
+    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, EndedSignIns,
+    EndingSessions, Excerpt, Extent, FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId,
+    Identity, Layout, LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode, Redemption,
+    RefreshRotation, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Revocation,
+    Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
     SelfContainedCode, Session, SignIns, TokenReference, User, Username,
 };
 
@@ -80,8 +80,29 @@ pub trait RegistrationStore: Send + Sync {
     /// The enabled single-sign-on users with this e-mail address, at most two of them, because the address of several
     /// users identifies nobody. Ignores case (protocol.md §4.5).
     async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError> {
-        let values = email_value(&email).into_iter().collect();
-        let found = self.users_with(NamedKind::SingleSignOn, values).await?;
+        self.users_of(NamedKind::SingleSignOn, email_value(&email))
+            .await
+    }
+
+    /// The enabled users with this e-mail address, like [`RegistrationStore::single_sign_on_users`].
+    async fn users_with_email(&self, email: String) -> Result<Vec<Username>, StoreError> {
+        self.users_of(NamedKind::Email, email_value(&email)).await
+    }
+
+    /// The user with this identity, enabled or not.
+    async fn user_with_identity(&self, identity: Identity) -> Result<Option<Username>, StoreError> {
+        let found = self.users_of(NamedKind::Identity, identity_value(&identity));
+        Ok(found.await?.pop())
+    }
+
+    /// The users who have this value of the index: at most two.
+    async fn users_of(
+        &self,
+        kind: NamedKind,
+        value: Option<String>,
+    ) -> Result<Vec<Username>, StoreError> {
+        let values = value.into_iter().collect();
+        let found = self.users_with(kind, values).await?;
         Ok(found.into_iter().map(|(_, username)| username).collect())
     }
 
@@ -116,6 +137,7 @@ pub trait RegistrationStore: Send + Sync {
     /// Applies `change` atomically, with its consequences:
     /// - Removing or disabling a client or a user revokes its tokens.
     /// - Unlinking an account revokes what the user authorized for this account.
+    /// - Unlinking an identity ends the sessions and grants from sign-ins with it.
     /// - A new password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2).
     /// - A new [`CredentialsVersion`] ends codes and unfinished sign-ins (D-35).
     /// - The audit log has the entries of the change.
@@ -327,16 +349,6 @@ pub trait RevocationStore: Send + Sync {
 #[async_trait]
 pub trait OnceStore: Send + Sync {
     /// Uses an id, which then counts as used until `expires_at` (D-10, D-46).
-    // STUB
-    async fn end_provider_sign_ins(
-        &self,
-        _: domain::Identity,
-        _: Option<String>,
-        _: Arc<[AuditEvent]>,
-        _: Timestamp,
-    ) -> Result<u64, StoreError> {
-        Ok(0)
-    }
     async fn use_once(
         &self,
         id: OnceId,
@@ -403,8 +415,8 @@ pub trait AttemptStore: Send + Sync {
 
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Starts a session under the digest of its random id, unless the user's credentials have changed since the
-    /// sign-in. The same transaction ends `replaces`, and sessions of this user and stage beyond
+    /// Starts a session under the digest of its random id, if the session still [rests on](Session::rests_on) the user's
+    /// current credentials and identities. The same transaction ends `replaces`, and sessions of this user and stage beyond
     /// [`cap::SESSIONS`](domain::cap::SESSIONS): first those with the same [`origin`](Session::origin). It also keeps the
     /// user's [`UnfinishedSignIns`](domain::UnfinishedSignIns); a complete sign-in returns and forgets them, and a change of
     /// the credentials forgets them.
@@ -442,6 +454,17 @@ pub trait SessionStore: Send + Sync {
         which: EndingSessions,
         audit: Arc<[AuditEvent]>,
     ) -> Result<u64, StoreError>;
+
+    /// Ends the sessions and revokes the live grants that rest on a sign-in of this identity at its provider, those of one
+    /// session there (`sid`) or all: see [`ProviderSignIn::ends_with`](domain::ProviderSignIn::ends_with). The same transaction
+    /// adds the feed entries of the grants. Codes end with the sessions.
+    async fn end_provider_sign_ins(
+        &self,
+        identity: Identity,
+        sid: Option<String>,
+        audit: Arc<[AuditEvent]>,
+        now: Timestamp,
+    ) -> Result<EndedSignIns, StoreError>;
 }
 
 #[async_trait]

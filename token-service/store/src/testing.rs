@@ -15,11 +15,11 @@ use domain::digest::Digest;
 use domain::registry_index::NamedKind;
 use domain::{
     Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
-    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, EndingSessions,
-    Excerpt, Extent, FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId, Layout,
-    LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode, Redemption, RefreshRotation,
-    RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Revocation, Revoked,
-    Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
+    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, EndedSignIns,
+    EndingSessions, Excerpt, Extent, FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId,
+    Identity, Layout, LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode, Redemption,
+    RefreshRotation, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Revocation,
+    Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
     SelfContainedCode, Session, SignIns, TokenReference, User, Username,
 };
 use system::SystemClock;
@@ -211,6 +211,7 @@ watched! {
         extend_session(id: Digest, expires_at: Timestamp, now: Timestamp) -> Result<(), StoreError>;
         sessions(username: Username, now: Timestamp) -> Result<Vec<(Digest, Session)>, StoreError>;
         end_session(id: Digest) -> Result<(), StoreError>;
+        end_provider_sign_ins(identity: Identity, sid: Option<String>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<EndedSignIns, StoreError>;
         end_sessions(username: Username, which: EndingSessions, audit: Arc<[AuditEvent]>) -> Result<u64, StoreError>;
     }
     AuditStore {

@@ -60,7 +60,7 @@ fn values(before: &Values, after: &Values) -> Option<String> {
         Rule::Single | Rule::State => {
             return Some(format!("{} -> {}", single(before), single(after)));
         }
-        Rule::List => {}
+        Rule::List | Rule::States => {}
     }
     let only = |one: &Values, other: &Values, sign: char| -> Vec<String> {
         let missing = one.texts.iter().filter(|text| !other.texts.contains(text));

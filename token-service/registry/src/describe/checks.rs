@@ -76,6 +76,25 @@ pub(crate) fn page_address(text: &str) -> Result<String, &'static str> {
     }
 }
 
+/// The issuer of an identity provider, which is compared byte for byte (OpenID Connect Core 1.0 §2).
+pub(crate) fn issuer(text: &str) -> Result<String, &'static str> {
+    let url = Url::parse(text);
+    let is_issuer = url.is_ok_and(|url| {
+        let is_bare = url.query().is_none() && url.fragment().is_none();
+        matches!(url.scheme(), "https" | "http") && url.host().is_some() && is_bare
+    });
+    if is_issuer
+        && text.len() <= MAX_CLAIM_LENGTH
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "expected an https or http URL of at most 255 characters of printable ASCII, without query and fragment",
+        )
+    }
+}
+
 /// A name that pages show to people who decide by it. A character that changes the direction of text could make the rest of a sentence
 /// read backwards.
 pub(crate) fn client_name(text: &str) -> Result<String, &'static str> {

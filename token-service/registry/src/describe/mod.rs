@@ -126,6 +126,8 @@ pub(crate) enum Rule {
     List,
     /// State that is shown, such as whether the object is enabled.
     State,
+    /// State: a list.
+    States,
     /// State: secrets, which nobody is shown.
     Secret,
 }
@@ -133,7 +135,7 @@ pub(crate) enum Rule {
 impl Rule {
     /// True for state, which commands change although a file defines the object.
     pub(crate) const fn is_state(self) -> bool {
-        matches!(self, Self::State | Self::Secret)
+        matches!(self, Self::State | Self::States | Self::Secret)
     }
 }
 
@@ -162,6 +164,10 @@ pub(crate) fn list(key: &'static str, values: impl IntoIterator<Item: ToString>)
 
 pub(crate) fn state(key: &'static str, value: bool) -> Values {
     Values::new(key, Rule::State, [value])
+}
+
+pub(crate) fn states(key: &'static str, values: impl IntoIterator<Item: ToString>) -> Values {
+    Values::new(key, Rule::States, values)
 }
 
 pub(crate) fn secret(key: &'static str, values: impl IntoIterator<Item: ToString>) -> Values {

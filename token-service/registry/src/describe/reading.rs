@@ -56,6 +56,8 @@ pub(crate) struct Reading {
     pub(crate) warnings: Problems,
     /// The first place of each name.
     pub(crate) names: BTreeMap<ObjectKind, BTreeMap<String, Place>>,
+    /// The first place of each linked identity.
+    pub(crate) identities: BTreeMap<String, Place>,
     pub(crate) bound_users: Vec<Located<String>>,
     /// The entry of the file that is being read.
     pub(crate) entry: Option<usize>,
@@ -68,6 +70,7 @@ impl Reading {
             now,
             warnings: Problems::default(),
             names: BTreeMap::new(),
+            identities: BTreeMap::new(),
             bound_users: Vec::new(),
             entry: None,
         }

@@ -1,11 +1,13 @@
 //! Clients (protocol.md §1).
 
+use std::collections::BTreeMap;
+
 use super::certificate::CertificateView;
 use super::client_json::{ClientRegistration, ClientView};
 use super::client_key::ClientKeyView;
 use super::client_secret::SecretView;
 use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
-use crate::describe::checks::{claim_text, client_name, page_address};
+use crate::describe::checks::{claim_text, client_name, issuer, page_address, unique};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::{Effects, Registered, Values, list, present, secret, single, state};
 use document::Located;
@@ -21,14 +23,16 @@ use domain::{
 
 const PUSHED_ONLY: &str = "require_pushed_authorization_requests";
 const SECOND_FACTOR: &str = "second_factor";
+const IDENTITY_PROVIDERS: &str = "identity_providers";
 const DPOP_BOUND: &str = "dpop_bound_access_tokens";
 const CERTIFICATE_BOUND: &str = "tls_client_certificate_bound_access_tokens";
 
 /// The keys that only some integration types have.
-const OF_SOME_TYPES: [&str; 12] = [
+const OF_SOME_TYPES: [&str; 13] = [
     "redirect_uris",
     PUSHED_ONLY,
     SECOND_FACTOR,
+    IDENTITY_PROVIDERS,
     "client_secret",
     client_secret::DIGEST,
     client_key::KEY,
@@ -56,6 +60,7 @@ impl Registered for Client {
     const EDITABLE: &'static [(&'static str, Option<&'static str>)] = &[
         ("scopes", None),
         ("redirect_uris", None),
+        (IDENTITY_PROVIDERS, None),
         (client_key::KEY, Some("kid")),
         (tls_client_certificate::KEY, None),
     ];
@@ -124,6 +129,7 @@ impl Registered for Client {
                 .then_some(true),
             second_factor: (self.requires_second_factor)
                 .then(|| SecondFactorRule::Required.name().to_owned()),
+            identity_providers: present(self.identity_providers.clone()),
             secrets: secrets.len(),
             credentials: secrets.len() + keys.len() + tls_client_certificates.len(),
             secret_times: present(secret_times),
@@ -161,6 +167,7 @@ impl Registered for Client {
             list("redirect_uris", view.redirect_uris.unwrap_or_default()),
             single(PUSHED_ONLY, view.require_pushed_authorization_requests),
             single(SECOND_FACTOR, view.second_factor),
+            list(IDENTITY_PROVIDERS, &self.identity_providers),
             secret(
                 "client_secret",
                 digests.map(|one| one.digest().to_base64url()),
@@ -283,6 +290,12 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         }
         _ => None,
     };
+    let identity_providers = match entry.integration {
+        Some(Kind::WebServer | Kind::Installed | Kind::NonInteractive | Kind::Legacy) => {
+            identity_providers(entry)
+        }
+        _ => Vec::new(),
+    };
     let has_keys = [client_key::KEY, tls_client_certificate::KEY]
         .iter()
         .any(|key| entry.section.has_some(key));
@@ -326,7 +339,7 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         key_authentication,
         require_pushed_authorization_requests: pushed_only.is_some_and(|flag| flag.value),
         requires_second_factor: second_factor == Some(SecondFactorRule::Required),
-        identity_providers: Vec::new(),
+        identity_providers,
         scopes,
         enabled,
         dpop_bound_access_tokens,
@@ -335,6 +348,22 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         version: ClientVersion::default(),
         tokens_from: Timestamp::default(),
     })
+}
+
+fn identity_providers(entry: &mut Entry<'_, '_>) -> Vec<String> {
+    let mut seen = BTreeMap::new();
+    let mut issuers = Vec::new();
+    for text in entry.section.texts(IDENTITY_PROVIDERS).unwrap_or_default() {
+        unique(&entry.section, IDENTITY_PROVIDERS, &text, &mut seen);
+        match issuer(&text.value) {
+            Ok(issuer) => issuers.push(issuer),
+            Err(error) => {
+                let message = format!("{IDENTITY_PROVIDERS}: {} {error}", text.value);
+                entry.section.report(&text.place, message);
+            }
+        }
+    }
+    issuers
 }
 
 /// Why a non-interactive client should have an organization (D-19).

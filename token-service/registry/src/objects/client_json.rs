@@ -34,6 +34,10 @@ pub struct ClientRegistration {
     /// Whether people need a second factor for codes and refreshed tokens of the client: `optional` or `required`. `optional` if absent. For
     /// `web_server`, `installed`, `legacy`.
     pub second_factor: Option<String>,
+    /// Issuers of identity providers: those whose assertions a `non_interactive` client may bring, those by which the people of
+    /// other clients sign in (none: all that are configured). With exactly one, sign-ins begin there. For `web_server`, `installed`,
+    /// `non_interactive`, `legacy`.
+    pub identity_providers: Option<Vec<String>>,
     /// The client secret. 32 to 1024 bytes. The administration generates an absent one, but not for `legacy`. For `web_server`,
     /// `non_interactive`, `user_bound`, `legacy`.
     pub client_secret: Option<String>,
@@ -89,6 +93,10 @@ pub struct ClientView {
     /// `required` if people need a second factor for codes and refreshed tokens of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_factor: Option<String>,
+    /// Issuers of identity providers: those whose assertions a `non_interactive` client may bring, those by which the people of
+    /// other clients sign in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity_providers: Option<Vec<String>>,
     /// Live client secrets: two during a rotation.
     pub secrets: usize,
     /// With what the client can authenticate: live client secrets, keys and TLS certificates.

@@ -7,6 +7,7 @@ mod client_json;
 mod client_key;
 mod client_secret;
 mod content;
+mod identity;
 mod legacy_instance;
 mod redirect_uris;
 mod tls_client_certificate;
@@ -17,6 +18,7 @@ pub use certificate::CertificateView;
 pub use client::{NAMES_ANYBODY, names_anybody};
 pub use client_json::{ClientRegistration, ClientView};
 pub use client_secret::SecretView;
+pub use identity::IdentityView;
 pub use legacy_instance::{
     LegacyInstanceRegistration, LegacyInstanceView, port_problem, read_all as read_legacy_instances,
 };

@@ -6,13 +6,14 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::account::{self, AccountView};
+use super::identity::{self, IdentityView};
 use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
 use crate::describe::reading::{Entry, Registration};
-use crate::describe::{Effects, Registered, Values, list, present, secret, single, state};
+use crate::describe::{Effects, Registered, Values, list, present, secret, single, state, states};
 use document::Located;
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
-use domain::{Excerpt, Managed, Observed, RegistryChange, User, Username};
+use domain::{Excerpt, Identity, Managed, Observed, RegistryChange, User, Username};
 use secrets::password;
 use secrets::protection::Hidden;
 
@@ -21,6 +22,9 @@ const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
 
 /// Key of the duty to set another password.
 pub(crate) const MUST_CHANGE_PASSWORD: &str = "must_change_password";
+
+/// Key of the identities that no registration lists.
+const BY_EMAIL: &str = "identities_by_email";
 
 /// A user's registration: an entry of `users` of a registrations file.
 #[derive(ToSchema)]
@@ -48,6 +52,8 @@ pub struct UserRegistration {
     pub single_sign_on: Option<bool>,
     /// Linked project-information accounts.
     pub accounts: Option<Vec<AccountView>>,
+    /// Linked identities at identity providers. An identity belongs to at most one user.
+    pub identities: Option<Vec<IdentityView>>,
 }
 
 /// A user.
@@ -79,6 +85,12 @@ pub struct UserView {
     pub single_sign_on: bool,
     /// Linked project-information accounts.
     pub accounts: Vec<AccountView>,
+    /// Linked identities at identity providers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identities: Option<Vec<IdentityView>>,
+    /// Identities that a first sign-in linked by their verified e-mail address. No registration lists them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identities_by_email: Option<Vec<IdentityView>>,
     /// File and line that define the object (D-27); absent if commands define the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
@@ -100,6 +112,7 @@ impl Registered for User {
         "has_second_factor",
         "last_sign_in_at",
         MUST_CHANGE_PASSWORD,
+        BY_EMAIL,
         "managed_by",
     ];
     const ONLY_REGISTERED: &'static [&'static str] = &[
@@ -129,12 +142,14 @@ impl Registered for User {
         let totp_secret = entry.text("totp_secret", totp_secret);
         let totp_secret = totp_secret.map(Hidden::TotpSecret);
         let accounts = account::read(entry);
+        let identities = identity::read(entry);
         let user = Self {
             email,
             organization,
             enabled,
             single_sign_on,
             accounts,
+            identities,
             ..Self::new(username?)
         };
         Some(Registration {
@@ -161,6 +176,8 @@ impl Registered for User {
             last_sign_in_at: sign_ins.and_then(|one| one.last_at).map(Timestamp::rfc3339),
             single_sign_on: self.single_sign_on,
             accounts: self.accounts.iter().map(AccountView::from).collect(),
+            identities: present(identities(self, false).map(IdentityView::from)),
+            identities_by_email: present(identities(self, true).map(IdentityView::from)),
             managed_by: self.managed.as_ref().map(ToString::to_string),
             changes: present(effects.changes),
             warnings: present(effects.warnings),
@@ -181,6 +198,8 @@ impl Registered for User {
             ),
             single("single_sign_on", [self.single_sign_on]),
             list("accounts", self.accounts.iter().map(account::text)),
+            list("identities", identities(self, false)),
+            states(BY_EMAIL, identities(self, true)),
         ]
     }
 
@@ -216,6 +235,12 @@ impl Registered for User {
     fn remove(&self, change: &mut RegistryChange) {
         change.remove_users.push(self.username.clone());
     }
+}
+
+fn identities(user: &User, by_email: bool) -> impl Iterator<Item = &Identity> {
+    let linked = user.identities.iter();
+    let linked = linked.filter(move |linked| linked.by_email == by_email);
+    linked.map(|linked| &linked.identity)
 }
 
 fn username(entry: &mut Entry<'_, '_>) -> Option<Username> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use domain::password_scheme::{self, UsedScheme};
 use domain::registry_index::{NamedKind, account_value};
+use domain::testing::identity;
 use domain::{Certificate, CertificateExpiry, Excerpt, Managed, RegistrySummary};
 
 pub(crate) fn bound(id: &str, to: &str) -> Client {
@@ -87,12 +88,18 @@ impl Dice {
 
     fn user(&mut self) -> User {
         let accounts = self.some_of(&["1", "12", "123456", "\"\\\n", "\u{1}", "z\u{eb}"]);
+        let identities = self.some_of(&SUBJECTS);
+        let linked = |subject: &str| LinkedIdentity {
+            identity: identity(subject),
+            by_email: false,
+        };
         User {
             email: Some(self.one_of(&EMAILS).to_owned()).filter(|_| self.below(4) > 0),
             single_sign_on: self.below(2) == 0,
             enabled: self.below(4) > 0,
             password_hash: self.hash(),
             accounts: accounts.into_iter().map(account).collect(),
+            identities: identities.into_iter().map(linked).collect(),
             managed: self.managed(),
             ..user(self.one_of(&NAMES))
         }
@@ -142,6 +149,8 @@ impl Dice {
 }
 
 const NAMES: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+
+const SUBJECTS: [&str; 3] = ["1", "a b", "\"\u{1}"];
 
 const EMAILS: [&str; 4] = [
     "ada@mail.example",
@@ -248,21 +257,28 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
         .into_iter()
         .chain(["", "nobody", "ada\0@mail.example"])
     {
-        let expected: Vec<&Username> = users
+        let with_email: Vec<&User> = users
             .iter()
-            .filter(|user| user.enabled && user.single_sign_on)
+            .filter(|user| user.enabled)
             .filter(|user| {
                 user.email.as_deref().map(str::to_lowercase) == Some(email.to_lowercase())
             })
-            .map(|user| &user.username)
             .collect();
         // The capital form of some letters has another lower-case form.
         let capitals = Some(email.to_uppercase());
         let asked = capitals.filter(|capitals| capitals.to_lowercase() == email.to_lowercase());
         let asked = asked.unwrap_or_else(|| email.to_owned());
-        let found = store.single_sign_on_users(asked).await.unwrap();
-        assert_eq!(found.len(), expected.len().min(2), "{email}");
-        assert!(found.iter().all(|name| expected.contains(&name)), "{email}");
+        for (only_single_sign_on, found) in [
+            (true, store.single_sign_on_users(asked.clone()).await),
+            (false, store.users_with_email(asked).await),
+        ] {
+            let expected = with_email.iter();
+            let expected = expected.filter(|user| user.single_sign_on || !only_single_sign_on);
+            let expected: Vec<&Username> = expected.map(|user| &user.username).collect();
+            let found = found.unwrap();
+            assert_eq!(found.len(), expected.len().min(2), "{email}");
+            assert!(found.iter().all(|name| expected.contains(&name)), "{email}");
+        }
     }
     let mut accounts: BTreeMap<String, BTreeSet<Username>> = BTreeMap::new();
     for user in &users {
@@ -280,6 +296,17 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
     }
     for (value, of) in &accounts {
         assert_eq!(with[value].len(), of.len().min(2), "{value}");
+    }
+    for subject in SUBJECTS {
+        let identity = identity(subject);
+        let has = |name: &Username| {
+            let mut users = users.iter();
+            users.any(|user| user.username == *name && user.has_identity(&identity))
+        };
+        let found = store.user_with_identity(identity.clone()).await.unwrap();
+        let is_known = users.iter().any(|user| user.has_identity(&identity));
+        assert_eq!(found.is_some(), is_known, "{subject}");
+        assert!(found.iter().all(has), "{subject}");
     }
     for name in NAMES {
         let is_bound = |client: &&Client| client.bound_user() == Some(&username(name));

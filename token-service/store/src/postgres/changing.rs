@@ -13,11 +13,11 @@ use super::{
 use crate::row::encode_json;
 use crate::{extent_of_change, issued_until};
 use domain::clock::Timestamp;
-use domain::ended_by::{self, Before, Ended, EndedGrants};
+use domain::ended_by::{self, Before, Ended, EndedGrants, EndedSessions};
 use domain::legacy_instance::{self, issuer};
 use domain::{
-    Client, ClientId, IndexDifference, Premises, RegistryChange, RegistryOutcome, Revoked, User,
-    Username,
+    Client, ClientId, Grant, IndexDifference, Premises, RegistryChange, RegistryOutcome, Revoked,
+    Session, User, Username,
 };
 
 /// Makes a change with its consequences and the entries of the audit log, if nothing that it rests on has changed.
@@ -164,8 +164,13 @@ impl Changing<'_> {
         if ended.second_factor {
             second_factors::remove(self.client, username.as_str()).await?;
         }
-        if ended.sessions {
-            sessions::end_all(self.client, username.as_str()).await?;
+        match (ended.sessions, after) {
+            (EndedSessions::All, _) => sessions::end_all(self.client, username.as_str()).await?,
+            (EndedSessions::Outdated, Some(user)) => {
+                let is_over = |session: &Session| !session.rests_on(user);
+                sessions::end_where(self.client, username.as_str(), is_over).await?;
+            }
+            (EndedSessions::Outdated | EndedSessions::None, _) => {}
         }
         self.end_grants(ended.grants, after).await?;
         self.revoked.extend(ended.accounts);
@@ -176,7 +181,8 @@ impl Changing<'_> {
         let revoked = match (ended, after) {
             (EndedGrants::Of(owner), _) => grants::end_all(self.client, &owner, self.now).await?.1,
             (EndedGrants::Outdated, Some(user)) => {
-                grants::end_outdated(self.client, user, self.now).await?
+                let is_over = |grant: &Grant| !grant.rests_on(user);
+                grants::end_where(self.client, user.username.as_str(), self.now, is_over).await?
             }
             (EndedGrants::Outdated | EndedGrants::None, _) => return Ok(()),
         };

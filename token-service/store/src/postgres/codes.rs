@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
-use super::credentials;
 use super::fault::Fault;
 use super::grants::{self, UsedUp};
 use super::operation::Connection;
 use super::revocations::tokens_from;
 use super::value::{rows, seconds, timestamp};
+use super::{credentials, sessions};
 use crate::row::{decode, encode};
 use crate::self_contained_code::refusal;
 use crate::{Begin, CodeStore, RevocationStore as _, StoreError, room};
@@ -43,6 +43,7 @@ impl CodeStore for PostgresStore {
                 client: of.as_ref(),
                 user: user.as_ref(),
                 codes_from: tokens_from(client, [record.ended_by()]).await?,
+                has_session: sessions::is_live(client, record.session, now).await?,
             };
             match record.redeem(grant_id, first, proven, basis, now) {
                 Ok((grant, step)) => {
@@ -128,6 +129,7 @@ impl CodeStore for PostgresStore {
                 client: of.as_ref(),
                 user: user.as_ref(),
                 codes_from: tokens_from(client, [record.ended_by()]).await?,
+                has_session: sessions::is_live(client, record.session, now).await?,
             };
             let ((grant, step), used) =
                 match record.redeem_stored(&presented, grant_id, first, basis, now) {

@@ -373,18 +373,19 @@ fn readable_grants(rows: &[Row]) -> Result<Vec<Grant>, Fault> {
         .collect()
 }
 
-/// Marks the grants that no longer rest on `user` as revoked, and returns their entries for the feed.
-pub(super) async fn end_outdated(
+/// Marks the grants of a user for which `ends` is true as revoked, and returns their entries for the feed.
+pub(super) async fn end_where(
     client: &Connection<'_>,
-    user: &User,
+    username: &str,
     now: Timestamp,
+    ends: impl Fn(&Grant) -> bool,
 ) -> Result<Vec<Revoked>, Fault> {
     let sql = "SELECT body, revoked_at FROM grants
         WHERE username = $1 AND revoked_at IS NULL ORDER BY grant_id";
-    let live = client.query(sql, &[&user.username.as_str()]).await?;
+    let live = client.query(sql, &[&username]).await?;
     let mut revoked = Vec::new();
     for grant in readable_grants(&live)? {
-        if !grant.rests_on(user) && end(client, grant.grant_id, now).await? {
+        if ends(&grant) && end(client, grant.grant_id, now).await? {
             revoked.push(Revoked::Grant(grant.grant_id));
         }
     }

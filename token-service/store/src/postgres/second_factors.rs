@@ -98,7 +98,10 @@ impl CredentialStore for PostgresStore {
                 None => remove(client, username.as_str()).await?,
             }
             sessions::end_all(client, username.as_str()).await?;
-            for revoked in grants::end_outdated(client, &changed, now).await? {
+            let ended = grants::end_where(client, username.as_str(), now, |grant| {
+                !grant.rests_on(&changed)
+            });
+            for revoked in ended.await? {
                 let extent = Extent::of(now, access_token_lifetime);
                 announce(client, &revoked, extent).await?;
             }

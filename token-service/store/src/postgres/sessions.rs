@@ -8,14 +8,19 @@ use tokio_postgres::types::ToSql;
 use super::PostgresStore;
 use super::fault::{Fault, readable};
 use super::operation::Connection;
+use super::revocations::announce;
 use super::value::{rows, seconds};
-use super::{audit, credentials};
+use super::{audit, credentials, grants, registry_index};
 use crate::row::{RowError, decode, encode};
-use crate::{SessionBegin, SessionStore, StoreError, room};
+use crate::{RevocationStore as _, SessionBegin, SessionStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{AuditEvent, EndingSessions, Session, SessionStage, UnfinishedSignIns, Username};
+use domain::registry_index::{NamedKind, identity_value};
+use domain::{
+    AuditEvent, EndedSignIns, EndingSessions, Extent, Identity, ProviderSignIn, Session,
+    SessionStage, UnfinishedSignIns, Username,
+};
 
 #[async_trait]
 impl SessionStore for PostgresStore {
@@ -26,12 +31,8 @@ impl SessionStore for PostgresStore {
         replaces: Option<Digest>,
     ) -> Result<SessionBegin, StoreError> {
         self.transaction(async move |client| {
-        let Session {
-            username,
-            credentials_version,
-            ..
-        } = &session;
-        if !credentials::are_current(client, username, *credentials_version).await? {
+        let user = credentials::user(client, &session.username).await?;
+        if !user.is_some_and(|user| session.rests_on(&user)) {
             return Ok(SessionBegin::CredentialsChanged);
         }
         if let Some(replaced) = replaces {
@@ -140,6 +141,44 @@ impl SessionStore for PostgresStore {
         })
         .await
     }
+
+    async fn end_provider_sign_ins(
+        &self,
+        identity: Identity,
+        sid: Option<String>,
+        audit: Arc<[AuditEvent]>,
+        now: Timestamp,
+    ) -> Result<EndedSignIns, StoreError> {
+        let extent = Extent::of(now, self.longest_token());
+        self.transaction(async move |client| {
+            let ends = |provider: Option<&ProviderSignIn>| {
+                provider.is_some_and(|provider| provider.ends_with(&identity, sid.as_deref()))
+            };
+            let Some(value) = identity_value(&identity) else {
+                return Ok(EndedSignIns::default());
+            };
+            let mut ended = EndedSignIns::default();
+            // None or one.
+            for name in registry_index::named(client, NamedKind::Identity, &value, 1).await? {
+                // A session that starts at the same time, or a code that is redeemed, is over already or sees the end.
+                let username = Username::parse(&name);
+                let Some(username) = username else { continue };
+                credentials::user(client, &username).await?;
+                ended.sessions +=
+                    end_where(client, &name, |session| ends(session.provider.as_ref())).await?;
+                let revoked =
+                    grants::end_where(client, &name, now, |grant| ends(grant.provider.as_ref()));
+                let revoked = revoked.await?;
+                ended.grants += revoked.len() as u64;
+                for revoked in revoked {
+                    announce(client, &revoked, extent).await?;
+                }
+            }
+            audit::append_if(client, ended != EndedSignIns::default(), &audit).await?;
+            Ok(ended)
+        })
+        .await
+    }
 }
 
 /// Counts the start of `session` among the unfinished sign-ins of its user; a complete sign-in takes and returns them, and
@@ -193,6 +232,38 @@ async fn make_room(client: &Connection<'_>, new: &Session) -> Result<(), Fault> 
         .execute("DELETE FROM sessions WHERE id = ANY($1)", &[&ids])
         .await?;
     Ok(())
+}
+
+/// Ends the sessions of a user for which `ends` is true, and returns their number. The transaction holds the user's row.
+pub(super) async fn end_where(
+    client: &Connection<'_>,
+    username: &str,
+    ends: impl Fn(&Session) -> bool,
+) -> Result<u64, Fault> {
+    let sql = "SELECT id, body FROM sessions WHERE username = $1";
+    let found = client.query(sql, &[&username]).await?;
+    let mut ids: Vec<&[u8]> = Vec::new();
+    for row in &found {
+        let session = decode::<Session>(row.try_get(1)?).map_err(Fault::from);
+        if readable("session", session)?.is_some_and(|session| ends(&session)) {
+            ids.push(row.try_get(0)?);
+        }
+    }
+    let sql = "DELETE FROM sessions WHERE id = ANY($1)";
+    client.execute(sql, &[&ids]).await
+}
+
+/// True if the code that rests on this session may be redeemed: the session is live, or the code needs no session.
+pub(super) async fn is_live(
+    client: &Connection<'_>,
+    id: Option<Digest>,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let Some(id) = id else { return Ok(true) };
+    let sql = "SELECT 1 FROM sessions WHERE id = $1 AND expires_at > $2";
+    let id = id.as_bytes().as_slice();
+    let found = client.query_opt(sql, &[&id, &seconds(now)]).await?;
+    Ok(found.is_some())
 }
 
 async fn end(client: &Connection<'_>, id: &Digest) -> Result<(), Fault> {

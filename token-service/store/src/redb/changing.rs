@@ -13,7 +13,7 @@ use super::{
 use crate::row::before;
 use crate::{extent_of_change, issued_until};
 use domain::clock::Timestamp;
-use domain::ended_by::{self, Before, Ended, EndedGrants};
+use domain::ended_by::{self, Before, Ended, EndedGrants, EndedSessions};
 use domain::legacy_instance::{self, issuer};
 use domain::{
     Client, ClientId, Premises, RegistryChange, RegistryOutcome, Revoked, User, Username,
@@ -143,8 +143,14 @@ impl Changing<'_, '_> {
         if ended.second_factor {
             second_factors::remove(self.tables, username.as_str())?;
         }
-        if ended.sessions {
-            sessions::end_all(self.tables, username.as_str())?;
+        match (ended.sessions, after) {
+            (EndedSessions::All, _) => sessions::end_all(self.tables, username.as_str())?,
+            (EndedSessions::Outdated, Some(user)) => {
+                sessions::end_where(self.tables, username.as_str(), |session| {
+                    !session.rests_on(user)
+                })?;
+            }
+            (EndedSessions::Outdated | EndedSessions::None, _) => {}
         }
         self.end_grants(ended.grants, after)?;
         self.revoked.extend(ended.accounts);
@@ -155,7 +161,8 @@ impl Changing<'_, '_> {
         let revoked = match (ended, after) {
             (EndedGrants::Of(owner), _) => grants::end_all(self.tables, &owner, self.now)?.1,
             (EndedGrants::Outdated, Some(user)) => {
-                grants::end_outdated(self.tables, user, self.now)?
+                let username = user.username.as_str();
+                grants::end_where(self.tables, username, self.now, |one| !one.rests_on(user))?
             }
             (EndedGrants::Outdated | EndedGrants::None, _) => return Ok(()),
         };

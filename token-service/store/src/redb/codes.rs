@@ -9,7 +9,7 @@ use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::revocations::tokens_from;
 use super::tables::{Expiring, Tables, encode, found};
-use super::{credentials, grants};
+use super::{credentials, grants, sessions};
 use crate::self_contained_code::refusal;
 use crate::stored_code::StoredCode;
 use crate::{Begin, CodeStore, StoreError, room};
@@ -46,6 +46,7 @@ impl CodeStore for RedbStore {
                 client: client.as_ref(),
                 user: user.as_ref(),
                 codes_from: tokens_from(tables, [record.ended_by()])?,
+                has_session: sessions::is_live(tables, record.session, now)?,
             };
             match record.redeem(grant_id, first, proven, basis, now) {
                 Ok((grant, step)) => {
@@ -105,6 +106,7 @@ impl CodeStore for RedbStore {
                 client: client.as_ref(),
                 user: user.as_ref(),
                 codes_from: tokens_from(tables, [record.ended_by()])?,
+                has_session: sessions::is_live(tables, record.session, now)?,
             };
             let redeemed = record.redeem_stored(&presented, grant_id, first, basis, now);
             let ((grant, step), used) = match redeemed {

@@ -21,7 +21,7 @@ use domain::grant::MAX_CODE_LIFETIME;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
     AuditEvent, ClientId, Extent, Grant, GrantFilter, GrantId, IntegrationType, Owner,
-    RefreshRotation, Revoked, Rotation, RotationRefusal, User, Username,
+    RefreshRotation, Revoked, Rotation, RotationRefusal, Username,
 };
 
 #[async_trait]
@@ -368,16 +368,17 @@ pub(super) fn end_all(
     Ok((ended, revoked))
 }
 
-/// Marks the grants that no longer rest on `user` as revoked, and returns their entries for the feed.
-pub(super) fn end_outdated(
+/// Marks the grants of a user for which `ends` is true as revoked, and returns their entries for the feed.
+pub(super) fn end_where(
     tables: &mut Tables<'_>,
-    user: &User,
+    username: &str,
     now: Timestamp,
+    ends: impl Fn(&Grant) -> bool,
 ) -> Result<Vec<Revoked>, Fault> {
     let mut revoked = Vec::new();
-    for id in of_user(tables, user.username.as_str())? {
+    for id in of_user(tables, username)? {
         let grant = readable("grant", get(tables, id))?.flatten();
-        if grant.is_some_and(|grant| !grant.rests_on(user)) && end(tables, id, now)? {
+        if grant.is_some_and(|grant| ends(&grant)) && end(tables, id, now)? {
             revoked.push(Revoked::Grant(id));
         }
     }

@@ -10,8 +10,8 @@ use super::recorded::Recorded;
 use super::tables::{Tables, encode_json};
 use crate::row::before;
 use domain::ended_by::Before;
-use domain::registry_index::{Counted, CountedKind, Named, NamedKind};
-use domain::{Client, ClientId, IndexDifference, User, Username};
+use domain::registry_index::{Counted, CountedKind, Named, NamedKind, identity_value};
+use domain::{Client, ClientId, Identity, IndexDifference, User, Username};
 
 pub(super) fn client_before(
     tables: &mut Tables<'_>,
@@ -149,6 +149,20 @@ pub(super) fn named<'t>(
         Ok::<_, Fault>(((found, of) == (kind, value)).then(|| name.to_owned()))
     });
     Ok(names.map_while(Result::transpose))
+}
+
+/// The names of the users who have the identity: none or one.
+pub(super) fn users_of_identity(
+    tables: &mut Tables<'_>,
+    identity: &Identity,
+) -> Result<Vec<String>, Fault> {
+    let Some(value) = identity_value(identity) else {
+        return Ok(Vec::new());
+    };
+    // Earlier operations of the transaction count.
+    write(tables)?;
+    let names = tables.registry_names.open()?;
+    named(&**names, NamedKind::Identity, &value, "")?.collect()
 }
 
 /// True if one of the values has another name too.

@@ -78,7 +78,10 @@ impl CredentialStore for RedbStore {
             };
             registry_index::put_user(tables, Some(&user), &renewed)?;
             sessions::end_all(tables, username.as_str())?;
-            for revoked in grants::end_outdated(tables, &renewed, now)? {
+            let ended = grants::end_where(tables, username.as_str(), now, |grant| {
+                !grant.rests_on(&renewed)
+            });
+            for revoked in ended? {
                 announce(tables, revoked, Extent::of(now, lifetime))?;
             }
             match &second_factor {

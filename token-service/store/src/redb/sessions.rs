@@ -8,13 +8,17 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::fault::{Fault, readable};
+use super::revocations::announce;
 use super::tables::{Expiring, SESSIONS, SESSIONS_BY_USER, Tables, encode, found};
-use super::{audit, credentials};
+use super::{audit, credentials, grants, registry_index};
 use crate::{SessionBegin, SessionStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{AuditEvent, EndingSessions, Session, SessionStage, UnfinishedSignIns, Username};
+use domain::{
+    AuditEvent, EndedSignIns, EndingSessions, Extent, Identity, ProviderSignIn, Session,
+    SessionStage, UnfinishedSignIns, Username,
+};
 
 #[async_trait]
 impl SessionStore for RedbStore {
@@ -25,7 +29,8 @@ impl SessionStore for RedbStore {
         replaces: Option<Digest>,
     ) -> Result<SessionBegin, StoreError> {
         self.write(move |tables, _| {
-            if !credentials::are_current(tables, &session.username, session.credentials_version)? {
+            let user = credentials::user(tables, &session.username)?;
+            if !user.is_some_and(|user| session.rests_on(&user)) {
                 return Ok(SessionBegin::CredentialsChanged);
             }
             let unfinished = unfinished(tables, id, &session, replaces)?;
@@ -113,6 +118,36 @@ impl SessionStore for RedbStore {
         })
         .await
     }
+
+    async fn end_provider_sign_ins(
+        &self,
+        identity: Identity,
+        sid: Option<String>,
+        audit: Arc<[AuditEvent]>,
+        now: Timestamp,
+    ) -> Result<EndedSignIns, StoreError> {
+        let entries = audit::encoded(audit).await?;
+        self.write(move |tables, access_token_lifetime| {
+            let ends = |provider: Option<&ProviderSignIn>| {
+                provider.is_some_and(|provider| provider.ends_with(&identity, sid.as_deref()))
+            };
+            let mut ended = EndedSignIns::default();
+            for username in registry_index::users_of_identity(tables, &identity)? {
+                ended.sessions +=
+                    end_where(tables, &username, |session| ends(session.provider.as_ref()))?;
+                let grants =
+                    grants::end_where(tables, &username, now, |one| ends(one.provider.as_ref()))?;
+                ended.grants += grants.len() as u64;
+                for revoked in grants {
+                    let extent = Extent::of(now, access_token_lifetime);
+                    announce(tables, revoked, extent)?;
+                }
+            }
+            audit::append_if(tables, ended != EndedSignIns::default(), &entries)?;
+            Ok(ended)
+        })
+        .await
+    }
 }
 
 /// Writes the rows of a session that has none.
@@ -188,6 +223,34 @@ pub(super) fn end_all(tables: &mut Tables<'_>, username: &str) -> Result<(), Fau
     tables.unfinished_sign_ins.open()?.remove(username)?;
     let ids = of_user(tables, username, usize::MAX)?;
     ids.iter().try_for_each(|id| end(tables, id))
+}
+
+/// Ends the sessions of a user for which `ends` is true, and returns their number.
+pub(super) fn end_where(
+    tables: &mut Tables<'_>,
+    username: &str,
+    ends: impl Fn(&Session) -> bool,
+) -> Result<u64, Fault> {
+    let mut ended = 0;
+    for id in of_user(tables, username, usize::MAX)? {
+        let session = readable("session", found(tables.sessions.open()?.get(&id)?))?;
+        if session.flatten().is_some_and(|session| ends(&session)) {
+            end(tables, &id)?;
+            ended += 1;
+        }
+    }
+    Ok(ended)
+}
+
+/// True if the code that rests on this session may be redeemed: the session is live, or the code needs no session.
+pub(super) fn is_live(
+    tables: &mut Tables<'_>,
+    id: Option<Digest>,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let Some(id) = id else { return Ok(true) };
+    let session: Option<Session> = found(tables.sessions.open()?.get(id.as_bytes())?)?;
+    Ok(session.is_some_and(|session| now < session.expires_at))
 }
 
 fn of_user(tables: &mut Tables<'_>, username: &str, limit: usize) -> Result<Vec<[u8; 32]>, Fault> {
