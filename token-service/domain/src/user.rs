@@ -222,6 +222,12 @@ impl User {
             && provider.is_none_or(|provider| self.has_identity(&provider.identity))
     }
 
+    /// True if a first sign-in linked the identity by its verified e-mail address.
+    pub fn is_linked_by_email(&self, identity: &Identity) -> bool {
+        let mut identities = self.identities.iter();
+        identities.any(|linked| linked.by_email && linked.identity == *identity)
+    }
+
     pub fn has_identity(&self, identity: &Identity) -> bool {
         let mut identities = self.identities.iter();
         identities.any(|linked| linked.identity == *identity)

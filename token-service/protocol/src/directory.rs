@@ -159,13 +159,6 @@ impl Directory {
         self.store.single_sign_on_users(email.to_owned()).await
     }
 
-    /// The enabled users with this e-mail address, at most two of them: see
-    /// [`RegistrationStore::users_with_email`](store::RegistrationStore::users_with_email). Not cached.
-    pub async fn users_with_email(&self, email: &str) -> Result<Vec<Username>, StoreError> {
-        self.reads.inc();
-        self.store.users_with_email(email.to_owned()).await
-    }
-
     /// The enabled user with this identity. Finding the name costs a read.
     pub async fn user_of_identity(
         &self,

@@ -5,6 +5,7 @@ pub mod apply;
 pub mod audit;
 pub mod describe;
 pub mod file;
+pub mod identities;
 pub mod objects;
 pub mod planning;
 pub mod registrations;

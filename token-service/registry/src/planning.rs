@@ -199,7 +199,9 @@ pub async fn takeovers(
             None => names.push(name.clone()),
         }
     }
-    change.untaken = new.into_iter().map(|(named, _)| named).collect();
+    change
+        .untaken
+        .extend(new.into_iter().map(|(named, _)| named));
     Ok(lines)
 }
 

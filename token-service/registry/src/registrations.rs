@@ -15,6 +15,7 @@ use domain::client::{Client, ClientId, IntegrationType};
 use domain::clock::Timestamp;
 use domain::object::{ObjectKind, ObjectName};
 use domain::user::{User, Username};
+use protocol::Settings;
 
 /// A checked registrations file. The type has no `Debug`, because it may contain passwords.
 pub struct Registrations {
@@ -34,10 +35,11 @@ impl Registrations {
         &self,
         is_known: impl Fn(&str) -> bool,
         takes_certificates: bool,
+        settings: &Settings,
     ) -> impl Iterator<Item = (ObjectName, Problem)> {
         self.clients.iter().filter_map(move |client| {
             let client = &client.object;
-            let message = unserved(client, &is_known, takes_certificates)?;
+            let message = unserved(client, &is_known, takes_certificates, settings)?;
             let place = self.client_places.get(&client.client_id)?;
             Some((client.object_name(), Problem::new(place, message)))
         })
@@ -64,12 +66,13 @@ impl Registrations {
 }
 
 /// A warning about a client that lacks something of the configuration: a legacy client whose host name is not one of those for
-/// which `is_known` is true, or a client with certificates of TLS where the service has no listener for them
-/// (`takes_certificates`).
+/// which `is_known` is true, a client of an identity provider that is not configured, or a client with certificates of TLS where
+/// the service has no listener for them (`takes_certificates`).
 pub fn unserved(
     client: &Client,
     is_known: impl Fn(&str) -> bool,
     takes_certificates: bool,
+    settings: &Settings,
 ) -> Option<String> {
     let id = &client.client_id;
     if let IntegrationType::Legacy {
@@ -81,6 +84,12 @@ pub fn unserved(
         let message = "which no legacy instance has";
         return Some(format!(
             "client_id: {id} is for the hostname {hostname}, {message}"
+        ));
+    }
+    let mut issuers = client.identity_providers.iter();
+    if let Some(issuer) = issuers.find(|issuer| settings.identity_provider(issuer).is_none()) {
+        return Some(format!(
+            "client_id: {id} names the identity provider {issuer}, for which there is no [[identity_providers]]"
         ));
     }
     let has_certificates = client.tls_client_certificate_bound_access_tokens
@@ -171,6 +180,12 @@ impl<T> Draft<T> {
             let names = names.iter();
             names.map(|(name, place)| (*kind, name.as_str(), place))
         })
+    }
+
+    /// The listed identities, each with the place of its first entry.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = (&str, &Place)> {
+        let identities = self.reading.identities.iter();
+        identities.map(|(identity, place)| (identity.as_str(), place))
     }
 
     pub fn into_problems(self) -> InvalidDocument {

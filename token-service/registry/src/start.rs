@@ -124,7 +124,7 @@ impl Start<'_> {
         let instances = self.legacy_instances.iter();
         let instances = instances.chain(stored.legacy_instances());
         let is_known = |host: &str| instances.clone().any(|instance| instance.hostname == host);
-        let unserved = registrations.unserved(is_known, self.takes_certificates);
+        let unserved = registrations.unserved(is_known, self.takes_certificates, self.protocol);
         unserved.collect()
     }
 

@@ -80,7 +80,8 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     };
     let instances = &config.legacy_instances;
     let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
-    for (_, warning) in registrations.unserved(is_known, config.mutual_tls.is_some()) {
+    let takes_certificates = config.mutual_tls.is_some();
+    for (_, warning) in registrations.unserved(is_known, takes_certificates, &config.protocol) {
         output::line(format_args!("warning: {warning} in the configuration"))?;
     }
     for organization in config.protocol.second_factor.organizations.keys() {

@@ -161,6 +161,8 @@ mod apply_tests;
 #[cfg(test)]
 mod file_tests;
 #[cfg(test)]
+mod identity_tests;
+#[cfg(test)]
 mod planning_tests;
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
+use crate::describe::Registered as _;
 use crate::file::RegistrationsFile;
 use crate::registrations::{Draft, Registrations, Sought};
-use domain::Username;
+use domain::digest::Digest;
 use domain::object::{ObjectKind, ObjectName};
+use domain::{Identity, User, Username};
 
 /// The names in a file, each with the line of its entry; 0 for entries that were not read.
 #[derive(Debug, Default)]
@@ -14,6 +17,8 @@ pub(super) struct Names {
     pub(super) exact: HashMap<ObjectName, usize>,
     /// Usernames of entries that were read, without letter case, unless that is the name itself.
     folded: HashMap<String, usize>,
+    /// Digests of the identities of entries that were read, each with the line.
+    identities: HashMap<Digest, usize>,
 }
 
 impl Names {
@@ -32,8 +37,17 @@ impl Names {
         line.copied()
     }
 
-    /// Adds the names of a part. Reports names that an earlier part has, also in another letter case; the draft compares the
-    /// names of the part itself.
+    /// True if the user's entry was read: the entry does not list what another entry does. An identity that a sign-in linked stays
+    /// nevertheless.
+    pub(super) fn gives(&self, user: &User, identity: &Identity) -> bool {
+        let line = self.exact.get(&user.object_name());
+        user.managed.is_some()
+            && line.is_some_and(|line| *line > 0)
+            && !user.is_linked_by_email(identity)
+    }
+
+    /// Adds the names and identities of a part. Reports those that an earlier part has, names also in another letter case; the draft
+    /// compares those of the part itself.
     pub(super) fn note(&mut self, draft: &Draft<Registrations>, file: &RegistrationsFile) {
         let mut folded = Vec::new();
         let mut exact = Vec::new();
@@ -63,6 +77,17 @@ impl Names {
                 }
             }
             exact.push((object, line));
+        }
+        for (identity, place) in draft.identities() {
+            let line = place.line().unwrap_or_default();
+            match self.identities.entry(Digest::of(identity.as_bytes())) {
+                Entry::Occupied(first) => {
+                    let first = file.line(*first.get());
+                    let message = format!("linked identity: {identity} is already at {first}");
+                    draft.report(place, message);
+                }
+                Entry::Vacant(new) => drop(new.insert(line)),
+            }
         }
         self.folded.extend(folded);
         self.exact.extend(exact);

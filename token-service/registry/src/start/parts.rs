@@ -8,10 +8,11 @@ use super::{Applied, CONTENTION, Start};
 use crate::apply::{DocumentKind, Plan, Source};
 use crate::describe::Registered as _;
 use crate::file::RegistrationsFile;
+use crate::identities;
 use crate::planning::MOST_PLANS;
 use domain::audit_entry::Entry;
 use domain::digest::Digest;
-use domain::{AppliedFile, FileChange, random};
+use domain::{AppliedFile, FileChange, Identity, User, random};
 use secrets::protection::AtRest;
 use system::OsRandom;
 
@@ -140,6 +141,10 @@ impl Start<'_> {
             &stored,
             &protection,
         )?;
+        // The entry of the other user no longer lists the identity: the survey has seen that.
+        let may_lose = |user: &User, identity: &Identity| names.gives(user, identity);
+        let taken = identities::taken(&mut plan, &stored, self.store, may_lose).await?;
+        anyhow::ensure!(taken.is_empty(), "{}", taken.join("\n"));
         Ok(Planned {
             is_settled: is_settled && plan.kept.is_empty(),
             objects,
@@ -147,7 +152,8 @@ impl Start<'_> {
         })
     }
 
-    /// What the configuration decides about names in legacy tokens: with other room, every entry is read again.
+    /// What the configuration decides about names in legacy tokens, and its identity providers: with others, every entry is read
+    /// again.
     fn room(self) -> Vec<u8> {
         let settings = &self.protocol;
         let room = (
@@ -155,6 +161,9 @@ impl Start<'_> {
             settings.legacy_user_id_max,
             settings.legacy_hostname_max,
             self.legacy_instances.is_empty(),
+            (settings.identity_providers.iter())
+                .map(|provider| &provider.issuer)
+                .collect::<Vec<_>>(),
         );
         format!("{room:?}").into_bytes()
     }

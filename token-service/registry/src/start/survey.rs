@@ -8,11 +8,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::Start;
 use super::names::Names;
 use crate::file::RegistrationsFile;
-use crate::planning;
 use crate::registrations::{Draft, Registrations};
+use crate::{identities, planning};
 use document::{InvalidDocument, Problem, Problems};
 use domain::clock::Timestamp;
 use domain::object::ObjectName;
+use domain::{Excerpt, Identity, User, Username};
+use store::StoreError;
 
 /// Number of entries between two lines about the progress.
 const PROGRESS: usize = 50_000;
@@ -123,6 +125,7 @@ impl Start<'_> {
     async fn check(self, survey: &mut Survey, file: &RegistrationsFile) -> anyhow::Result<Checked> {
         let problems = Problems::default();
         let mut misfits = Vec::new();
+        let mut held = Vec::new();
         let parts = std::mem::take(&mut survey.parts);
         for (number, part) in parts.iter().enumerate() {
             let Some(draft) = part.draft(file, self.now) else {
@@ -145,6 +148,7 @@ impl Start<'_> {
                         has_legacy,
                         settings,
                     ));
+                    held.extend(self.held(&registrations, &stored).await?);
                     let unserved = self.unserved(&registrations, &stored).into_iter();
                     survey.warnings.extend(unserved.map(|(_, warning)| warning));
                     survey.warnings.extend(registrations.warnings);
@@ -153,6 +157,19 @@ impl Start<'_> {
             }
             self.progress("compared", number, survey.changed);
         }
+        // Only now the entries of all parts are known.
+        for (username, holder, identity) in held {
+            let is_given = |user: &User| survey.names.gives(user, &identity);
+            if !self
+                .store
+                .user(holder.clone())
+                .await?
+                .as_ref()
+                .is_none_or(is_given)
+            {
+                misfits.push(identities::line(&username, &holder, &identity));
+            }
+        }
         survey.parts = parts;
         survey.warnings.sort();
         Ok(match problems.none_or(()) {
@@ -160,6 +177,33 @@ impl Start<'_> {
             Ok(()) => Checked::Right,
             Err(invalid) => Checked::Wrong(invalid),
         })
+    }
+
+    /// Identities that users of the file get and other users have: both users, and the identity. A user whom no file manages gets
+    /// nothing.
+    async fn held(
+        self,
+        registrations: &Registrations,
+        stored: &Excerpt,
+    ) -> Result<Vec<(Username, Username, Identity)>, StoreError> {
+        let users = registrations.users.iter().map(|user| &user.object);
+        let managed = users.filter(|user| {
+            let before = stored.user(&user.username);
+            before.is_none_or(|before| before.managed.is_some())
+        });
+        let mut new = HashMap::new();
+        for user in managed {
+            for (identity, value) in identities::new_identities(user, stored) {
+                new.insert(value, (&user.username, identity));
+            }
+        }
+        let values = new.keys().cloned().collect();
+        let holders = identities::holders(values, self.store).await?.into_iter();
+        let held = holders.filter_map(|(value, holder)| {
+            let (username, identity) = new.get(&value)?;
+            (holder != **username).then(|| ((*username).clone(), holder, (*identity).clone()))
+        });
+        Ok(held.collect())
     }
 
     /// The keyed hash of an entry. Entries contain secrets, so readers of the store must not be able to guess at a text.

@@ -50,6 +50,11 @@ struct Flags {
     /// installed, legacy).
     #[arg(long, value_name = "RULE")]
     second_factor: Option<String>,
+    /// Issuers of identity providers: those whose assertions a non_interactive client may bring, those by which the people of other
+    /// clients sign in (none: all that are configured). With exactly one, sign-ins begin there (web_server, installed,
+    /// non_interactive, legacy).
+    #[arg(long = "identity-provider", value_name = "ISSUER")]
+    identity_providers: Vec<String>,
     /// The public keys of client assertions, with which the client authenticates (private_key_jwt) (web_server, non_interactive,
     /// user_bound).
     #[arg(long = "key", value_name = "KID=FILE")]
@@ -106,6 +111,10 @@ struct Added {
     #[arg(long, value_name = "URI", conflicts_with = "redirect_uris")]
     #[serde(rename = "redirect_uris")]
     add_redirect_uri: Vec<String>,
+    /// Adds to the identity providers.
+    #[arg(long, value_name = "ISSUER", conflicts_with = "identity_providers")]
+    #[serde(rename = "identity_providers")]
+    add_identity_provider: Vec<String>,
     /// Adds to the keys.
     #[arg(long, value_name = "KID=FILE", conflicts_with = "keys")]
     #[serde(skip)]
@@ -126,6 +135,10 @@ struct Removed {
     #[arg(long, value_name = "URI", conflicts_with = "redirect_uris")]
     #[serde(rename = "redirect_uris")]
     remove_redirect_uri: Vec<String>,
+    /// Removes from the identity providers.
+    #[arg(long, value_name = "ISSUER", conflicts_with = "identity_providers")]
+    #[serde(rename = "identity_providers")]
+    remove_identity_provider: Vec<String>,
     /// Removes from the keys.
     #[arg(long, value_name = "KID", conflicts_with = "keys")]
     #[serde(rename = "keys")]

@@ -10,7 +10,6 @@ use super::form::{Form, Named, object_path, path};
 use super::values::{Shown, card, rows};
 use super::{Connected, table};
 use crate::http::admin::grants::GrantView;
-use crate::http::admin::objects::Without;
 use crate::http::admin::pages::Page;
 use domain::object::ObjectKind;
 use domain::{Client, LegacyInstance, User};
@@ -56,18 +55,17 @@ pub(super) fn list<T: Registered<View: Shown>>(
     arguments: &Connected<Listing>,
 ) -> anyhow::Result<()> {
     let (listing, administration) = arguments.open()?;
-    list_without::<T>(listing, &administration, None)
+    list_of::<T>(listing, &administration, &[])
 }
 
-pub(super) fn list_without<T: Registered<View: Shown>>(
+/// Lists what `filter` finds too: parameters of the query.
+pub(super) fn list_of<T: Registered<View: Shown>>(
     listing: &Listing,
     administration: &Administration,
-    without: Option<Without>,
+    filter: &[(&str, Option<String>)],
 ) -> anyhow::Result<()> {
-    let filter = [
-        ("search", listing.search.clone()),
-        ("without", without.map(name_of)),
-    ];
+    let search = ("search", listing.search.clone());
+    let filter: Vec<_> = filter.iter().cloned().chain([search]).collect();
     let path = format!("{}{}", path::<T>(), listing.paging.query(&filter));
     let page: Answer<Page<T::View>> = administration.get(&path)?;
     page.print(|page| table::with_next(rows(&page.items), page.next.as_deref()))
@@ -80,7 +78,7 @@ pub(super) fn show<T: Registered<View: Shown>>(
     administration.get(&own.path())?.print(card::<T::View>)
 }
 
-fn name_of(value: impl ValueEnum) -> String {
+pub(super) fn name_of(value: impl ValueEnum) -> String {
     let value = value.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }

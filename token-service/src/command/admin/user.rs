@@ -16,7 +16,7 @@ use crate::http::admin::Object;
 use crate::http::admin::objects::Without;
 use crate::http::admin::users::PasswordLinkView;
 use domain::User;
-use registry::objects::{AccountView, UserView};
+use registry::objects::{AccountView, IdentityView, UserView};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service user add ada@example.com --password-file - \\
@@ -46,6 +46,10 @@ pub(in crate::command) enum Command {
     Link(Connected<Link>),
     /// Unlink a project-information account and revoke what was authorized for it.
     Unlink(Connected<Unlink>),
+    /// Link an identity at an identity provider. The person can then sign in with the provider.
+    LinkIdentity(Connected<LinkIdentity>),
+    /// Unlink an identity and end the sessions and grants from sign-ins with it.
+    UnlinkIdentity(Connected<LinkedIdentity>),
 }
 
 /// For new users and changes.
@@ -173,6 +177,9 @@ pub(in crate::command) struct Users {
     /// Only users without a password, second factor or linked account, or (sign-in) users who have never signed in.
     #[arg(long, value_name = "WHAT")]
     without: Option<Without>,
+    /// Only users with a linked identity of this issuer.
+    #[arg(long, value_name = "ISSUER")]
+    identity_provider: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -207,12 +214,37 @@ pub(in crate::command) struct Unlink {
     account: Option<AccountView>,
 }
 
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct LinkedIdentity {
+    #[command(flatten)]
+    user: Named<User>,
+    /// Issuer of the identity provider: iss of its tokens.
+    #[arg(long, value_name = "URL")]
+    issuer: String,
+    /// The person there: sub of its tokens.
+    #[arg(long, value_name = "SUB")]
+    subject: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct LinkIdentity {
+    #[command(flatten)]
+    identity: LinkedIdentity,
+    /// Take the identity from the user who has it. What rests on that user's sign-ins with it ends.
+    #[arg(long = "move")]
+    moves: bool,
+}
+
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Add(arguments) => objects::add(arguments, card::<UserView>),
         Command::List(arguments) => {
             let (own, administration) = arguments.open()?;
-            objects::list_without::<User>(&own.listing, &administration, own.without)
+            let filter = [
+                ("without", own.without.map(objects::name_of)),
+                ("identity_provider", own.identity_provider.clone()),
+            ];
+            objects::list_of::<User>(&own.listing, &administration, &filter)
         }
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => objects::update(arguments),
@@ -238,6 +270,34 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             };
             let query = query(&[("user_id", user_id), ("site", site)]);
             let path = format!("{}/accounts{query}", own.user.path());
+            administration
+                .act(Method::DELETE, &path)?
+                .print(card::<UserView>)
+        }
+        Command::LinkIdentity(arguments) => {
+            let (own, administration) = arguments.open()?;
+            let LinkedIdentity {
+                user,
+                issuer,
+                subject,
+            } = &own.identity;
+            let identity = IdentityView {
+                issuer: issuer.clone(),
+                subject: subject.clone(),
+            };
+            let query = query(&[("move_identities", flag(own.moves))]);
+            let path = format!("{}/identities{query}", user.path());
+            administration
+                .send(Method::POST, &path, &identity)?
+                .print(card::<UserView>)
+        }
+        Command::UnlinkIdentity(arguments) => {
+            let (own, administration) = arguments.open()?;
+            let query = query(&[
+                ("issuer", Some(own.issuer.clone())),
+                ("subject", Some(own.subject.clone())),
+            ]);
+            let path = format!("{}/identities{query}", own.user.path());
             administration
                 .act(Method::DELETE, &path)?
                 .print(card::<UserView>)

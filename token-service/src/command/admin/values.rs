@@ -5,7 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::table::{self, lines, yes};
 use domain::clock::{Clock as _, Timestamp};
 use registry::objects::{
-    AccountView, CertificateView, ClientView, LegacyInstanceView, SecretView, UserView,
+    AccountView, CertificateView, ClientView, IdentityView, LegacyInstanceView, SecretView,
+    UserView,
 };
 use system::SystemClock;
 
@@ -81,6 +82,7 @@ impl Shown for ClientView {
                 Some(yes(self.tls_client_certificate_bound_access_tokens)),
             ),
             ("Second factor", self.second_factor.clone()),
+            ("Identity providers", list(&self.identity_providers)),
             ("Scopes", lines(self.scopes.clone())),
             ("Redirect URIs", list(&self.redirect_uris)),
             (
@@ -148,6 +150,14 @@ impl Shown for UserView {
             ("Last sign-in", self.last_sign_in_at.clone()),
             ("Single sign-on", Some(yes(self.single_sign_on))),
             ("Linked accounts", lines(self.accounts.iter().map(account))),
+            (
+                "Linked identities",
+                lines(self.identities.iter().flatten().map(identity)),
+            ),
+            (
+                "Identities by e-mail",
+                lines(self.identities_by_email.iter().flatten().map(identity)),
+            ),
             ("Managed by", self.managed_by.clone()),
             ("Changes", list(&self.changes)),
             ("Warnings", list(&self.warnings)),
@@ -191,6 +201,10 @@ pub(super) fn account(account: &AccountView) -> String {
         site,
     } = account;
     format!("{user_id}  {username}  {site}")
+}
+
+fn identity(IdentityView { issuer, subject }: &IdentityView) -> String {
+    format!("{subject}  {issuer}")
 }
 
 /// The times of a live client secret.

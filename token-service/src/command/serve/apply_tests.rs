@@ -391,15 +391,16 @@ async fn change<T: Administered>(
 
 const DRY_RUN: ChangeQuery = ChangeQuery {
     dry_run: true,
-    revoke: false,
+    ..NOW
 };
 const NOW: ChangeQuery = ChangeQuery {
     dry_run: false,
     revoke: false,
+    move_identities: false,
 };
 const REVOKE: ChangeQuery = ChangeQuery {
-    dry_run: false,
     revoke: true,
+    ..NOW
 };
 
 #[tokio::test]

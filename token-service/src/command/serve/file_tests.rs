@@ -201,3 +201,48 @@ async fn a_file_in_another_form_is_read_as_a_whole() {
     assert_eq!(refusal, None);
     assert_eq!(excerpts(&calls), [""; 0]);
 }
+
+/// The user who loses the identity may be in a later part than the user who gets it.
+#[tokio::test]
+async fn identities_move_between_the_parts_of_a_file() {
+    let site = with_file().await;
+    let linked = |number: usize, subject: &str| {
+        format!(
+            "[[users]]\nusername = \"linked-{number}\"\n[[users.identities]]\nissuer = \"https://sso.example.com\"\n\
+             subject = \"{subject}\"\n"
+        )
+    };
+    let file = |first: &str, last: &str| {
+        // Every entry of the first part changes, so that both users are in different parts.
+        let others =
+            people(0..PEOPLE).replace("\"\n", &format!("\"\nemail = \"{first}@a.example\"\n"));
+        linked(1, first) + &others + &linked(2, last)
+    };
+    site.write(&file("a", "b"));
+    assert_eq!(site.register().await.1, None);
+    site.write(&file("b", "a"));
+    assert_eq!(site.register().await.1, None);
+    let subject_of = async |name: &str| {
+        let user = site.store.user(Username::parse(name).unwrap()).await;
+        let user = user.unwrap().unwrap();
+        user.identities[0].identity.subject.clone()
+    };
+    assert_eq!(subject_of("linked-1").await, "b");
+    assert_eq!(subject_of("linked-2").await, "a");
+    site.write(&file("c", "c"));
+    let refusal = site.register().await.1.unwrap();
+    let twice = "linked identity: c of https://sso.example.com is already at";
+    assert!(refusal.contains(twice), "{refusal}");
+    // A user who is not in the file.
+    site.write(&file("b", "a"));
+    let service = site.start().await;
+    let other = json!({"username": "other", "identities": [{"issuer": "https://sso.example.com", "subject": "d"}]});
+    assert_eq!(create::<User>(&service, other).await, Ok(()));
+    drop(service);
+    site.write(&file("b", "d"));
+    let refusal = site.register().await.1.unwrap();
+    let held =
+        "user linked-2: identities: other has d of https://sso.example.com: unlink it there first";
+    assert_eq!(refusal, held);
+    assert_eq!(subject_of("linked-2").await, "a");
+}

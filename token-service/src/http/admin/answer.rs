@@ -41,6 +41,9 @@ pub(crate) enum AdminError {
     /// would take something from a registered person (D-52). A line for each.
     #[error("{}", .0.join("\n"))]
     DoesNotFit(Vec<String>),
+    /// Other users have identities that users of the change are to get. A line for each.
+    #[error("{}", .0.join("\n"))]
+    Taken(Vec<String>),
     #[error("there is no {what} {name}")]
     NotFound { what: &'static str, name: String },
     /// The object already exists, or its state does not allow the operation.
@@ -121,7 +124,7 @@ impl ResponseError for AdminError {
         }
         let problems = match self {
             Self::Invalid(document) => document.problems.iter().map(ToString::to_string).collect(),
-            Self::DoesNotFit(lines) => lines.clone(),
+            Self::DoesNotFit(lines) | Self::Taken(lines) => lines.clone(),
             _ => Vec::new(),
         };
         let body = ErrorBody {
@@ -146,7 +149,9 @@ fn kind(error: &AdminError) -> (StatusCode, &'static str) {
         AdminError::TooSlow => (StatusCode::REQUEST_TIMEOUT, "invalid_request"),
         AdminError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "invalid_request"),
         AdminError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
-        AdminError::Conflict(_) | AdminError::Overtaken => (StatusCode::CONFLICT, "conflict"),
+        AdminError::Conflict(_) | AdminError::Taken(_) | AdminError::Overtaken => {
+            (StatusCode::CONFLICT, "conflict")
+        }
         AdminError::Store(_) | AdminError::Keys(KeyRingError::Store(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Administration;
-use domain::{ClientId, Excerpt, GrantFilter, Scope, User};
+use domain::{ClientId, Excerpt, GrantFilter, LinkedIdentity, Scope, User};
 use registry::apply::Plan;
 use registry::describe::{Effects, Registered as _};
 use registry::objects::{NAMES_ANYBODY, names_anybody};
@@ -30,12 +30,13 @@ impl Administration {
         let instances = stored.legacy_instances();
         let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
         let takes_certificates = self.service.config.mutual_tls.is_some();
+        let settings = &self.service.config.protocol;
         for after in &plan.change.put_clients {
             let before = stored.client(&after.client_id).map(|client| &**client);
             let revokes = plan.change.revoke_clients.contains(&after.client_id);
             effects.warnings.extend(after.warnings(before, revokes));
             if !is_document {
-                let warning = unserved(after, is_known, takes_certificates);
+                let warning = unserved(after, is_known, takes_certificates, settings);
                 effects.warnings.extend(warning);
                 if names_anybody(after) && !before.is_some_and(names_anybody) {
                     let warning = format!("{}: {NAMES_ANYBODY}", after.client_id);
@@ -47,16 +48,27 @@ impl Administration {
                 self.add_loss(&after.client_id, &lost, &mut effects).await?;
             }
         }
-        let (store, settings) = (&*self.service.store, &self.service.config.protocol);
+        let store = &*self.service.store;
         let unfit = planning::unfit_for_legacy(&plan.change, stored, store, settings);
         effects.warnings.extend(unfit.await?);
+        let mut unknown = BTreeSet::new();
         for after in &plan.change.put_users {
-            if let Some(before) = stored.user(&after.username) {
+            let before = stored.user(&after.username);
+            for LinkedIdentity { identity, .. } in &after.identities {
+                let is_new = !before.is_some_and(|before| before.has_identity(identity));
+                if is_new && settings.identity_provider(&identity.issuer).is_none() {
+                    unknown.insert(&identity.issuer);
+                }
+            }
+            if let Some(before) = before {
                 effects
                     .warnings
                     .extend(self.ambiguous(before, after).await?);
             }
         }
+        effects.warnings.extend(unknown.into_iter().map(|issuer| {
+            format!("nobody can sign in as a person of {issuer}: there is no [[identity_providers]] with this issuer")
+        }));
         Ok(effects)
     }
 

@@ -113,6 +113,8 @@ const OPENAPI: &str = "/openapi.json";
         users::make_password_link,
         users::link_account,
         users::unlink_account,
+        users::link_identity,
+        users::unlink_identity,
         grants::list,
         grants::show,
         grants::revoke,

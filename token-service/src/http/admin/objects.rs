@@ -20,8 +20,10 @@ use super::{Administration, Object, blocking, body};
 use crate::telemetry::audit_log::Entry;
 use domain::object::ObjectKind;
 use domain::random::Random;
-use domain::{AuditAction, ClientId, Excerpt, Managed, ObjectName, Observed, Username};
-use registry::apply::{Difference, Plan, redefined};
+use domain::{
+    AuditAction, ClientId, Excerpt, Identity, Managed, ObjectName, Observed, User, Username,
+};
+use registry::apply::{Plan, redefined};
 use registry::describe::{self, Completeness, Effects, Registered, Registration};
 use registry::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
@@ -47,6 +49,11 @@ pub(crate) trait Administered: Registered {
 
     /// Whether the object is without this. `None` for objects that never have it.
     fn is_without(_view: &Self::View, _what: Without) -> Option<bool> {
+        None
+    }
+
+    /// Whether the object has a linked identity of this issuer. `None` for objects that never have identities.
+    fn has_identity_of(&self, _issuer: &str) -> Option<bool> {
         None
     }
 
@@ -99,6 +106,8 @@ pub(super) struct FilterQuery {
     /// Only users without a password, second factor or linked account, or (`sign-in`) users who have never signed in.
     #[param(inline)]
     pub(super) without: Option<Without>,
+    /// Only users with a linked identity of this issuer.
+    pub(super) identity_provider: Option<String>,
 }
 
 /// What a user may lack.
@@ -120,6 +129,13 @@ impl FilterQuery {
                 return Ok(false);
             }
         }
+        if let Some(issuer) = &self.identity_provider {
+            let malformed =
+                || AdminError::Malformed(format!("identity_provider: is not for {}", T::LIST));
+            if !object.has_identity_of(issuer).ok_or_else(malformed)? {
+                return Ok(false);
+            }
+        }
         match self.without {
             None => Ok(true),
             Some(what) => T::is_without(view, what)
@@ -137,7 +153,7 @@ async fn list<T: Administered>(reader: Reader, http: HttpRequest) -> Answer {
     let filter: FilterQuery = body::query(http.query_string())?;
     let limit = entries(limit);
     let (part, parts) = match (&filter.search, filter.without) {
-        (None, None) => (limit + 1, 1),
+        (None, None) if filter.identity_provider.is_none() => (limit + 1, 1),
         _ => (MAX_PAGE, MOST_READ / MAX_PAGE),
     };
     let mut after = after.unwrap_or_default();
@@ -185,6 +201,8 @@ pub(crate) struct ChangeQuery {
     /// Revoke everything that was issued to the client, in the same transaction. The client gets new tokens 15 seconds later.
     /// Only for clients.
     pub revoke: bool,
+    /// Take linked identities of the change from the users who have them, in the same transaction. Only for users.
+    pub move_identities: bool,
 }
 
 async fn update<T: Administered>(
@@ -385,9 +403,7 @@ impl Administration {
             plan.put(object.clone(), Some(before));
             plan.change.applied_file = self.forgets()?;
             self.make(plan, None).await?;
-            let observed = self.observed(std::slice::from_ref(&object)).await;
-            let observed = answer::after_change(LACKS, observed);
-            Ok(self.view(&object, &observed))
+            Ok(self.changed(&object).await)
         })
         .await
     }
@@ -492,10 +508,23 @@ impl Administration {
             let entry = Entry::new(AuditAction::GrantRevoked).client(client_id.as_str());
             also = Some(entry.detail("all, with a change of the client"));
         }
+        let may_lose = |user: &User, identity: &Identity| {
+            how.move_identities && (user.managed.is_none() || user.is_linked_by_email(identity))
+        };
+        self.refuse_taken(&mut plan, stored, may_lose).await?;
         let mut effects = self.effects(&plan, stored, false).await?;
         effects.warnings.extend(disabling);
-        let differences = plan.differences.iter();
-        effects.changes = differences.flat_map(Difference::lines).collect();
+        for difference in &plan.differences {
+            let lines = difference.lines().into_iter();
+            match difference.object == after.object_name() {
+                true => effects.changes.extend(lines),
+                false => {
+                    let name = &difference.object.name;
+                    let lines = lines.map(|line| format!("{name} changes too: {line}"));
+                    effects.warnings.extend(lines);
+                }
+            }
+        }
         match how.dry_run {
             true => self.refuse_misfits(&plan.change, stored, &BTreeMap::new())?,
             false => self.carry_out(plan, stored, also).await?,
@@ -504,6 +533,12 @@ impl Administration {
         let observed = self.observed(std::slice::from_ref(&after)).await;
         let observed = answer::after_change(LACKS, observed);
         Ok(after.view(self.service.clock.now(), &observed, effects))
+    }
+
+    /// An object whose change is made.
+    pub(super) async fn changed<T: Registered>(&self, object: &T) -> T::View {
+        let observed = self.observed(std::slice::from_ref(object)).await;
+        self.view(object, &answer::after_change(LACKS, observed))
     }
 
     pub(super) fn view<T: Registered>(&self, object: &T, observed: &Observed) -> T::View {

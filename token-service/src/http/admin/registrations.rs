@@ -17,12 +17,15 @@ use document::Place;
 use domain::digest::Digest;
 use domain::object::{ObjectKind, ObjectName};
 use domain::random::{self, RandomError};
-use domain::{AuditEvent, ClientId, Excerpt, FileChange, RegistryChange, RegistryOutcome};
+use domain::{
+    AuditEvent, ClientId, Excerpt, FileChange, Identity, RegistryChange, RegistryOutcome, User,
+};
 use protocol::flow::TokenName;
 use protocol::flows;
 use registry::apply::{Difference, DocumentKind, Plan, Source};
 use registry::audit::entry_of;
 use registry::describe::Completeness;
+use registry::identities;
 use registry::objects::{ClientRegistration, UserRegistration, port_problem};
 use registry::planning::{self, MOST_PLANS};
 use registry::registrations::Registrations;
@@ -167,7 +170,8 @@ impl Administration {
             let instances = stored.legacy_instances();
             let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
             let takes_certificates = self.service.config.mutual_tls.is_some();
-            let unserved = registrations.unserved(is_known, takes_certificates);
+            let settings = &self.service.config.protocol;
+            let unserved = registrations.unserved(is_known, takes_certificates, settings);
             let unserved = unserved.map(|(_, warning)| warning.to_string());
             let warnings = registrations.warnings.iter().map(ToString::to_string);
             let mut warnings: Vec<String> = warnings.chain(unserved).collect();
@@ -208,6 +212,7 @@ impl Administration {
                     return Err(AdminError::DoesNotFit(takeovers));
                 }
             }
+            self.refuse_taken(&mut plan, &stored, |_, _| false).await?;
             warnings.extend(self.effects(&plan, &stored, true).await?.warnings);
             let kept = plan.kept.iter().map(ToString::to_string).collect();
             let differences = match query.dry_run {
@@ -269,6 +274,21 @@ impl Administration {
             passwords.plan(key, |protection| plan(&stored, protection))
         };
         Ok(blocking(plan).await??)
+    }
+
+    /// Refuses an identity that another user has: see [`identities::taken`].
+    pub(super) async fn refuse_taken(
+        &self,
+        plan: &mut Plan,
+        stored: &Excerpt,
+        may_lose: impl Fn(&User, &Identity) -> bool,
+    ) -> Result<(), AdminError> {
+        let store = &*self.service.store;
+        let taken = identities::taken(plan, stored, store, may_lose).await?;
+        match taken.is_empty() {
+            true => Ok(()),
+            false => Err(AdminError::Taken(taken)),
+        }
     }
 
     /// Makes the change, unless it does not fit: see [`AdminError::DoesNotFit`].

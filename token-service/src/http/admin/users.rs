@@ -9,7 +9,7 @@ use actix_web::web::{self, Path, Payload};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use zeroize::Zeroizing;
 
@@ -21,9 +21,9 @@ use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
 use domain::digest::Digest;
 use domain::object::ObjectKind;
-use domain::{AuditAction, LinkedAccount, PasswordLink, User, random};
+use domain::{AuditAction, Identity, LinkedAccount, LinkedIdentity, PasswordLink, User, random};
 use registry::apply::Plan;
-use registry::objects::{AccountView, UserView};
+use registry::objects::{AccountView, IdentityView, UserView};
 use registry::registrations::looked_up;
 use store::{Store, StoreError};
 
@@ -54,6 +54,11 @@ impl Administered for User {
         })
     }
 
+    fn has_identity_of(&self, issuer: &str) -> Option<bool> {
+        let mut identities = self.identities.iter();
+        Some(identities.any(|linked| linked.identity.issuer == issuer))
+    }
+
     async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
         store.users(after, limit).await
     }
@@ -74,6 +79,11 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
             web::resource("/users/{username}/accounts")
                 .route(web::post().to(link_account))
                 .route(web::delete().to(unlink_account)),
+        )
+        .service(
+            web::resource("/users/{username}/identities")
+                .route(web::post().to(link_identity))
+                .route(web::delete().to(unlink_identity)),
         );
 }
 
@@ -171,7 +181,117 @@ async fn unlink_account(
     answer::ok(administrator.unlink_account(&username, &account).await?)
 }
 
+/// Links an identity at an identity provider. With `move_identities`, takes it from the user who has it; without, that is refused.
+#[utoipa::path(post, path = "/admin/users/{username}/identities", tag = "users",
+    params(("username" = String, Path), ChangeQuery), request_body = IdentityView,
+    responses((status = 201, body = UserView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody)))]
+async fn link_identity(
+    administrator: Administrator,
+    username: Path<String>,
+    http: HttpRequest,
+    payload: Payload,
+) -> Answer {
+    let how = body::query::<ChangeQuery>(http.query_string())?;
+    let identity = body::object(payload).await?;
+    answer::made(
+        administrator
+            .link_identity(&username, identity, how)
+            .await?,
+    )
+}
+
+/// Linked identity.
+#[derive(Debug, Clone, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct IdentityQuery {
+    /// Issuer of the identity provider.
+    pub issuer: String,
+    /// The person there.
+    pub subject: String,
+}
+
+/// Unlinks an identity and ends the sessions and grants from sign-ins with it.
+#[utoipa::path(delete, path = "/admin/users/{username}/identities", tag = "users",
+    params(("username" = String, Path), IdentityQuery),
+    responses((status = 200, body = UserView), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
+async fn unlink_identity(
+    administrator: Administrator,
+    username: Path<String>,
+    http: HttpRequest,
+) -> Answer {
+    let IdentityQuery { issuer, subject } = body::query(http.query_string())?;
+    let identity = Identity { issuer, subject };
+    answer::ok(administrator.unlink_identity(&username, &identity).await?)
+}
+
+/// The identities that registrations list, in the form of a registration.
+fn registered(identities: &[LinkedIdentity]) -> Vec<Value> {
+    let identities = identities.iter().filter(|linked| !linked.by_email);
+    let view = |linked: &LinkedIdentity| json!(IdentityView::from(&linked.identity));
+    identities.map(view).collect()
+}
+
 impl Administration {
+    pub(crate) async fn link_identity(
+        &self,
+        username: &str,
+        identity: Object,
+        how: ChangeQuery,
+    ) -> Result<UserView, AdminError> {
+        self.patch(username, how, |user: &User| {
+            let mut identities = registered(&user.identities);
+            identities.push(identity.clone().into());
+            Ok(Object::from_iter([(
+                "identities".to_owned(),
+                identities.into(),
+            )]))
+        })
+        .await
+    }
+
+    /// An identity that a sign-in linked is state, which commands may change although a file defines the user (D-27).
+    pub(crate) async fn unlink_identity(
+        &self,
+        username: &str,
+        identity: &Identity,
+    ) -> Result<UserView, AdminError> {
+        let without = |user: &User| {
+            let mut identities = user.identities.clone();
+            identities.retain(|linked| linked.identity != *identity);
+            identities
+        };
+        if !self
+            .stored::<User>(username)
+            .await?
+            .is_linked_by_email(identity)
+        {
+            return self
+                .patch(username, ChangeQuery::default(), |user: &User| {
+                    if !user.has_identity(identity) {
+                        let name = identity.to_string();
+                        return Err(AdminError::not_found("linked identity", name));
+                    }
+                    let identities = registered(&without(user)).into();
+                    Ok(Object::from_iter([("identities".to_owned(), identities)]))
+                })
+                .await;
+        }
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
+            let before = found::<User>(&stored, username)?;
+            let after = User {
+                identities: without(before),
+                ..before.clone()
+            };
+            let mut plan = Plan::on(&stored);
+            plan.put(after.clone(), Some(before));
+            self.make(plan, None).await?;
+            Ok(self.changed(&after).await)
+        })
+        .await
+    }
+
     pub(crate) async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
         self.changing(async || {
             let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;

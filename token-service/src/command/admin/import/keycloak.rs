@@ -52,13 +52,13 @@ const CLIENT_MEMBERS: &str = "access bearerOnly clientAuthenticatorType clientId
     nodeReRegistrationTimeout notBefore optionalClientScopes protocol publicClient redirectUris \
     rootUrl secret serviceAccountsEnabled standardFlowEnabled surrogateAuthRequired";
 const USER_MEMBERS: &str = "access createdTimestamp credentials disableableCredentialTypes email enabled id notBefore \
-    requiredActions serviceAccountClientId totp username";
+    requiredActions serviceAccountClientId federatedIdentities totp username";
 
 const NO_ROLES: &str = "this service has scopes of clients and no roles";
 const PASSWORDS: &str = "people sign in with a password";
 
 /// Why members are left out. All others have no equivalent.
-const REASONS: [(&str, &str); 16] = [
+const REASONS: [(&str, &str); 15] = [
     (
         "attributes",
         "none here; pages have the language of the browser",
@@ -73,7 +73,6 @@ const REASONS: [(&str, &str); 16] = [
         "emailVerified",
         "links by mail go to the address, verified or not",
     ),
-    ("federatedIdentities", PASSWORDS),
     ("federatedUsers", PASSWORDS),
     (
         "federationLink",
@@ -95,11 +94,20 @@ const REASONS: [(&str, &str); 16] = [
     ("webOrigins", "origins of redirect URIs count"),
 ];
 
+/// What the export does not say.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'g> {
+    /// The site of the users' accounts.
+    pub(super) site: Option<&'g str>,
+    /// The issuers of identity providers, each behind the alias in the realm.
+    pub(super) issuers: &'g [(String, String)],
+}
+
 /// Reads the export at `path`.
 ///
 /// # Errors
 /// If the file is not an export, or the service cannot be asked.
-pub(super) fn read(path: &Path, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Result<()> {
+pub(super) fn read(path: &Path, given: Given<'_>, import: &mut Import<'_>) -> anyhow::Result<()> {
     let name = path.display();
     let file = File::open(path).with_context(|| name.to_string())?;
     let mut file = BufReader::new(file);
@@ -110,7 +118,7 @@ pub(super) fn read(path: &Path, site: Option<&str>, import: &mut Import<'_>) -> 
     let mut json = serde_json::Deserializer::from_reader(file);
     let mut failure = None;
     let mut realm = Realm {
-        site,
+        given,
         import,
         failure: &mut failure,
         settings: Vec::new(),
@@ -132,7 +140,7 @@ pub(super) fn read(path: &Path, site: Option<&str>, import: &mut Import<'_>) -> 
 }
 
 struct Realm<'r, 'i> {
-    site: Option<&'r str>,
+    given: Given<'r>,
     import: &'r mut Import<'i>,
     failure: &'r mut Option<anyhow::Error>,
     /// Settings of the realm that have a value.
@@ -156,11 +164,11 @@ impl<'de> Visitor<'de> for &mut Realm<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut realm: A) -> Result<(), A::Error> {
         while let Some(key) = realm.next_key::<String>()? {
-            let (site, import, failure) = (self.site, &mut *self.import, &mut *self.failure);
+            let (given, import, failure) = (self.given, &mut *self.import, &mut *self.failure);
             match key.as_str() {
                 "users" => realm.next_value_seed(Each {
                     failure,
-                    each: |user| self::user(user, site, import),
+                    each: |user| self::user(user, given, import),
                 })?,
                 "clients" => realm.next_value_seed(Each {
                     failure,
@@ -392,7 +400,7 @@ fn client(client: Object, import: &mut Import<'_>) -> anyhow::Result<()> {
     }
 }
 
-fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Result<()> {
+fn user(user: Object, given: Given<'_>, import: &mut Import<'_>) -> anyhow::Result<()> {
     let name = text(&user, "username").unwrap_or_default();
     let report = import.report;
     let say = |what: fmt::Arguments<'_>| report.left_out(format_args!("user {name}{what}"));
@@ -415,7 +423,7 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
     if let Some(email) = text(&user, "email").filter(|email| !email.is_empty()) {
         put("email", email.into());
     }
-    match (site, text(&user, "id")) {
+    match (given.site, text(&user, "id")) {
         (Some(site), Some(id)) => {
             put(
                 "accounts",
@@ -429,6 +437,24 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
             "users without an account",
             "every token needs one: add accounts, or import with --site",
         ),
+    }
+    let federated = user.get("federatedIdentities").and_then(Value::as_array);
+    let mut identities = Vec::new();
+    for identity in federated.into_iter().flatten().filter_map(Value::as_object) {
+        let alias = text(identity, "identityProvider").unwrap_or_default();
+        let known = given.issuers.iter().find(|(known, _)| known == alias);
+        match (known, text(identity, "userId")) {
+            (Some((_, issuer)), Some(subject)) => {
+                identities.push(json!({ "issuer": issuer, "subject": subject }));
+            }
+            _ => import.count(
+                format!("not imported: identities of users at the identity provider {alias}"),
+                "name its issuer with --identity-provider ALIAS=ISSUER",
+            ),
+        }
+    }
+    if !identities.is_empty() {
+        put("identities", identities.into());
     }
     let credentials = user.get("credentials").and_then(Value::as_array);
     for credential in credentials
@@ -475,7 +501,7 @@ fn user(user: Object, site: Option<&str>, import: &mut Import<'_>) -> anyhow::Re
         });
         let why = match () {
             () if has_passkey => "the passkey is not imported",
-            () if has("federatedIdentities") => "identity providers are not imported",
+            () if has("federatedIdentities") => "the issuer of the identity provider is not named",
             () if has("federationLink") => "the password is at a directory",
             () => "the export has no password",
         };

@@ -87,6 +87,15 @@ pub(in crate::command) struct KeycloakArguments {
     /// Link each user to an account of this site. Its User ID is the user's id in Keycloak: the `sub` of earlier tokens.
     #[arg(long, value_name = "URL")]
     site: Option<String>,
+    /// Link users to their identities at this identity provider: its alias in Keycloak, and its issuer. Only right if the provider
+    /// gives this service the same sub as it gave Keycloak; may be repeated.
+    #[arg(long = "identity-provider", value_name = "ALIAS=ISSUER", value_parser = issuer)]
+    issuers: Vec<(String, String)>,
+}
+
+fn issuer(text: &str) -> Result<(String, String), &'static str> {
+    let (alias, issuer) = text.split_once('=').ok_or("expected ALIAS=ISSUER")?;
+    Ok((alias.to_owned(), issuer.to_owned()))
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
@@ -95,7 +104,11 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
             let (own, administration) = arguments.open()?;
             let report = Report::default();
             let mut import = Import::new(&own.file, &administration, &report);
-            keycloak::read(&own.file.file, own.site.as_deref(), &mut import)?;
+            let given = keycloak::Given {
+                site: own.site.as_deref(),
+                issuers: &own.issuers,
+            };
+            keycloak::read(&own.file.file, given, &mut import)?;
             import.finish()
         }
         Command::Csv(arguments) => {
@@ -353,7 +366,7 @@ fn mend(list: &mut List, refusal: Refusal, report: &Report) -> anyhow::Result<()
         if line.contains(ARE_MORE) {
             continue;
         }
-        let Some((entry, key, why)) = located(list.key, line).or_else(|| of_account(list, line))
+        let Some((entry, key, why)) = located(list.key, line).or_else(|| of_user(list, line))
         else {
             return Err(refusal.into());
         };
@@ -396,10 +409,10 @@ fn mend(list: &mut List, refusal: Refusal, report: &Report) -> anyhow::Result<()
     Ok(())
 }
 
-/// True if the entry of a user lets the user sign in, or the user is disabled.
+/// True if the entry of a user lets the user sign in, with a password or an identity provider, or the user is disabled.
 fn has_password(entry: &Map<String, Value>) -> bool {
     let is_disabled = entry.get("enabled") == Some(&Value::Bool(false));
-    let keys = ["password", "password_hash"];
+    let keys = ["password", "password_hash", "identities"];
     is_disabled || keys.iter().any(|key| entry.contains_key(*key))
 }
 
@@ -414,11 +427,14 @@ fn located<'l>(list: &str, line: &'l str) -> Option<(usize, &'l str, &'l str)> {
     Some((number.parse().ok()?, key, why))
 }
 
-/// The same of a line such as `user ada: user_id 7c1e... has 36 characters`.
-fn of_account<'l>(list: &List, line: &'l str) -> Option<(usize, &'static str, &'l str)> {
+/// The same of a line such as `user ada: user_id 7c1e... has 36 characters`, or `user ada: identities: ...`.
+fn of_user<'l>(list: &List, line: &'l str) -> Option<(usize, &'static str, &'l str)> {
     let mut entries = list.part.iter().enumerate();
     entries.find_map(|(number, entry)| {
         let why = line.strip_prefix(&list.name(entry))?.strip_prefix(": ")?;
-        Some((number, "accounts", why))
+        Some(match why.strip_prefix("identities: ") {
+            Some(why) => (number, "identities", why),
+            None => (number, "accounts", why),
+        })
     })
 }

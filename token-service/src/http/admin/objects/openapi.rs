@@ -68,7 +68,8 @@ pub(in crate::http::admin) fn describe<T: Administered>(
     let list = operation("list", list, &[])
         .parameters(Some(PageQuery::into_params(|| Some(ParameterIn::Query))))
         .parameters(Some(filters.filter(|filter| {
-            filter.name != "without" || T::KIND == ObjectKind::User
+            !["without", "identity_provider"].contains(&&*filter.name)
+                || T::KIND == ObjectKind::User
         })))
         .response("200", response(Some(page.into())));
     let create = operation("create", create, &["400", "409"])
