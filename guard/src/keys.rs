@@ -128,6 +128,10 @@ impl KeySet {
         self.0.iter().any(|other| Arc::ptr_eq(other, key))
     }
 
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

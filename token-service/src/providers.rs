@@ -150,6 +150,7 @@ impl Providers {
     ///
     /// # Errors
     /// [`RedeemError`].
+    #[cfg_attr(not(test), expect(dead_code, reason = "the pages follow"))]
     pub(crate) async fn redeem(
         &self,
         provider: &IdentityProvider,
@@ -159,6 +160,24 @@ impl Providers {
     ) -> Result<String, RedeemError> {
         let provider = self.of(provider)?;
         provider.redeem(code, redirect_uri, code_verifier).await
+    }
+
+    /// Fetches metadata and keys of `provider` now. Returns the number of usable keys, and the endpoints if people sign in with the
+    /// provider.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if an answer is missing or unusable.
+    pub(crate) async fn probe(
+        &self,
+        provider: &IdentityProvider,
+    ) -> Result<(usize, Option<Arc<Endpoints>>), Unavailable> {
+        let provider = self.of(provider)?;
+        provider.fetch().await;
+        let state = provider.state();
+        match &state.failure {
+            Some(why) => Err(provider.unavailable(why)),
+            None => Ok((state.keys.len(), state.endpoints.clone())),
+        }
     }
 
     /// Sets the gauges of the metrics.

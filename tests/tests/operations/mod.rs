@@ -9,6 +9,7 @@ mod encryption_key;
 mod explain;
 mod forgotten_passwords;
 mod guesses;
+mod identity_providers;
 pub(crate) mod import;
 mod internal_listener;
 mod keys;

@@ -32,6 +32,16 @@ pub struct IdentityProvider {
 }
 
 impl IdentityProvider {
+    /// Where the provider sends people back to the service `issuer`, as registered at the provider.
+    pub fn redirect_uri(&self, issuer: &str) -> String {
+        format!("{issuer}/auth/provider/{}", self.id)
+    }
+
+    /// Where the provider tells the service `issuer` that a person was signed out, as registered at the provider.
+    pub fn logout_uri(&self, issuer: &str) -> String {
+        format!("{issuer}/auth/provider/{}/logout", self.id)
+    }
+
     /// True if `email` is an address in one of the provider's domains.
     pub fn has_email(&self, email: &str) -> bool {
         let domain = email

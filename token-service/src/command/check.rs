@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use actix_web::rt::System;
 
 use super::{ConfigFile, output};
-use crate::config::Config;
+use crate::config::{Config, ProviderCredential};
+use crate::jwt;
 use crate::mail::Mailer;
-use crate::telemetry::metrics::MailMetrics;
+use crate::providers::Providers;
+use crate::telemetry::metrics::{MailMetrics, ProviderMetrics};
 use domain::clock::Clock as _;
 use domain::{Excerpt, ObjectName, SecondFactorRules};
 use registry::file::load;
@@ -17,10 +19,19 @@ use registry::planning;
 use secrets::key_file;
 use system::SystemClock;
 
-/// Reads configuration and registrations like `serve`, without touching the store, and tries the mail server. Prints the problems of
-/// both files together, so that a single run shows all problems.
-pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
-    let (config, path) = match arguments.load() {
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Connect to no mail server and no identity provider.
+    #[arg(long)]
+    offline: bool,
+}
+
+/// Reads configuration and registrations like `serve`, without touching the store, and tries the mail server and the identity providers.
+/// Prints the problems of both files together, so that a single run shows all problems.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let (config, path) = match arguments.file.load() {
         Ok(config) => {
             for warning in config.warnings(key_file::is_in_container()) {
                 output::line(format_args!("warning: {warning}"))?;
@@ -30,7 +41,7 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
         }
         Err(problems) => {
             output::line(problems)?;
-            (None, arguments.registrations())
+            (None, arguments.file.registrations())
         }
     };
     let mut places = HashMap::new();
@@ -60,8 +71,10 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     if let Some(mail) = &config.mail {
         match Mailer::new(mail, MailMetrics::default()) {
             Ok(mailer) => {
-                let connected = System::new().block_on(mailer.try_connection());
-                if let Err(error) = connected {
+                let connect = || System::new().block_on(mailer.try_connection());
+                if !arguments.offline
+                    && let Err(error) = connect()
+                {
                     output::line(format_args!("warning: mail cannot be sent: {error:#}"))?;
                 }
             }
@@ -71,12 +84,20 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
             }
         }
     }
+    let code = match try_providers(&config, arguments.offline) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            output::line(format_args!("{error:#}"))?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
     for (key, path) in paths(&config) {
         output::line(format_args!("{key}: {path}"))?;
     }
     let Some(registrations) = registrations else {
         output::line("The configuration has no problem; it names no registrations.")?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     };
     let instances = &config.legacy_instances;
     let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
@@ -105,7 +126,55 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
         registrations.clients.len(),
         registrations.users.len()
     ))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+/// Fetches metadata and keys of each identity provider, and prints what was found and what to register there. Returns whether all answer.
+fn try_providers(config: &Config, offline: bool) -> anyhow::Result<bool> {
+    let settings = &config.protocol.identity_providers;
+    let providers = Providers::new(config, &ProviderMetrics::default())?;
+    let mut all = true;
+    for (provider, connection) in settings.iter().zip(&config.identity_providers) {
+        let id = &provider.id;
+        let say = |text: &str| output::line(format_args!("identity provider {id}: {text}"));
+        if !offline {
+            match System::new().block_on(providers.probe(provider)) {
+                Ok((keys, endpoints)) => {
+                    say(&format!("usable keys: {keys}"))?;
+                    if let Some(endpoints) = endpoints {
+                        say(&format!(
+                            "people sign in at {}",
+                            endpoints.authorization_endpoint
+                        ))?;
+                        say(&format!(
+                            "codes are redeemed at {}",
+                            endpoints.token_endpoint
+                        ))?;
+                    }
+                }
+                Err(unavailable) => {
+                    all = false;
+                    say(&format!("does not answer usably: {}", unavailable.why))?;
+                }
+            }
+        }
+        if provider.client_id.is_some() {
+            let issuer = &config.protocol.issuer;
+            say(&format!(
+                "register there the redirect URI {}",
+                provider.redirect_uri(issuer)
+            ))?;
+            say(&format!(
+                "register there the back-channel logout URI {}",
+                provider.logout_uri(issuer)
+            ))?;
+        }
+        if let Some(ProviderCredential::KeyFile(path)) = &connection.credential {
+            let key = serde_json::to_string(jwt::read_key(path)?.jwk())?;
+            say(&format!("register there the public key {key}"))?;
+        }
+    }
+    Ok(all)
 }
 
 /// The files and the store that the service would use, by the key that sets them.

@@ -47,9 +47,9 @@ struct Arguments {
 enum Command {
     /// Run the service.
     Serve(ConfigFile),
-    /// Check configuration and registrations, and connect to the mail server if mail is set. Print every problem with its line; exit with
-    /// 1 if there is one (a mail server that does not answer is only a warning).
-    Check(ConfigFile),
+    /// Check configuration and registrations, connect to the mail server, and fetch the keys of the identity providers. Print every problem
+    /// with its line; exit with 1 if there is one (a mail server that does not answer is only a warning).
+    Check(check::Arguments),
     /// Check whether the running service is ready; exit with 1 if not.
     Health(health::Arguments),
     /// Sign a user assertion for the JWT bearer grant (protocol.md §2.3), or a client assertion (§5.12), as an integrator would.
