@@ -172,7 +172,7 @@ pub(super) mod tests {
     use super::*;
     use domain::ClientId;
     use protocol::Settings;
-    use protocol::oauth::assertion::Unverified;
+    use protocol::oauth::assertion::{Subject, Unverified};
 
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo");
     /// 2026-01-01, within the demo certificate's validity.
@@ -238,7 +238,10 @@ pub(super) mod tests {
                 case.verify()
             };
             let read = verify(NOW).unwrap();
-            assert_eq!(read.subject, "ada@example.com");
+            assert_eq!(
+                read.subject,
+                Subject::Username("ada@example.com".to_owned())
+            );
             assert_eq!(read.user_id.as_deref(), Some("1"));
             assert_eq!(read.user_site.as_deref(), Some("https://us1.example.com"));
             assert!(verify(NOW + Duration::from_secs(600)).is_err(), "lifetime");

@@ -15,6 +15,7 @@ use crate::service::Service;
 use domain::amr;
 use domain::client_key;
 use domain::digest::Digest;
+use protocol::oauth::assertion::identity::ID_JAG_PROFILE;
 use protocol::oauth::grants::GrantType;
 use protocol::oauth::proof;
 
@@ -115,6 +116,9 @@ struct Metadata<'a> {
     response_types_supported: [&'static str; 1],
     response_modes_supported: [&'static str; 1],
     grant_types_supported: Vec<&'static str>,
+    /// Only with identity providers (draft-ietf-oauth-identity-assertion-authz-grant).
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    authorization_grant_profiles_supported: &'static [&'static str],
     token_endpoint_auth_methods_supported: Vec<&'static str>,
     token_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
     revocation_endpoint_auth_methods_supported: Vec<&'static str>,
@@ -183,6 +187,10 @@ pub(super) async fn metadata(request: HttpRequest, service: Data<Service>) -> Ht
         response_types_supported: ["code"],
         response_modes_supported: ["query"],
         grant_types_supported: GrantType::ALL.iter().map(|grant| grant.name()).collect(),
+        authorization_grant_profiles_supported: match &*service.config.protocol.identity_providers {
+            [] => &[],
+            [_, ..] => &[ID_JAG_PROFILE],
+        },
         token_endpoint_auth_methods_supported: methods.clone(),
         token_endpoint_auth_signing_alg_values_supported: client_key::ALGORITHMS,
         revocation_endpoint_auth_methods_supported: methods,

@@ -115,6 +115,15 @@ impl OnceId {
         Self(Digest::of(format!("{client_id}\0{jti}").as_bytes()))
     }
 
+    /// The id of an assertion of an identity provider (protocol.md §2.6). Its `jti` is unique for the provider, whichever client
+    /// brings the assertion.
+    pub fn of_provider_assertion(issuer: &str, jti: &str) -> Self {
+        // No Client ID contains the spaces of the prefix, and no issuer the separator.
+        Self(Digest::of(
+            format!("provider assertion \0{issuer}\0{jti}").as_bytes(),
+        ))
+    }
+
     /// The id of a client assertion (protocol.md §5.12).
     pub fn of_client_assertion(client_id: &ClientId, jti: &str) -> Self {
         // No Client ID contains the spaces of the prefix.

@@ -7,6 +7,7 @@ use domain::RegistryChange;
 use domain::clock::Timestamp;
 use domain::registry_change::CHANGES_KEPT;
 use domain::testing::{client_id, installed, legacy, user_bound, username};
+use domain::{Identity, LinkedIdentity};
 use store::RegistrationStore as _;
 use store::redb::RedbStore;
 
@@ -351,4 +352,51 @@ fn age_counts_from_the_last_time_that_the_store_answered() {
     confirmed.confirm(after(3));
     assert_eq!(confirmed.age(after(7)), Duration::from_secs(2));
     assert_eq!(confirmed.age(after(4)), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_user_is_found_by_an_identity() {
+    let process = Process::start(CAPACITY).await;
+    let identity = |issuer: &str, subject: &str| Identity {
+        issuer: issuer.to_owned(),
+        subject: subject.to_owned(),
+    };
+    let linked = |name: &str, subject: &str| User {
+        identities: vec![LinkedIdentity {
+            identity: identity("https://sso.example.com", subject),
+            by_email: false,
+        }],
+        ..user(name)
+    };
+    let users = vec![
+        linked("ada", "1"),
+        linked("eve", "2").disabled(),
+        user("bob"),
+    ];
+    process.change(put(vec![], users)).await;
+    for (issuer, subject, expected) in [
+        ("https://sso.example.com", "1", Some("ada")),
+        ("https://sso.example.com", "2", None),
+        ("https://sso.example.com", "3", None),
+        ("https://sso.example.com/", "1", None),
+        ("https://other.example.com", "1", None),
+        ("https://sso.example.com", "ada", None),
+    ] {
+        let asked = identity(issuer, subject);
+        let found = process.directory.user_of_identity(&asked);
+        let found = found.await.unwrap();
+        let name = found.as_ref().map(|user| user.username.as_str());
+        assert_eq!(name, expected, "{issuer} {subject}");
+    }
+    // Unlinked by another replica, whose change this process has not followed yet.
+    let change = process
+        .store
+        .change_registry(put(vec![], vec![linked("ada", "4")]), at(1));
+    change.await.unwrap();
+    let moved = identity("https://sso.example.com", "4");
+    let unfollowed = process.directory.user_of_identity(&moved).await.unwrap();
+    assert!(unfollowed.is_none());
+    process.directory.follow().await.unwrap();
+    let followed = process.directory.user_of_identity(&moved).await.unwrap();
+    assert_eq!(followed.unwrap().username, username("ada"));
 }

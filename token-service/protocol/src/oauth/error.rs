@@ -12,6 +12,7 @@ pub use super::error_code::ErrorCode;
 use super::message::{printable, repeated, unregistered_scope};
 use super::parameter::Parameter;
 use super::parameters::{ParameterError, Parameters};
+use crate::identity_provider::Unavailable;
 use crate::token::KeyError;
 use domain::random::RandomError;
 use domain::{AuditAction, ClientId, CodeMismatch, GrantId, RotationRefusal, Scope};
@@ -119,6 +120,9 @@ pub enum TokenError {
     #[strum(serialize = "assertion_refused")]
     #[error("{0}")]
     Assertion(#[from] AssertionError),
+    #[strum(serialize = "identity_provider_unavailable")]
+    #[error("The identity provider that signs the assertion does not answer; try again")]
+    IdentityProvider(#[from] Unavailable),
     /// The assertion with which the client authenticates is refused (D-46).
     #[strum(serialize = "client_assertion_refused")]
     #[error("{0}")]
@@ -238,7 +242,9 @@ impl TokenError {
             Self::Proof(refused) if refused.refusal.wants_nonce() => ErrorCode::UseDpopNonce,
             Self::Proof(_) => ErrorCode::InvalidDpopProof,
             Self::TooManyRevocations { .. } | Self::TooManyGuesses(_) => ErrorCode::TooManyRequests,
-            Self::TooEarly(_) | Self::Store(_) => ErrorCode::TemporarilyUnavailable,
+            Self::TooEarly(_) | Self::Store(_) | Self::IdentityProvider(_) => {
+                ErrorCode::TemporarilyUnavailable
+            }
             Self::Random | Self::Signing | Self::Sealing(_) => ErrorCode::ServerError,
         }
     }
@@ -297,6 +303,7 @@ impl TokenError {
         match self {
             Self::Store(error) => Some(error.to_string()),
             Self::Sealing(error) => Some(error.to_string()),
+            Self::IdentityProvider(error) => Some(error.to_string()),
             _ => None,
         }
     }

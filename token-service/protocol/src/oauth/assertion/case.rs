@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 use super::claim::Claim;
 use super::{AssertionError, Unverified};
 use crate::settings::Settings;
-use domain::ClientId;
 use domain::clock::Timestamp;
 
 /// Maximum length of `jti`, in characters.
@@ -18,26 +17,28 @@ const MAX_JTI_CHARACTERS: usize = 255;
 
 /// An assertion, and what its checks compare it with.
 #[derive(Debug)]
-pub struct Case<'a, K: 'static> {
+pub struct Case<'a, S: ?Sized> {
     pub(super) assertion: &'a Unverified<'a>,
-    pub(super) client_id: &'a ClientId,
-    /// The registered certificates or keys of the client.
-    pub(super) keys: &'a [K],
-    pub(super) audience: Cow<'a, str>,
+    /// The expected `iss`.
+    pub(super) issuer: &'a str,
+    /// What verifies the signature: the registered certificates or keys of a client, or a provider's key.
+    pub(super) signer: &'a S,
+    /// One of them must be the only audience.
+    pub(super) audiences: Vec<Cow<'a, str>>,
     /// Longest time from now to `exp`.
     pub(super) most: Duration,
     pub(super) settings: &'a Settings,
     pub(super) now: Timestamp,
-    pub(super) checks: &'static [Check<K>],
+    pub(super) checks: &'a [Check<S>],
 }
 
 /// What a check found, in words, or the refusal.
 pub type Finding = Result<String, AssertionError>;
 
 /// A check with its name.
-pub(super) type Check<K> = (&'static str, fn(&Case<'_, K>) -> Finding);
+pub(super) type Check<S> = (&'static str, fn(&Case<'_, S>) -> Finding);
 
-impl<K> Case<'_, K> {
+impl<S: ?Sized> Case<'_, S> {
     /// Runs all checks in order. Returns the time until which the store keeps the `jti`: `exp` plus the clock skew. Until then, a
     /// replica whose clock is behind, or a clock that was set back, may still accept the assertion (RFC 7523 §3, "ensure that JWTs
     /// are not replayed by maintaining the set of used \"jti\" values").
@@ -65,18 +66,27 @@ impl<K> Case<'_, K> {
         self.assertion.text(claim)
     }
 
-    pub(super) fn issuer(&self) -> Finding {
-        let issuer = self.text(Claim::Issuer)?.to_owned();
-        if issuer == self.client_id.as_str() {
-            Ok(issuer)
+    /// `name`: of the expected issuer in the refusal.
+    pub(super) fn issuer(&self, name: &str) -> Finding {
+        let received = self.text(Claim::Issuer)?.to_owned();
+        if received == self.issuer {
+            Ok(received)
         } else {
-            Err(AssertionError::Issuer(issuer))
+            let accepted = name.to_owned();
+            Err(AssertionError::Issuer { received, accepted })
         }
     }
 
     pub(super) fn audience(&self) -> Finding {
-        check_audience(&self.assertion.claims, &self.audience)?;
-        Ok(self.audience.clone().into_owned())
+        let received = audience(&self.assertion.claims)?;
+        let mut audiences = self.audiences.iter();
+        let found = received.filter(|received| audiences.any(|expected| expected == received));
+        found
+            .map(str::to_owned)
+            .ok_or_else(|| AssertionError::Audience {
+                received: received.map(str::to_owned),
+                expected: self.audiences.join(" or "),
+            })
     }
 
     pub(super) fn expiry(&self) -> Finding {
@@ -122,6 +132,13 @@ impl<K> Case<'_, K> {
         Ok(jti.to_owned())
     }
 
+    pub(super) fn account(&self) -> Finding {
+        for claim in [Claim::UserId, Claim::UserSite] {
+            text(&self.assertion.claims, claim)?;
+        }
+        Ok("are strings, or absent".to_owned())
+    }
+
     fn date(&self, claim: Claim) -> Result<Option<Timestamp>, AssertionError> {
         match present(&self.assertion.claims, claim) {
             None => Ok(None),
@@ -132,28 +149,22 @@ impl<K> Case<'_, K> {
     }
 }
 
-/// `aud` is one string or a list of one string, compared byte for byte (D-10).
-pub(super) fn check_audience(
-    claims: &Map<String, Value>,
-    expected: &str,
-) -> Result<(), AssertionError> {
-    let audience =
-        match present(claims, Claim::Audience).ok_or(AssertionError::Missing(Claim::Audience))? {
+/// `aud`, if it is one string or a list of one string (D-10).
+///
+/// # Errors
+/// [`AssertionError::Missing`].
+pub(super) fn audience(claims: &Map<String, Value>) -> Result<Option<&str>, AssertionError> {
+    let audience = present(claims, Claim::Audience);
+    Ok(
+        match audience.ok_or(AssertionError::Missing(Claim::Audience))? {
             Value::String(audience) => Some(audience),
             Value::Array(audiences) => match audiences.as_slice() {
                 [Value::String(audience)] => Some(audience),
                 _ => None,
             },
             _ => None,
-        };
-    if audience.is_some_and(|audience| audience == expected) {
-        Ok(())
-    } else {
-        Err(AssertionError::Audience {
-            received: audience.cloned(),
-            expected: expected.to_owned(),
-        })
-    }
+        },
+    )
 }
 
 /// A claim's value. `null` counts as absent, because some libraries write unset claims as `null`.

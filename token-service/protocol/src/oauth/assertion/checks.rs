@@ -1,4 +1,4 @@
-//! The checks of a user assertion's header, key and account.
+//! The checks of a user assertion's header and key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,12 +6,11 @@ use claims::Algorithm;
 use claims::token::ASSERTION_TYPE;
 use data_encoding::HEXLOWER_PERMISSIVE;
 
-use super::case::{Case, Finding, text};
-use super::claim::Claim;
+use super::case::{Case, Finding};
 use super::error::AssertionError;
 use domain::Certificate;
 
-impl Case<'_, Certificate> {
+impl Case<'_, [Certificate]> {
     pub(super) fn typ(&self) -> Finding {
         match self.assertion.jws.header.typ.as_deref() {
             None => Err(AssertionError::TypMissing),
@@ -38,13 +37,6 @@ impl Case<'_, Certificate> {
         found.ok_or(AssertionError::CertificateNotValid)
     }
 
-    pub(super) fn account(&self) -> Finding {
-        for claim in [Claim::UserId, Claim::UserSite] {
-            text(&self.assertion.claims, claim)?;
-        }
-        Ok("are strings, or absent".to_owned())
-    }
-
     pub(super) fn signature(&self) -> Finding {
         let jws = &self.assertion.jws;
         let certificate = self.certificate()?;
@@ -55,7 +47,7 @@ impl Case<'_, Certificate> {
 
     /// The certificate that the header names; never any certificate that happens to fit (protocol.md §2.3).
     fn certificate(&self) -> Result<&Certificate, AssertionError> {
-        let (header, certificates) = (&self.assertion.jws.header, self.keys);
+        let (header, certificates) = (&self.assertion.jws.header, self.signer);
         let with_thumbprint = |x5t: &str| {
             let thumbprint = URL_SAFE_NO_PAD.decode(x5t.trim_end_matches('='));
             let thumbprint = thumbprint.unwrap_or_default();

@@ -22,6 +22,9 @@ pub enum Claim {
     Id,
     UserId,
     UserSite,
+    ClientId,
+    Scope,
+    Resource,
 }
 
 impl Claim {
@@ -33,7 +36,11 @@ impl Claim {
     /// The expected form of the value.
     pub const fn form(self) -> &'static str {
         match self {
-            Self::Issuer | Self::Subject | Self::UserId | Self::UserSite => "a string",
+            Self::Issuer | Self::Subject | Self::UserId | Self::UserSite | Self::ClientId => {
+                "a string"
+            }
+            Self::Scope => "a list of scope tokens separated by single spaces",
+            Self::Resource => "a string or a list of strings",
             Self::Audience => "a string or a list of one string",
             Self::Expiry | Self::IssuedAt | Self::NotBefore => "a number of seconds since 1970",
             Self::Id => "a string of 1 to 255 characters",

@@ -7,6 +7,7 @@ use claims::{Algorithm, JwsError};
 
 use super::claim::Claim;
 use crate::oauth::message::printable;
+use domain::Scope;
 use domain::clock::Timestamp;
 
 /// Reason why an assertion is refused. The code is `invalid_grant` for a user assertion and `invalid_client` for a client
@@ -48,9 +49,13 @@ pub enum AssertionError {
     Missing(Claim),
     #[error("{} in the assertion must be {}", .0.name(), .0.form())]
     WrongType(Claim),
-    #[error("Issuer validation failed: iss must be the Client ID, but is {}", printable(.0))]
-    Issuer(String),
-    /// `aud` is not the audience of the identity service.
+    #[error("Issuer validation failed: iss must be {}, but is {}", printable(.accepted), printable(.received))]
+    Issuer {
+        received: String,
+        /// Every issuer that would do, joined by "or".
+        accepted: String,
+    },
+    /// `aud` is not the one expected audience, or one of several.
     #[error(
         "Audience validation failed: aud is {}; expected {}",
         .received.as_deref().map_or_else(|| "not one string".to_owned(), printable),
@@ -59,7 +64,7 @@ pub enum AssertionError {
     Audience {
         /// `aud` as sent; `None` if `aud` is neither a string nor a list of one string.
         received: Option<String>,
-        /// The audience of the identity service.
+        /// Every audience that would do, joined by "or".
         expected: String,
     },
     #[error(
@@ -88,6 +93,9 @@ pub enum AssertionError {
     /// No enabled user has the username in `sub`, or the client may not name that user (D-19).
     #[error("The user in sub is unknown or not available to this client")]
     Subject,
+    /// No enabled user is linked to the person of the provider, or the client may not name that user (D-19).
+    #[error("No user who is available to this client is linked to the person in sub")]
+    Unlinked,
     #[error("jti of the assertion was used before")]
     Replayed,
     #[error("iss of the assertion must be the Client ID of a client that is registered with keys")]
@@ -104,6 +112,29 @@ pub enum AssertionError {
     NoKid,
     #[error("alg in the assertion header must be {}, the algorithm of the registered key", .0.name())]
     KeyAlgorithm(Algorithm),
+    #[error("typ in the assertion header must be JWT or oauth-id-jag+jwt")]
+    ProviderTypWrong,
+    /// Contains the algorithms of the provider.
+    #[error("alg in the assertion header must be {}", .0.join(" or "))]
+    ProviderAlgorithm(Vec<&'static str>),
+    #[error("The assertion header needs kid, the name of a key of the identity provider")]
+    NoProviderKeyNamed,
+    #[error("kid names no key of the identity provider for this alg")]
+    UnknownProviderKey,
+    /// A claim that only other tokens of providers have.
+    #[error("The assertion has {0}: ID tokens, access tokens and logout tokens are no assertions")]
+    OtherToken(&'static str),
+    #[error("client_id of the assertion must be the Client ID, but is {}", printable(.0))]
+    OtherClient(String),
+    /// `resource` does not name the API. Contains the expected value.
+    #[error("resource of the assertion must name {}", printable(.0))]
+    Resource(String),
+    /// A claim that limits the assertion in a way that the service cannot carry out.
+    #[error("{0} in the assertion is not supported")]
+    Unsupported(&'static str),
+    /// The requested scope exceeds the claim `scope` by this.
+    #[error("scope exceeds what the assertion allows: {}", printable(.0.as_str()))]
+    ScopeExceeded(Scope),
 }
 
 fn malformed(error: &JwsError) -> Cow<'static, str> {

@@ -1,5 +1,5 @@
-//! User assertions: a non-interactive client signs a statement about a user (protocol.md §2.3, D-10, RFC 7523). The
-//! assertions with which clients authenticate are in [`client`].
+//! User assertions: a non-interactive client signs a statement about a user (protocol.md §2.3, D-10, RFC 7523), or brings one that an
+//! identity provider signed ([`identity`]). The assertions with which clients authenticate are in [`client`].
 
 use std::borrow::Cow;
 
@@ -7,15 +7,18 @@ use claims::{CompactJws, JwsError};
 use serde_json::{Map, Value};
 
 use super::account_selection::NamedAccount;
+use crate::identity_provider::IdentityProvider;
 use crate::settings::Settings;
 use domain::clock::Timestamp;
-use domain::{Certificate, ClientId};
+use domain::{Certificate, Client, ClientId, Identity, Scope};
 
 mod case;
 mod checks;
 mod claim;
 pub mod client;
 mod error;
+pub mod identity;
+pub mod provider;
 
 pub use case::{Case, Finding};
 use case::{Check, text};
@@ -29,17 +32,38 @@ pub struct Unverified<'a> {
     claims: Map<String, Value>,
 }
 
+/// The expected issuer of an assertion that a client signs, in refusals.
+const CLIENT_ID: &str = "the Client ID";
+
+/// Whom an assertion is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Username(String),
+    Identity(Identity),
+}
+
+impl Subject {
+    /// The refusal of an assertion about nobody whom its client may name. It does not tell whether somebody else may.
+    pub const fn unavailable(&self) -> AssertionError {
+        match self {
+            Self::Username(_) => AssertionError::Subject,
+            Self::Identity(_) => AssertionError::Unlinked,
+        }
+    }
+}
+
 /// A verified assertion about a user. Only [`Case::verify`] makes assertions. The `jti` is not claimed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assertion {
-    /// Username of the user.
-    pub subject: String,
+    pub subject: Subject,
     /// Id for single use.
     pub jti: String,
     /// The store keeps the `jti` until this time.
     pub remembered_until: Timestamp,
     pub user_id: Option<String>,
     pub user_site: Option<String>,
+    /// The most that the assertion allows; `None` if it does not limit the scope.
+    pub scope: Option<Scope>,
 }
 
 impl Assertion {
@@ -53,12 +77,12 @@ impl Assertion {
 }
 
 /// The certificate is always an uploaded one (RFC 8725 §3.10).
-const CHECKS: [Check<Certificate>; 13] = [
+const CHECKS: [Check<[Certificate]>; 13] = [
     ("typ", |case| case.typ()),
     ("alg", |case| case.algorithm()),
     ("certificate", |case| case.named_certificate()),
     ("certificate validity", |case| case.validity()),
-    ("iss", |case| case.issuer()),
+    ("iss", |case| case.issuer(CLIENT_ID)),
     ("sub", |case| Ok(case.text(Claim::Subject)?.to_owned())),
     ("aud", |case| case.audience()),
     ("exp", |case| case.expiry()),
@@ -92,6 +116,36 @@ impl<'a> Unverified<'a> {
         &self.claims
     }
 
+    /// The provider that must have signed an assertion about a user, by `iss`; `None` for the authenticated `client` itself.
+    ///
+    /// # Errors
+    /// [`AssertionError::Issuer`] if it can be none of them. For a client without identity providers, its own checks tell that.
+    pub fn provider<'s>(
+        &self,
+        client: &Client,
+        settings: &'s Settings,
+    ) -> Result<Option<&'s IdentityProvider>, AssertionError> {
+        let named = client.identity_providers.iter();
+        let accepted = named.filter_map(|issuer| settings.identity_provider(issuer));
+        let accepted: Vec<&IdentityProvider> = accepted.collect();
+        match text(&self.claims, Claim::Issuer) {
+            Ok(Some(issuer)) if issuer != client.client_id.as_str() && !accepted.is_empty() => {
+                let mut providers = accepted.iter();
+                let found = providers.find(|provider| provider.issuer == issuer);
+                let issuers = accepted.iter().map(|provider| provider.issuer.as_str());
+                let issuers: Vec<&str> = [CLIENT_ID].into_iter().chain(issuers).collect();
+                found
+                    .copied()
+                    .map(Some)
+                    .ok_or_else(|| AssertionError::Issuer {
+                        received: issuer.to_owned(),
+                        accepted: issuers.join(" or "),
+                    })
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// For an assertion about a user, from the authenticated client `client_id` with these `certificates`.
     ///
     /// Limits: `exp` itself is already too late; `exp` may be at most `assertion_max` ahead; `iat` and `nbf` may be
@@ -102,12 +156,12 @@ impl<'a> Unverified<'a> {
         certificates: &'a [Certificate],
         settings: &'a Settings,
         now: Timestamp,
-    ) -> Case<'a, Certificate> {
+    ) -> Case<'a, [Certificate]> {
         Case {
             assertion: self,
-            client_id,
-            keys: certificates,
-            audience: Cow::Borrowed(&settings.identity_audience),
+            issuer: client_id.as_str(),
+            signer: certificates,
+            audiences: vec![Cow::Borrowed(&settings.identity_audience)],
             most: settings.lifetimes.assertion_max,
             settings,
             now,
@@ -116,21 +170,35 @@ impl<'a> Unverified<'a> {
     }
 }
 
-impl Case<'_, Certificate> {
+impl Case<'_, [Certificate]> {
     /// Verifies the assertion.
     ///
     /// # Errors
     /// The [`AssertionError`] of the first failed check.
     pub fn verify(&self) -> Result<Assertion, AssertionError> {
         let remembered_until = self.remembered_until()?;
+        let subject = Subject::Username(self.text(Claim::Subject)?.to_owned());
+        self.read(remembered_until, subject, None)
+    }
+}
+
+impl<S: ?Sized> Case<'_, S> {
+    /// The content of an assertion about a user that passed all checks.
+    fn read(
+        &self,
+        remembered_until: Timestamp,
+        subject: Subject,
+        scope: Option<Scope>,
+    ) -> Result<Assertion, AssertionError> {
         let optional =
             |claim| text(&self.assertion.claims, claim).map(|text| text.map(str::to_owned));
         Ok(Assertion {
-            subject: self.text(Claim::Subject)?.to_owned(),
+            subject,
             jti: self.id()?,
             remembered_until,
             user_id: optional(Claim::UserId)?,
             user_site: optional(Claim::UserSite)?,
+            scope,
         })
     }
 }

@@ -49,7 +49,7 @@ fn body() -> Value {
 }
 
 /// `value` with one member replaced, or removed if the new value is null.
-fn with(mut value: Value, name: &str, member: Value) -> Value {
+pub(super) fn with(mut value: Value, name: &str, member: Value) -> Value {
     let object = value.as_object_mut().unwrap();
     if member.is_null() {
         object.remove(name);
@@ -106,7 +106,10 @@ fn a_good_assertion_is_read_whole() {
         json!("https://us1"),
     );
     let assertion = outcome(&header(), &body).unwrap();
-    assert_eq!(assertion.subject, "ada@example.com");
+    assert_eq!(
+        assertion.subject,
+        Subject::Username("ada@example.com".to_owned())
+    );
     assert_eq!(assertion.jti, "j-1");
     let skew = Settings::default().lifetimes.clock_skew;
     assert_eq!(assertion.remembered_until, at(300) + skew);
@@ -217,7 +220,14 @@ fn rfc7523_s3_claims() {
     let ours = "https://identity.example.com/";
     let slashless = ours.trim_end_matches('/');
     for (name, value, reason) in [
-        ("iss", json!("other"), E::Issuer("other".to_owned())),
+        (
+            "iss",
+            json!("other"),
+            E::Issuer {
+                received: "other".to_owned(),
+                accepted: CLIENT_ID.to_owned(),
+            },
+        ),
         ("aud", json!(slashless), audience(Some(slashless))),
         ("aud", json!([]), audience(None)),
         ("aud", json!([ours, "https://other"]), audience(None)),

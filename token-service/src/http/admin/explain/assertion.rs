@@ -1,14 +1,17 @@
-//! Assertions of clients: about a user, or in place of a secret.
+//! Assertions that clients bring: about a user, or in place of a secret.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::{CheckView, failed, passed};
-use domain::{Client, ClientId, IntegrationType, User};
+use domain::{Client, Identity, IntegrationType};
 use protocol::Context;
+use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::account_selection;
-use protocol::oauth::assertion::{AssertionError, Finding, Unverified};
+use protocol::oauth::assertion::identity::IdentityAssertion;
+use protocol::oauth::assertion::provider::ProviderToken;
+use protocol::oauth::assertion::{AssertionError, Finding, Subject, Unverified};
 use protocol::oauth::grants::jwt_bearer;
 use store::{OnceId, StoreError};
 
@@ -16,25 +19,12 @@ pub(super) async fn user_assertion(
     context: &Context<'_>,
     assertion: &Unverified<'_>,
 ) -> Result<Vec<CheckView>, StoreError> {
-    let claims = assertion.claims();
-    let client = match client(context, claims).await? {
+    let client = match client(context, assertion.claims(), "iss").await? {
         Ok(client) => client,
         Err(unknown) => return Ok(vec![unknown]),
     };
-    let IntegrationType::NonInteractive {
-        certificates,
-        organization,
-        ..
-    } = &client.integration
-    else {
-        return Ok(vec![failed(
-            "client",
-            format!(
-                "{} is of type {}; assertions are for non_interactive",
-                client.client_id,
-                client.integration.name()
-            ),
-        )]);
+    let IntegrationType::NonInteractive { certificates, .. } = &client.integration else {
+        return Ok(vec![not_for(&client)]);
     };
     let case = assertion.of_user(
         &client.client_id,
@@ -42,12 +32,78 @@ pub(super) async fn user_assertion(
         context.settings,
         context.now,
     );
+    let checks = views(&client, case.explain());
+    let subject = |name: &str| Subject::Username(name.to_owned());
+    about_user(context, &client, assertion.claims(), checks, subject).await
+}
+
+/// An assertion of an identity provider of the configuration, from the client in `client_id`.
+pub(super) async fn provider_assertion(
+    context: &Context<'_>,
+    provider: &IdentityProvider,
+    assertion: &Unverified<'_>,
+) -> Result<Vec<CheckView>, StoreError> {
+    let client = match client(context, assertion.claims(), "client_id").await? {
+        Ok(client) => client,
+        Err(unknown) => return Ok(vec![unknown]),
+    };
+    if !matches!(client.integration, IntegrationType::NonInteractive { .. }) {
+        return Ok(vec![not_for(&client)]);
+    }
+    let named = match assertion.provider(&client, context.settings) {
+        Ok(Some(_)) => passed("identity provider", provider.id.clone()),
+        _ => failed(
+            "identity provider",
+            format!(
+                "{} does not accept assertions of {} (identity_providers of the client)",
+                client.client_id, provider.issuer
+            ),
+        ),
+    };
+    let found = ProviderToken::find(assertion, provider, context.provider_keys).await;
+    let token = match found {
+        Ok(token) => token,
+        Err(unavailable) => return Ok(vec![named, failed("key", unavailable.to_string())]),
+    };
+    let by_provider = IdentityAssertion {
+        token,
+        client_id: &client.client_id,
+    };
+    let case = by_provider.case(context.settings, context.now);
     let mut checks = views(&client, case.explain());
-    let username = text(claims, "sub").unwrap_or_default();
-    let user = context.directory.user(username).await?;
-    checks.extend(subject(user.as_deref(), claims, organization.as_deref()));
-    let id = OnceId::of_user_assertion;
-    checks.extend(used_before(context, &client, claims, id).await?);
+    checks.insert(1, named);
+    let subject = |name: &str| {
+        Subject::Identity(Identity {
+            issuer: provider.issuer.clone(),
+            subject: name.to_owned(),
+        })
+    };
+    about_user(context, &client, assertion.claims(), checks, subject).await
+}
+
+fn not_for(client: &Client) -> CheckView {
+    failed(
+        "client",
+        format!(
+            "{} is of type {}; assertions are for non_interactive",
+            client.client_id,
+            client.integration.name()
+        ),
+    )
+}
+
+/// The checks of an assertion about a user, with those that need the store.
+async fn about_user(
+    context: &Context<'_>,
+    client: &Client,
+    claims: &Map<String, Value>,
+    mut checks: Vec<CheckView>,
+    subject: impl Fn(&str) -> Subject,
+) -> Result<Vec<CheckView>, StoreError> {
+    let subject = subject(text(claims, "sub").unwrap_or_default());
+    checks.extend(user(context, client, claims, &subject).await?);
+    let id = |jti: &str| jwt_bearer::once_id(&client.client_id, &subject, jti);
+    checks.extend(used_before(context, claims, id).await?);
     Ok(checks)
 }
 
@@ -56,7 +112,7 @@ pub(super) async fn client_assertion(
     assertion: &Unverified<'_>,
 ) -> Result<Vec<CheckView>, StoreError> {
     let claims = assertion.claims();
-    let client = match client(context, claims).await? {
+    let client = match client(context, claims, "iss").await? {
         Ok(client) => client,
         Err(unknown) => return Ok(vec![unknown]),
     };
@@ -68,8 +124,8 @@ pub(super) async fn client_assertion(
     }
     let case = assertion.of_client(&client, context.settings, context.now);
     let mut checks = views(&client, case.explain());
-    let id = OnceId::of_client_assertion;
-    checks.extend(used_before(context, &client, claims, id).await?);
+    let id = |jti: &str| OnceId::of_client_assertion(&client.client_id, jti);
+    checks.extend(used_before(context, claims, id).await?);
     Ok(checks)
 }
 
@@ -77,15 +133,17 @@ fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     claims.get(name).and_then(Value::as_str)
 }
 
-/// The client in `iss`, or the check that fails without it.
+/// The client in `claim`, or the check that fails without it.
 async fn client(
     context: &Context<'_>,
     claims: &Map<String, Value>,
+    claim: &str,
 ) -> Result<Result<Arc<Client>, CheckView>, StoreError> {
-    let issuer = text(claims, "iss").unwrap_or_default();
-    let found = context.directory.client(issuer).await?;
+    let client_id = text(claims, claim).unwrap_or_default();
+    let found = context.directory.client(client_id).await?;
     Ok(found.ok_or_else(|| {
-        let reason = format!("iss must be the Client ID of an enabled client; {issuer:?} is none");
+        let reason =
+            format!("{claim} must be the Client ID of an enabled client; {client_id:?} is none");
         failed("client", reason)
     }))
 }
@@ -103,15 +161,13 @@ fn views(client: &Client, outcomes: Vec<(&str, Finding)>) -> Vec<CheckView> {
 /// The failed check of an assertion whose `jti` was used. `id` is the id of an assertion of this kind.
 async fn used_before(
     context: &Context<'_>,
-    client: &Client,
     claims: &Map<String, Value>,
-    id: fn(&ClientId, &str) -> OnceId,
+    id: impl Fn(&str) -> OnceId,
 ) -> Result<Option<CheckView>, StoreError> {
     let Some(jti) = text(claims, "jti") else {
         return Ok(None);
     };
-    let id = id(&client.client_id, jti);
-    let is_used = context.store.is_used(id, context.now).await?;
+    let is_used = context.store.is_used(id(jti), context.now).await?;
     let replayed = || failed("single use", AssertionError::Replayed.to_string());
     Ok(is_used.then(replayed))
 }
@@ -138,26 +194,38 @@ fn refusal(error: &AssertionError, client: &Client) -> String {
     }
 }
 
-fn subject(
-    user: Option<&User>,
+async fn user(
+    context: &Context<'_>,
+    client: &Client,
     claims: &Map<String, Value>,
-    organization: Option<&str>,
-) -> Vec<CheckView> {
-    let username = text(claims, "sub").unwrap_or_default();
-    let Some(user) = user else {
-        let reason = format!("there is no enabled user {username:?}");
-        return vec![failed("user", reason)];
+    subject: &Subject,
+) -> Result<Vec<CheckView>, StoreError> {
+    let Some(user) = jwt_bearer::user(context, subject).await? else {
+        let reason = match subject {
+            Subject::Username(name) => format!("there is no enabled user {name:?}"),
+            Subject::Identity(Identity { issuer, subject }) => {
+                format!(
+                    "no enabled user is linked to {subject:?} of {issuer} (identities of the user)"
+                )
+            }
+        };
+        return Ok(vec![failed("user", reason)]);
     };
-    if !jwt_bearer::is_subject(user, organization) {
+    let username = &user.username;
+    let organization = match &client.integration {
+        IntegrationType::NonInteractive { organization, .. } => organization.as_deref(),
+        _ => None,
+    };
+    if !jwt_bearer::is_subject(&user, organization) {
         let reason = format!("{username} is not of the client's organization (D-19)");
-        return vec![failed("user", reason)];
+        return Ok(vec![failed("user", reason)]);
     }
     let named = account_selection::NamedAccount {
         user_id: text(claims, "user_id"),
         user_site: text(claims, "user_site"),
     };
-    vec![
-        passed("user", "is enabled"),
+    Ok(vec![
+        passed("user", format!("{username} is enabled")),
         match account_selection::select(&user.accounts, named) {
             Ok(account) => passed(
                 "linked account",
@@ -165,5 +233,5 @@ fn subject(
             ),
             Err(error) => failed("linked account", error.to_string()),
         },
-    ]
+    ])
 }

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::access::Reader;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::{Administration, body};
-use assertion::{client_assertion, user_assertion};
+use assertion::{client_assertion, provider_assertion, user_assertion};
 use issued::{issued, opaque_refresh_token};
 use proof::SentProof;
 use protocol::flows;
@@ -39,7 +39,8 @@ struct ExplainRequest {
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Explanation {
-    /// `access token`, `refresh token`, `legacy refresh token`, `user assertion`, `client assertion` or `unknown`.
+    /// `access token`, `refresh token`, `legacy refresh token`, `user assertion`, `provider assertion`, `client assertion` or
+    /// `unknown`.
     pub kind: String,
     /// The JOSE header; null if the token has none that can be read.
     #[schema(value_type = Option<Object>, required)]
@@ -103,8 +104,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(web::resource("/explain").route(web::post().to(explain)));
 }
 
-/// Decodes an access token, refresh token, user assertion or client assertion, and returns the result of each check with
-/// its reason.
+/// Decodes an access token, refresh token, user assertion (also of an identity provider) or client assertion, and returns the
+/// result of each check with its reason.
 #[utoipa::path(post, path = "/admin/explain", tag = "service", request_body = ExplainRequest,
     responses((status = 200, body = Explanation), (status = 400, body = ErrorBody)))]
 async fn explain(reader: Reader, payload: Payload) -> Answer {
@@ -176,8 +177,14 @@ impl Administration {
             Err(error) => return broken(kind, header, error.to_string()),
         };
         let claims = assertion.claims();
-        let (kind, checks) = match typ {
-            ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE => {
+        let issuer = claims.get("iss").and_then(Value::as_str);
+        let provider = issuer.and_then(|issuer| context.settings.identity_provider(issuer));
+        let (kind, checks) = match (typ, provider) {
+            (_, Some(provider)) => (
+                "provider assertion",
+                provider_assertion(&context, provider, &assertion).await?,
+            ),
+            (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE, None) => {
                 let kid = kid.unwrap_or_default();
                 let checks = issued(&context, token, &kid, claims, typ, proof).await?;
                 (kind, checks)

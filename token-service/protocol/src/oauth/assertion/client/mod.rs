@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::case::{Check, check_audience, text};
+use super::case::{Check, audience, text};
 use super::claim::Claim;
-use super::{AssertionError, Case, Finding, Unverified};
+use super::{AssertionError, CLIENT_ID, Case, Finding, Unverified};
 use crate::paths::TOKEN;
 use crate::settings::Settings;
 use domain::client_key::AssertionAudience;
@@ -34,11 +34,11 @@ pub struct ClientAssertion {
 }
 
 /// The key is always a registered key and verifies only its own algorithm (RFC 8725 §3.1, §3.10).
-const CHECKS: [Check<ClientKey>; 11] = [
+const CHECKS: [Check<[ClientKey]>; 11] = [
     ("typ", |case| case.typ()),
     ("key", |case| Ok(case.key()?.kid.clone())),
     ("alg", |case| case.algorithm()),
-    ("iss", |case| case.issuer()),
+    ("iss", |case| case.issuer(CLIENT_ID)),
     ("sub", |case| Ok(case.assertion.client_id()?.to_owned())),
     ("aud", |case| case.audience()),
     ("exp", |case| case.expiry()),
@@ -72,12 +72,12 @@ impl<'a> Unverified<'a> {
         client: &'a Client,
         settings: &'a Settings,
         now: Timestamp,
-    ) -> Case<'a, ClientKey> {
+    ) -> Case<'a, [ClientKey]> {
         Case {
             assertion: self,
-            client_id: &client.client_id,
-            keys: &client.key_authentication.keys,
-            audience: expected_audience(client, settings),
+            issuer: client.client_id.as_str(),
+            signer: client.key_authentication.keys.as_slice(),
+            audiences: vec![expected_audience(client, settings)],
             most: LONGEST,
             settings,
             now,
@@ -93,13 +93,12 @@ impl<'a> Unverified<'a> {
         let audiences = [settings.issuer.as_str(), &endpoint];
         self.jws.header.typ.as_deref() == Some(OWN_TYPE)
             || text(Claim::Issuer).is_some_and(|issuer| text(Claim::Subject) == Some(issuer))
-            || audiences
-                .iter()
-                .any(|audience| check_audience(&self.claims, audience).is_ok())
+            || audience(&self.claims)
+                .is_ok_and(|received| received.is_some_and(|it| audiences.contains(&it)))
     }
 }
 
-impl Case<'_, ClientKey> {
+impl Case<'_, [ClientKey]> {
     /// Verifies the assertion.
     ///
     /// # Errors
@@ -137,7 +136,7 @@ impl Case<'_, ClientKey> {
 
     /// The key that the header names, or the only key; never any key that happens to fit.
     fn key(&self) -> Result<&ClientKey, AssertionError> {
-        match (self.assertion.jws.header.kid.as_deref(), self.keys) {
+        match (self.assertion.jws.header.kid.as_deref(), self.signer) {
             (_, []) => Err(AssertionError::UnknownClient),
             (Some(kid), keys) => {
                 let found = keys.iter().find(|key| key.kid == kid);

@@ -169,7 +169,13 @@ fn rfc7523_s3_the_claims() {
     for (bad, reason) in [
         (body_with("iss", json!("app")), differs("web")),
         (body_with("sub", json!("ada")), differs("ada")),
-        (app, E::Issuer("app".into())),
+        (
+            app,
+            E::Issuer {
+                received: "app".into(),
+                accepted: CLIENT_ID.into(),
+            },
+        ),
         (body_with("aud", json!(endpoint)), audience(Some(&endpoint))),
         (body_with("aud", two), audience(None)),
         (body_with("aud", json!(identity)), audience(Some(identity))),

@@ -1,0 +1,180 @@
+//! Assertions about a person of an identity provider, which signs them: a JWT like a user assertion of the client (protocol.md §2.6),
+//! or an Identity Assertion JWT Authorization Grant, "ID-JAG" (draft-ietf-oauth-identity-assertion-authz-grant).
+//!
+//! The provider signs other tokens with the same keys. None of them is an assertion: see [`OF_OTHER_TOKENS`].
+
+use std::borrow::Cow;
+
+use claims::token::ASSERTION_TYPE;
+use serde_json::Value;
+
+use super::case::{Check, present, text};
+use super::claim::Claim;
+use super::provider::ProviderToken;
+use super::{Assertion, AssertionError, Case, Finding, Subject};
+use crate::settings::Settings;
+use domain::clock::Timestamp;
+use domain::{ClientId, Identity, Scope};
+
+/// The `typ` of an ID-JAG.
+pub const ID_JAG_TYPE: &str = "oauth-id-jag+jwt";
+
+/// The name of the grant in the metadata (draft-ietf-oauth-identity-assertion-authz-grant).
+pub const ID_JAG_PROFILE: &str = "urn:ietf:params:oauth:grant-profile:id-jag";
+
+/// Claims of ID tokens, access tokens and logout tokens. The `typ` of an ID-JAG tells it from all of them (RFC 8725 §3.11). The `typ`
+/// `JWT` does not: many providers give it to every token, and an operator there can add the audience and `client_id` of an assertion
+/// to an access token.
+///
+/// | token | claims |
+/// |---|---|
+/// | ID token | `nonce`, `at_hash`, `c_hash`, `azp` (OpenID Connect Core 1.0 §2) |
+/// | access token | `scope`, `scp`, and the client: `azp`, `appid` (Entra), `cid` (Okta) |
+/// | logout token | `events` (OpenID Connect Back-Channel Logout 1.0 §2.4) |
+/// | every token of Keycloak | `typ` |
+const OF_OTHER_TOKENS: [&str; 10] = [
+    "nonce", "at_hash", "c_hash", "azp", "scope", "scp", "appid", "cid", "events", "typ",
+];
+
+/// Claims that limit an assertion in a way that the service cannot carry out: to parts of a scope (RFC 9396), to the holder of a key
+/// (RFC 7800), and to one of several tenants under one issuer, where `sub` alone names nobody.
+const UNSUPPORTED: [&str; 3] = ["authorization_details", "cnf", "tenant"];
+
+/// An assertion of an identity provider, and the client that brings it.
+#[derive(Debug)]
+pub struct IdentityAssertion<'a> {
+    pub token: ProviderToken<'a>,
+    pub client_id: &'a ClientId,
+}
+
+impl<'a> IdentityAssertion<'a> {
+    const CHECKS: &'a [Check<Self>] = &[
+        ("typ", |case| case.typ()),
+        ("kind of token", |case| case.kind()),
+        ("alg", |case| case.signer.token.algorithm()),
+        ("key", |case| case.signer.token.named_key()),
+        ("iss", |case| case.issuer(case.issuer)),
+        ("sub", |case| Ok(case.text(Claim::Subject)?.to_owned())),
+        ("aud", |case| case.audience()),
+        ("client_id", |case| case.client()),
+        ("exp", |case| case.expiry()),
+        ("iat", |case| case.issue_time()),
+        ("nbf", |case| case.not_ahead(Claim::NotBefore)),
+        ("jti", |case| case.id()),
+        ("user_id, user_site", |case| case.account()),
+        ("resource", |case| case.resource()),
+        ("scope", |case| {
+            Ok(case.scope()?.map_or_else(absent, |scope| scope.to_string()))
+        }),
+        ("limits", |case| case.limits()),
+        ("signature", |case| case.signer.token.signature()),
+    ];
+
+    /// Limits of the times: as for an assertion of the client. An ID-JAG is for the issuer; another assertion may also be for the
+    /// audience of the identity service, as those of clients are.
+    pub fn case(&'a self, settings: &'a Settings, now: Timestamp) -> Case<'a, Self> {
+        let mut audiences = vec![Cow::Borrowed(settings.issuer.as_str())];
+        if !self.is_id_jag() {
+            audiences.push(Cow::Borrowed(&settings.identity_audience));
+        }
+        Case {
+            assertion: self.token.token,
+            issuer: &self.token.provider.issuer,
+            signer: self,
+            audiences,
+            most: settings.lifetimes.assertion_max,
+            settings,
+            now,
+            checks: Self::CHECKS,
+        }
+    }
+
+    fn is_id_jag(&self) -> bool {
+        self.token.token.jws.header.typ.as_deref() == Some(ID_JAG_TYPE)
+    }
+}
+
+impl Case<'_, IdentityAssertion<'_>> {
+    /// Verifies the assertion.
+    ///
+    /// # Errors
+    /// The [`AssertionError`] of the first failed check.
+    pub fn verify(&self) -> Result<Assertion, AssertionError> {
+        let remembered_until = self.remembered_until()?;
+        let subject = Subject::Identity(Identity {
+            issuer: self.text(Claim::Issuer)?.to_owned(),
+            subject: self.text(Claim::Subject)?.to_owned(),
+        });
+        self.read(remembered_until, subject, self.scope()?)
+    }
+
+    fn typ(&self) -> Finding {
+        match self.assertion.jws.header.typ.as_deref() {
+            None => Err(AssertionError::TypMissing),
+            Some(typ @ (ASSERTION_TYPE | ID_JAG_TYPE)) => Ok(typ.to_owned()),
+            Some(_) => Err(AssertionError::ProviderTypWrong),
+        }
+    }
+
+    fn kind(&self) -> Finding {
+        if self.signer.is_id_jag() {
+            return Ok("an ID-JAG, by its typ".to_owned());
+        }
+        let found = self.first_of(&OF_OTHER_TOKENS);
+        let assertion = || Ok("no ID token, access token or logout token".to_owned());
+        found.map_or_else(assertion, |claim| Err(AssertionError::OtherToken(claim)))
+    }
+
+    fn client(&self) -> Finding {
+        let client_id = self.text(Claim::ClientId)?.to_owned();
+        if client_id == self.signer.client_id.as_str() {
+            Ok(client_id)
+        } else {
+            Err(AssertionError::OtherClient(client_id))
+        }
+    }
+
+    /// The token will be for the API alone, so the assertion must allow the API (RFC 8707 §2).
+    fn resource(&self) -> Finding {
+        let api = &self.settings.api_audience;
+        let is_named = match present(&self.assertion.claims, Claim::Resource) {
+            None => return Ok(absent()),
+            Some(Value::String(resource)) => resource == api,
+            Some(Value::Array(resources)) => {
+                if !resources.iter().all(Value::is_string) {
+                    return Err(AssertionError::WrongType(Claim::Resource));
+                }
+                resources.iter().any(|resource| resource == api)
+            }
+            Some(_) => return Err(AssertionError::WrongType(Claim::Resource)),
+        };
+        let named = is_named.then(|| api.clone());
+        named.ok_or_else(|| AssertionError::Resource(api.clone()))
+    }
+
+    fn scope(&self) -> Result<Option<Scope>, AssertionError> {
+        let named = text(&self.assertion.claims, Claim::Scope)?;
+        let parsed =
+            named.map(|text| Scope::parse(text).ok_or(AssertionError::WrongType(Claim::Scope)));
+        parsed.transpose()
+    }
+
+    fn limits(&self) -> Finding {
+        let found = self.first_of(&UNSUPPORTED);
+        let none = || Ok("none that the service cannot carry out".to_owned());
+        found.map_or_else(none, |claim| Err(AssertionError::Unsupported(claim)))
+    }
+
+    fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
+        let claims = &self.assertion.claims;
+        let is_present = |name: &&str| claims.get(*name).is_some_and(|value| !value.is_null());
+        names.iter().copied().find(is_present)
+    }
+}
+
+fn absent() -> String {
+    "absent".to_owned()
+}
+
+#[cfg(test)]
+mod tests;
