@@ -31,7 +31,7 @@ use crate::config::{Config, ProviderConnection, REFRESH_SECONDS};
 use crate::telemetry::metrics::ProviderMetrics;
 pub(crate) use redeeming::RedeemError;
 
-/// Time limit for all requests together that one person or client waits for.
+/// Time limit for all requests together that one person or client waits for, with the wait for a turn.
 const TIMEOUT: Duration = Duration::from_secs(TIMEOUT_SECONDS);
 
 /// Redemptions of one provider at once, each with a thread. More wait.
@@ -64,6 +64,8 @@ struct Provider {
     connection: ProviderConnection,
     client: Client,
     metrics: ProviderMetrics,
+    /// Time limit for all that one person or client waits for.
+    limit: Duration,
     start: Instant,
     state: Mutex<State>,
     waiting: Semaphore,
@@ -89,6 +91,11 @@ impl Providers {
     /// # Errors
     /// A file of the configuration cannot be read: certificates, a client secret or a client's key.
     pub(crate) fn new(config: &Config, metrics: &ProviderMetrics) -> anyhow::Result<Self> {
+        Self::within(config, metrics, TIMEOUT)
+    }
+
+    /// [`Self::new`] with another time limit.
+    fn within(config: &Config, metrics: &ProviderMetrics, limit: Duration) -> anyhow::Result<Self> {
         let start = Instant::now();
         let settings = config.protocol.identity_providers.iter();
         let providers = settings.zip(&config.identity_providers);
@@ -103,6 +110,7 @@ impl Providers {
                 settings: settings.clone(),
                 connection: connection.clone(),
                 metrics: metrics.clone(),
+                limit,
                 start,
                 state: Mutex::new(State {
                     schedule: Schedule::new(REFRESH_SECONDS),
@@ -227,7 +235,7 @@ impl Provider {
     }
 
     fn late(&self) -> Unavailable {
-        self.unavailable(format!("no answer within {TIMEOUT_SECONDS} seconds"))
+        self.unavailable(format!("no answer within {:?}", self.limit))
     }
 
     async fn key(
@@ -291,7 +299,7 @@ impl Provider {
             }
         };
         // Nothing is sent: the channel closes when the fetch has ended.
-        let ended = timeout(TIMEOUT, running.changed()).await;
+        let ended = timeout(self.limit, running.changed()).await;
         ended.map(drop).map_err(|_| self.late())
     }
 

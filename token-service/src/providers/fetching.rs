@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 use url::Url;
 
-use super::{Endpoints, Provider, TIMEOUT, clipped, log_failure};
+use super::{Endpoints, Provider, clipped, log_failure};
 use crate::config::{ProviderKeyPlace, ProviderKeySource};
 use crate::telemetry::metrics::ProviderOutcome;
 
@@ -26,7 +26,7 @@ impl Provider {
     /// Fetches metadata and keys, and keeps what is usable.
     pub(super) async fn fetch(&self) {
         self.state().schedule.started(self.now(), TIMEOUT_SECONDS);
-        let fetched = self.fetch_all(Instant::now() + TIMEOUT).await;
+        let fetched = self.fetch_all(Instant::now() + self.limit).await;
         let now = self.now();
         let mut guard = self.state();
         let state = &mut *guard;

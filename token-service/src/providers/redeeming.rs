@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded::{Serializer, byte_serialize};
 use zeroize::Zeroizing;
 
-use super::{Endpoints, Provider, TIMEOUT, clipped, log_failure};
+use super::{Endpoints, Provider, clipped, log_failure};
 use crate::config::ProviderCredential;
 use crate::jwt::{self, ClientAssertion};
 use crate::telemetry::metrics::ProviderOutcome;
@@ -81,7 +81,7 @@ impl Provider {
         redirect_uri: &str,
         code_verifier: &str,
     ) -> Result<String, RedeemError> {
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + self.limit;
         let endpoints = self.endpoints().await?;
         let asked = self.ask(&endpoints, code, redirect_uri, code_verifier, until);
         let redeemed = match timeout_at(until, asked).await {

@@ -116,13 +116,19 @@ impl ProviderMetrics {
         self.counter(provider, request, outcome, 1);
     }
 
-    fn counter(&self, provider: &str, request: &str, outcome: ProviderOutcome, count: u64) {
+    #[cfg(test)]
+    pub(crate) fn counted(&self, provider: &str, request: &str, outcome: ProviderOutcome) -> u64 {
+        self.counter(provider, request, outcome, 0)
+    }
+
+    fn counter(&self, provider: &str, request: &str, outcome: ProviderOutcome, count: u64) -> u64 {
         let labels = [
             ("provider", provider.to_owned()),
             ("request", request.to_owned()),
             ("outcome", outcome.name().to_owned()),
         ];
-        self.requests.get_or_create(&labels).inc_by(count);
+        let counter = self.requests.get_or_create(&labels);
+        counter.inc_by(count) + count
     }
 
     pub(crate) fn keys_age(&self, provider: &str, age: Duration) {
