@@ -158,7 +158,6 @@ impl Providers {
     ///
     /// # Errors
     /// [`RedeemError`].
-    #[cfg_attr(not(test), expect(dead_code, reason = "the pages follow"))]
     pub(crate) async fn redeem(
         &self,
         provider: &IdentityProvider,

@@ -325,15 +325,6 @@ impl Service {
         Ok(outcome)
     }
 
-    // STUB
-    pub(crate) async fn link_by_email(
-        &self,
-        _: &str,
-        _: domain::LinkedIdentity,
-    ) -> Result<Option<domain::User>, StoreError> {
-        Ok(None)
-    }
-
     /// Forgets what changed in the store, so that changes take effect.
     pub(crate) async fn follow_registrations(&self) -> Result<(), StoreError> {
         self.directory.follow().await

@@ -22,7 +22,6 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use domain::object::ObjectKind;
-use domain::registry_index::{NamedKind, identity_value};
 use domain::{
     Client, ClientId, Identity, IntegrationType, ObjectName, RegistryChanges, RegistrySummary,
     User, Username,
@@ -151,26 +150,6 @@ impl Directory {
         let name = |user: &User| user.username.clone();
         let found = self.find(&self.users, username, read, name).await?;
         Ok(found.filter(|user| user.enabled))
-    }
-
-    /// The enabled user who is linked to `identity`. Which user that is costs a read.
-    pub async fn user_of_identity(
-        &self,
-        identity: &Identity,
-    ) -> Result<Option<Arc<User>>, StoreError> {
-        let values = identity_value(identity).into_iter().collect();
-        self.reads.inc();
-        let found = self.store.users_with(NamedKind::Identity, values).await?;
-        let [(_, username)] = found.as_slice() else {
-            return Ok(None);
-        };
-        let user = self.user(username.as_str()).await?;
-        // What is cached may be older than what was read.
-        let is_linked = |user: &Arc<User>| {
-            let mut links = user.identities.iter();
-            links.any(|linked| linked.identity == *identity)
-        };
-        Ok(user.filter(is_linked))
     }
 
     /// The enabled single-sign-on users with this e-mail address: see

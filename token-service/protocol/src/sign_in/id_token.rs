@@ -2,13 +2,12 @@
 //! Back-Channel Logout 1.0 §2.6). Neither is accepted in place of the other, and an access token of the provider in place of none.
 
 use claims::json::numeric_date;
-use claims::{CompactJws, JwsError};
-use guard::algorithm::Algorithm;
-use guard_native::NativeSignatures;
 use serde_json::{Map, Value};
 
 use crate::Context;
 use crate::identity_provider::{IdentityProvider, Unavailable};
+use crate::oauth::assertion::provider::ProviderToken;
+use crate::oauth::assertion::{AssertionError, Unverified};
 use domain::Identity;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -27,18 +26,11 @@ const MAX_ID: usize = 255;
 pub enum TokenRefusal {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    #[error("it is no signed JWT: {0}")]
-    Malformed(#[from] JwsError),
+    /// Form, algorithm, key or signature.
+    #[error(transparent)]
+    Signed(#[from] AssertionError),
     #[error("its typ is {0}")]
     Type(String),
-    #[error("its alg is not one of identity_providers.algorithms")]
-    Algorithm,
-    #[error("its header has no kid")]
-    KeyMissing,
-    #[error("the provider has no key with its kid and alg")]
-    KeyUnknown,
-    #[error("its signature is wrong")]
-    Signature,
     #[error("{0} is missing or has the wrong type")]
     Claim(&'static str),
     #[error("its iss is another one")]
@@ -79,31 +71,20 @@ impl<'a> Verified<'a> {
         token: &str,
         typ: Option<&str>,
     ) -> Result<Self, TokenRefusal> {
-        let jws = CompactJws::parse(token)?;
-        match jws.header.typ.as_deref() {
+        let token = Unverified::parse(token)?;
+        match token.typ() {
             Some(named) if named != "JWT" && Some(named) != typ => {
                 return Err(TokenRefusal::Type(named.chars().take(MAX_ID).collect()));
             }
             _ => {}
         }
-        let algorithm = jws.header.alg.as_deref().and_then(Algorithm::from_name);
-        let algorithm = algorithm.filter(|one| provider.algorithms.contains(one));
-        let algorithm = algorithm.ok_or(TokenRefusal::Algorithm)?;
-        let claims = jws.claims()?;
-        // Before the keys are asked for: whoever is no provider causes no fetch.
-        if claims.get("iss").and_then(Value::as_str) != Some(&provider.issuer) {
+        // Before the keys are asked for: a token of somebody else causes no fetch.
+        if token.claims().get("iss").and_then(Value::as_str) != Some(&provider.issuer) {
             return Err(TokenRefusal::Issuer);
         }
-        let kid = jws.header.kid.as_deref().ok_or(TokenRefusal::KeyMissing)?;
-        let key = context.provider_keys.key(provider, kid, algorithm).await?;
-        let key = key.ok_or(TokenRefusal::KeyUnknown)?;
-        let message = jws.signing_input.as_bytes();
-        if !key
-            .signature_key
-            .signed(&NativeSignatures, message, &jws.signature)
-        {
-            return Err(TokenRefusal::Signature);
-        }
+        let signed = ProviderToken::find(&token, provider, context.provider_keys).await?;
+        signed.signature()?;
+        let claims = token.into_claims();
         let (now, skew) = (context.now, context.settings.lifetimes.clock_skew);
         let issued_at = date(&claims, "iat")?.ok_or(TokenRefusal::Claim("iat"))?;
         let expires_at = date(&claims, "exp")?.ok_or(TokenRefusal::Claim("exp"))?;

@@ -17,13 +17,17 @@ use super::templates::{NotLinkedPage, SignInPage};
 use crate::providers::RedeemError;
 use crate::telemetry::audit_log::Entry;
 use domain::clock::Timestamp;
-use domain::{AuditAction, LinkedIdentity, ProviderSignIn, Session, User};
+use domain::{AuditAction, Identity, ProviderSignIn, RegistryOutcome, Session, User, Username};
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::parameters::Parameters;
 use protocol::sign_in::id_token::{IdToken, TokenRefusal};
 use protocol::sign_in::provider::{Arrival, Departure, DepartureError, Wish, arrive, depart};
 use protocol::sign_in::{PasswordOutcome, again};
+use registry::identities;
 use store::Use;
+
+/// Attempts to link an identity while other changes of the registrations overtake.
+const ATTEMPTS: u32 = 5;
 
 /// `POST /auth/provider`: the button of a provider.
 pub(super) async fn begin(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
@@ -291,14 +295,36 @@ async fn linked(
     {
         return Ok(Some(User::clone(&user)));
     }
-    let email = token.verified_email.as_deref();
-    let Some(email) = email.filter(|email| provider.link_by_email && provider.has_email(email))
-    else {
-        return Ok(None);
+    match &token.verified_email {
+        Some(email) => linked_by_email(browser, provider, &token.identity, email).await,
+        None => Ok(None),
+    }
+}
+
+/// Links the identity to the user whom the verified address names, if the provider may do that.
+async fn linked_by_email(
+    browser: &Browser,
+    provider: &IdentityProvider,
+    identity: &Identity,
+    email: &str,
+) -> Result<Option<User>, PageFailure> {
+    let service = &browser.service;
+    let event = |username: &Username| {
+        let entry = Entry::new(AuditAction::IdentityLinked).user(username.as_str());
+        browser.event(entry.detail(format!("{identity}, by e-mail address")))
     };
-    let linked = LinkedIdentity {
-        identity: token.identity.clone(),
-        by_email: true,
-    };
-    Ok(service.link_by_email(email, linked).await?)
+    let _turn = service.registry_turn().await;
+    for _ in 0..ATTEMPTS {
+        let store = &*service.store;
+        let planned = identities::link_by_email(provider, identity, email, store, event).await?;
+        let Some((username, change)) = planned else {
+            return Ok(None);
+        };
+        if service.change_registry(change).await? == RegistryOutcome::Changed {
+            return Ok(store.user(username).await?);
+        }
+    }
+    Err(PageFailure::Unavailable(
+        "the registrations change too fast".to_owned(),
+    ))
 }

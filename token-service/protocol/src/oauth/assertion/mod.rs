@@ -112,6 +112,15 @@ impl<'a> Unverified<'a> {
         text(&self.claims, claim)?.ok_or(AssertionError::Missing(claim))
     }
 
+    /// `typ` of the header.
+    pub(crate) fn typ(&self) -> Option<&str> {
+        self.jws.header.typ.as_deref()
+    }
+
+    pub(crate) fn into_claims(self) -> Map<String, Value> {
+        self.claims
+    }
+
     pub const fn claims(&self) -> &Map<String, Value> {
         &self.claims
     }

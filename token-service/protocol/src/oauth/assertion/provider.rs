@@ -55,7 +55,8 @@ impl<'a> ProviderToken<'a> {
         Ok(self.key()?.kid.clone())
     }
 
-    pub(super) fn signature(&self) -> Finding {
+    /// Checks algorithm, key and signature.
+    pub(crate) fn signature(&self) -> Finding {
         let (key, jws) = (&self.key()?.signature_key, &self.token.jws);
         let input = jws.signing_input.as_bytes();
         let is_signed = key.signed(&NativeSignatures, input, &jws.signature);
