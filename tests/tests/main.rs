@@ -38,6 +38,7 @@ mod operations;
 mod outages;
 mod packaging;
 mod protocol_page;
+mod provider_sign_in;
 mod pushed;
 mod readme;
 mod recipes;

@@ -9,12 +9,13 @@ mod command;
 mod feed;
 mod html;
 mod http;
+mod identity_provider;
 mod legacy;
 mod mail;
 pub(crate) mod module;
 mod steps;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,6 +32,7 @@ pub(crate) use command::{Load, Outcome};
 pub(crate) use feed::FeedService;
 pub(crate) use html::tags;
 pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, get, send, stat};
+pub(crate) use identity_provider::{Company, Said, ScriptedProvider};
 pub(crate) use legacy::{Instance, LEGACY, LEGACY_SECRET, exchange, logon};
 pub(crate) use mail::{MailServer, Message};
 pub(crate) use steps::{database, file};
@@ -49,6 +51,14 @@ fn owned(changes: &[(&str, &str)]) -> Vec<(String, String)> {
     changes.iter().map(owned).collect()
 }
 
+/// A copy of the demo's configuration with this text behind it.
+fn lengthened(setup: &Setup, state: &Path, end: &str) -> PathBuf {
+    let text = std::fs::read_to_string(setup.directory.join("demo/config.toml")).unwrap();
+    let config = state.join("config.toml");
+    std::fs::write(&config, text + end).unwrap();
+    config
+}
+
 impl OwnPair {
     /// A pair with the demo's configuration and these changes.
     pub(crate) fn start(changes: &[(&str, &str)]) -> Self {
@@ -59,11 +69,15 @@ impl OwnPair {
     pub(crate) fn with_configuration(end: &str, gateway: &[(&str, &str)]) -> Self {
         Self::start_setup(&[], |setup, state| {
             setup.gateway = owned(gateway);
-            let demo = setup.directory.join("demo/config.toml");
-            let text = std::fs::read_to_string(demo).unwrap();
-            let config = state.join("config.toml");
-            std::fs::write(&config, text + end).unwrap();
-            setup.config = Some(config);
+            setup.config = Some(lengthened(setup, state, end));
+        })
+    }
+
+    /// A pair with the demo's configuration and the entries of identity providers behind it. `entries` gets {lobby_url}.
+    pub(crate) fn with_identity_providers(entries: impl FnOnce(&str) -> String) -> Self {
+        Self::start_setup(&[], |setup, state| {
+            let lobby = format!("http://127.0.0.1:{}", setup.ports.lobby);
+            setup.config = Some(lengthened(setup, state, &entries(&lobby)));
         })
     }
 

@@ -11,6 +11,7 @@ pub mod legacy;
 pub mod lifetimes;
 pub mod oauth;
 pub mod paths;
+pub mod provider_sign_in;
 pub mod secret_uses;
 pub mod settings;
 pub mod sign_in;

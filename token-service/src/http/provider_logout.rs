@@ -13,8 +13,8 @@ use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, AuditEvent, EndedSignIns};
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::parameters::Parameters;
-use protocol::sign_in::id_token::{LogoutToken, TokenRefusal};
-use protocol::sign_in::provider::TIME_AT_PROVIDER;
+use protocol::provider_sign_in::TIME_AT_PROVIDER;
+use protocol::provider_sign_in::id_token::{LogoutToken, TokenRefusal};
 use store::{OnceId, StoreError, Use};
 
 /// Ends the sessions and grants that rest on the sign-in, and answers when that is durable.

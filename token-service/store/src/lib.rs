@@ -145,13 +145,13 @@ impl OnceId {
         Self(Digest::of(&[b"DPoP proof \0".as_slice(), id].concat()))
     }
 
-    /// The id of a sign-in at an identity provider, by its `nonce` (protocol.md §5.16).
+    /// The id of a sign-in at an identity provider, by its `nonce` (protocol.md §5.15).
     pub fn of_provider_sign_in(nonce: &str) -> Self {
         // No Client ID contains the space of the prefix.
         Self(Digest::of(format!("provider sign-in \0{nonce}").as_bytes()))
     }
 
-    /// The id of a logout token (protocol.md §5.16).
+    /// The id of a logout token (protocol.md §5.15).
     pub fn of_logout_token(issuer: &str, jti: &str) -> Self {
         // No Client ID and no issuer contains a space.
         Self(Digest::of(
@@ -159,7 +159,7 @@ impl OnceId {
         ))
     }
 
-    /// The end of a session at an identity provider (protocol.md §5.16).
+    /// The end of a session at an identity provider (protocol.md §5.15).
     pub fn of_ended_sign_in(issuer: &str, sid: &str) -> Self {
         // No Client ID and no issuer contains a space.
         Self(Digest::of(

@@ -3,9 +3,7 @@
 pub mod again;
 pub mod authenticator;
 pub mod device;
-pub mod id_token;
 pub mod mailed_link;
-pub mod provider;
 mod recovery;
 mod second_factor;
 pub mod session;
@@ -101,7 +99,7 @@ impl Place {
     }
 
     /// What a session keeps of the place.
-    fn in_words(&self) -> SessionPlace {
+    pub(crate) fn in_words(&self) -> SessionPlace {
         SessionPlace {
             network: throttle::network_in_words(self.address),
             browser: self.browser.clone(),

@@ -47,19 +47,19 @@ impl SessionId {
 }
 
 /// A user who has given right credentials.
-pub(super) struct Proven {
-    pub(super) username: Username,
-    pub(super) amr: Vec<String>,
+pub(crate) struct Proven {
+    pub(crate) username: Username,
+    pub(crate) amr: Vec<String>,
     /// Version of the credentials that the sign-in was checked against.
-    pub(super) credentials_version: CredentialsVersion,
-    pub(super) place: SessionPlace,
+    pub(crate) credentials_version: CredentialsVersion,
+    pub(crate) place: SessionPlace,
     /// See [`Session::provider`].
-    pub(super) provider: Option<ProviderSignIn>,
+    pub(crate) provider: Option<ProviderSignIn>,
 }
 
 /// Starts `session` under a new id and ends `replaces`, in one transaction. Returns the id, and the sign-ins that the
 /// person should know of. `None`, without any change, if the credentials have changed since the check.
-pub(super) async fn start(
+pub(crate) async fn start(
     context: &Context<'_>,
     session: Session,
     replaces: Option<&SessionId>,
@@ -76,7 +76,7 @@ pub(super) async fn start(
 }
 
 /// The session of a user who completed the sign-in at `now`.
-pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -> Session {
+pub(crate) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -> Session {
     let ends_at = now + lifetimes.session;
     Session {
         username: proven.username,
@@ -95,7 +95,7 @@ pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -
 
 /// The session of a user whose password from [`origin`](Session::origin) was right at `now`, or whom a provider has signed in, and who
 /// still needs the second factor.
-pub(super) fn second_factor_owed(
+pub(crate) fn second_factor_owed(
     proven: Proven,
     origin: Option<Digest>,
     now: Timestamp,

@@ -13,8 +13,8 @@ use domain::random::RandomError;
 use protocol::oauth;
 use protocol::oauth::authorize::{IssueError, UnsafeRequest};
 use protocol::oauth::parameters::ParameterError;
+use protocol::provider_sign_in::DepartureError;
 use protocol::sign_in::SignInError;
-use protocol::sign_in::provider::DepartureError;
 use secrets::password::PasswordError;
 use store::StoreError;
 

@@ -20,8 +20,8 @@ use domain::clock::Timestamp;
 use domain::{AuditAction, Identity, ProviderSignIn, RegistryOutcome, Session, User, Username};
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::parameters::Parameters;
-use protocol::sign_in::id_token::{IdToken, TokenRefusal};
-use protocol::sign_in::provider::{Arrival, Departure, DepartureError, Wish, arrive, depart};
+use protocol::provider_sign_in::id_token::{IdToken, TokenRefusal};
+use protocol::provider_sign_in::{Arrival, Departure, DepartureError, Wish, arrive, depart};
 use protocol::sign_in::{PasswordOutcome, again};
 use registry::identities;
 use store::Use;
@@ -191,7 +191,7 @@ async fn answered(
         }
     };
     let context = browser.context();
-    let redirect_uri = protocol::sign_in::provider::redirect_uri(&context, provider);
+    let redirect_uri = protocol::provider_sign_in::redirect_uri(&context, provider);
     let redeemed = providers.redeem(provider, code, &redirect_uri, &departure.code_verifier);
     let token = match redeemed.await {
         Ok(token) => token,

@@ -2,15 +2,17 @@
 //! §3.1, RFC 9700 §2.1). What the service must remember until the browser comes back is sealed in `state`, so that every replica can
 //! receive the browser, and nothing is stored for people who do not come back.
 
+pub mod id_token;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::session::{self, Proven};
-use super::{PasswordOutcome, Place, SessionId, SignInError};
 use crate::Context;
 use crate::identity_provider::IdentityProvider;
+use crate::sign_in::session::{self, Proven};
+use crate::sign_in::{self, PasswordOutcome, Place, SessionId, SignInError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, RandomError};
@@ -243,7 +245,7 @@ pub async fn arrive(
     if let Some(ended) = ended
         && context.store.is_used(ended, now).await?
     {
-        super::sign_out(context, &id).await?;
+        sign_in::sign_out(context, &id).await?;
         return refused();
     }
     let device = match stage {

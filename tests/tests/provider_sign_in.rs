@@ -1,0 +1,733 @@
+//! People who sign in with their company's identity provider (protocol.md §5.15), against a provider that says what a test wants. The
+//! tests of `browser` have a real one.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+use url::form_urlencoded::parse;
+
+use crate::api::until;
+use crate::support::{
+    Browser, Form, LEGACY, OwnPair, Reply, Said, ScriptedProvider, WEB, answered, call, form_body,
+    lasting_code, logon, now, post,
+};
+use crate::token::claims;
+
+/// The secret of an authenticator app.
+const SECRET: &str = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
+/// `id` of the provider in the configuration.
+const ID: &str = "contoso";
+
+/// A pair whose only provider is scripted, and the person `lin@example.com` who is linked to `sub-of-lin`.
+struct Company {
+    pair: OwnPair,
+    provider: ScriptedProvider,
+    jti: Cell<u32>,
+}
+
+impl Company {
+    fn start(more: &str) -> Self {
+        let provider = ScriptedProvider::start();
+        let pair = OwnPair::with_identity_providers(|_| provider.entry(ID, more));
+        let company = Self {
+            pair,
+            provider,
+            jti: Cell::new(0),
+        };
+        company.put_user("lin@example.com", json!({}));
+        company.link("lin@example.com", "sub-of-lin");
+        company.says(json!({"sub": "sub-of-lin"}));
+        company
+    }
+
+    fn put_user(&self, username: &str, mut members: Value) {
+        members["username"] = json!(username);
+        members["accounts"] = json!([
+            {"user_id": format!("id-of-{username}"), "username": "hat", "site": "https://us1.example.com"}
+        ]);
+        self.pair.change("POST", "/users", &members.to_string());
+    }
+
+    fn link(&self, username: &str, subject: &str) {
+        let issuer = self.provider.issuer();
+        self.pair.done(&format!(
+            "user link-identity {username} --issuer {issuer} --subject {subject}"
+        ));
+    }
+
+    /// The next ID tokens have these claims beside the usual ones.
+    fn says(&self, claims: Value) {
+        self.provider.sign_with(json!({}), claims);
+    }
+
+    fn browser(&self) -> Browser {
+        Browser::new(&self.pair.lobby())
+    }
+
+    /// Presses the button of the provider on the sign-in page for [`WEB`]. Returns the address of the provider.
+    fn leave(&self, browser: &Browser) -> Url {
+        self.leave_with(browser, &WEB.request(&[]))
+    }
+
+    fn leave_with(&self, browser: &Browser, request: &[(&str, &str)]) -> Url {
+        leave_from(browser, &browser.authorize(request))
+    }
+
+    /// The address to which the provider sends the browser back.
+    fn back(&self, at_provider: &Url) -> String {
+        let reply = Browser::new("http://127.0.0.1").open(at_provider.as_str());
+        reply.header("location").unwrap().to_owned()
+    }
+
+    /// Signs in with the provider. Returns what follows the callback.
+    fn sign_in(&self, browser: &Browser) -> Reply {
+        browser.open(&self.back(&self.leave(browser)))
+    }
+
+    /// A code for [`WEB`], not redeemed.
+    fn code(&self, browser: &Browser) -> String {
+        let done = browser.follow(&self.sign_in(browser));
+        answered(&done, WEB.redirect_uri, "code").unwrap()
+    }
+
+    fn tokens(&self, code: &str) -> Reply {
+        WEB.exchange(&self.pair.lobby(), code, None).done()
+    }
+
+    /// A logout token, with these members in place of the usual ones.
+    fn logout_token(&self, header: Value, more: Value) -> String {
+        self.jti.set(self.jti.get() + 1);
+        let mut claims = json!({
+            "sub": "sub-of-lin", "nonce": null, "auth_time": null, "jti": format!("jti-{}", self.jti.get()),
+            "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+        });
+        let all = claims.as_object_mut().unwrap();
+        all.extend(more.as_object().unwrap().clone());
+        self.provider.sign(&header, &claims)
+    }
+
+    fn logout_url(&self) -> String {
+        format!("{}/auth/provider/{ID}/logout", self.pair.lobby())
+    }
+
+    fn log_out(&self, token: &str) -> Reply {
+        log_out(&self.logout_url(), token)
+    }
+
+    /// No session began, and the page offers the password.
+    #[track_caller]
+    fn assert_stopped(&self, browser: &Browser, page: &Reply, status: u16, says: &str) {
+        assert_eq!(page.status, status, "{}", page.body);
+        assert!(page.body.contains(says), "{says}: {}", page.body);
+        let home = browser.open("/auth/");
+        assert!(home.body.contains("You are not signed in"), "{}", home.body);
+    }
+}
+
+fn log_out(url: &str, token: &str) -> Reply {
+    let form = "application/x-www-form-urlencoded".to_owned();
+    post(
+        url,
+        &[("content-type", form)],
+        &form_body(&[("logout_token", token)]),
+    )
+}
+
+/// Presses the button of the provider on `page`.
+#[track_caller]
+fn leave_from(browser: &Browser, page: &Reply) -> Url {
+    assert!(page.body.contains("Sign in with"), "{}", page.body);
+    let form = Form {
+        action: "/auth/provider".to_owned(),
+        ..Form::of(page)
+    };
+    let left = browser.submit(&form, &[("provider", ID)]);
+    assert_eq!(left.status, 303, "{}", left.body);
+    Url::parse(left.header("location").unwrap()).unwrap()
+}
+
+fn sent(address: &Url, name: &str) -> Option<String> {
+    let mut pairs = address.query_pairs();
+    Some(pairs.find(|(known, _)| known == name)?.1.into_owned())
+}
+
+const FAILED: &str = "The sign-in with Company contoso failed";
+const NOBODY: &str = "No access with this sign-in";
+
+#[test]
+fn the_provider_begins_and_ends_a_sign_in() {
+    let company = Company::start("");
+    let lobby = company.pair.lobby();
+    let says = |sid: &str| {
+        company.says(json!({
+            "sub": "sub-of-lin", "sid": sid, "amr": ["pwd", "mfa", "TOTP", "RECOVERY_CODE"], "auth_time": now() - 300,
+        }));
+    };
+    says("one");
+    let browser = company.browser();
+    let at_provider = company.leave(&browser);
+    let at = |name: &str| sent(&at_provider, name).unwrap();
+    assert_eq!(at("redirect_uri"), format!("{lobby}/auth/provider/{ID}"));
+    assert_eq!((&*at("scope"), &*at("response_type")), ("openid", "code"));
+    assert_eq!(sent(&at_provider, "prompt"), None);
+    let done = browser.follow(&browser.open(&company.back(&at_provider)));
+    let code = answered(&done, WEB.redirect_uri, "code").unwrap();
+    let [redeemed] = &company.provider.requests("/token")[..] else {
+        panic!("one request for the ID token");
+    };
+    let form = parse(redeemed.body.as_bytes());
+    let (_, verifier) = form
+        .into_owned()
+        .find(|(name, _)| name == "code_verifier")
+        .unwrap();
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
+    assert_eq!(at("code_challenge"), challenge);
+
+    let tokens = company.tokens(&code);
+    let access = tokens.text("access_token");
+    let issued = claims(&access);
+    assert_eq!(issued["sub"], "lin@example.com");
+    assert_eq!(issued["amr"], json!(["IDENTITY_PROVIDER", "pwd", "mfa"]));
+    assert!(issued["auth_time"].as_u64().unwrap() <= now() - 300);
+    assert_eq!(issued.get("acr"), None);
+    assert_eq!(company.pair.call(&access), 200);
+
+    // The same person in another session there, and with a code that is not redeemed.
+    says("two");
+    let other = company.browser();
+    let other_access = company.tokens(&company.code(&other)).text("access_token");
+    let unredeemed = browser.authorize(&WEB.request(&[]));
+    let unredeemed = answered(&unredeemed, WEB.redirect_uri, "code").unwrap();
+
+    let typ = || json!({"typ": "logout+jwt"});
+    let refused = |token: &str, says: &str| {
+        let reply = company.log_out(token);
+        let description = reply.assert_error(400, "invalid_request");
+        assert!(description.contains(says), "{description}");
+    };
+    let sid = |more: Value| {
+        let mut claims = json!({"sid": "one"});
+        claims
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        claims
+    };
+    for (header, more, says) in [
+        (typ(), sid(json!({"nonce": "n"})), "it has a nonce"),
+        (typ(), sid(json!({"events": {}})), "events do not contain"),
+        (typ(), sid(json!({"events": null})), "events do not contain"),
+        (typ(), sid(json!({"aud": "another"})), "aud"),
+        (typ(), sid(json!({"aud": ["gatepass", "another"]})), "aud"),
+        (typ(), sid(json!({"iss": "https://other.example"})), "iss"),
+        (typ(), sid(json!({"iat": now() - 400})), "older than"),
+        (typ(), sid(json!({"exp": now() - 100})), "expired"),
+        (typ(), sid(json!({"sub": null})), "sub"),
+        (typ(), sid(json!({"jti": null})), "jti"),
+        (json!({"typ": "at+jwt"}), sid(json!({})), "typ"),
+        (json!({"kid": "unknown"}), sid(json!({})), "key"),
+    ] {
+        refused(&company.logout_token(header, more), says);
+    }
+    refused(&company.provider.sign(&json!({}), &json!({})), "events");
+    refused("no token", "is not a JWT");
+    assert_eq!(company.pair.call(&access), 200);
+
+    let token = company.logout_token(typ(), json!({"sid": "one"}));
+    assert_eq!(company.log_out(&token).status, 200);
+    company.pair.until_refused(&access);
+    let refresh = WEB.refresh(&lobby, &tokens.text("refresh_token"));
+    refresh.assert_error(400, "invalid_grant");
+    let late = WEB.exchange(&lobby, &unredeemed, None);
+    late.assert_error(400, "invalid_grant");
+    let home = browser.open("/auth/");
+    assert!(home.body.contains("You are not signed in"), "{}", home.body);
+    refused(&token, "used before");
+    assert_eq!(company.pair.call(&other_access), 200);
+    let audit = company.pair.json("audit --action provider_sign_out");
+    assert_eq!(audit["items"][0]["username"], "lin@example.com");
+
+    // Without `sid`: everywhere. Of a person to whom nobody is linked: nothing to end.
+    let nobody = company.logout_token(typ(), json!({"sub": "sub-of-nobody"}));
+    assert_eq!(company.log_out(&nobody).status, 200);
+    assert_eq!(company.pair.call(&other_access), 200);
+    let everywhere = company.logout_token(json!({}), json!({}));
+    assert_eq!(company.log_out(&everywhere).status, 200);
+    company.pair.until_refused(&other_access);
+
+    // A logout that overtakes its sign-in.
+    says("three");
+    let overtaken = company.browser();
+    let back = company.back(&company.leave(&overtaken));
+    let early = company.logout_token(typ(), json!({"sid": "three"}));
+    assert_eq!(company.log_out(&early).status, 200);
+    let page = overtaken.open(&back);
+    company.assert_stopped(&overtaken, &page, 403, FAILED);
+
+    // Unlinked: what rests on the link ends.
+    says("four");
+    let unlinked = company.browser();
+    let access = company
+        .tokens(&company.code(&unlinked))
+        .text("access_token");
+    assert_eq!(company.pair.call(&access), 200);
+    let issuer = company.provider.issuer();
+    company.pair.done(&format!(
+        "user unlink-identity lin@example.com --issuer {issuer} --subject sub-of-lin"
+    ));
+    company.pair.until_refused(&access);
+    let home = unlinked.open("/auth/");
+    assert!(home.body.contains("You are not signed in"), "{}", home.body);
+    let page = company.sign_in(&unlinked);
+    company.assert_stopped(&unlinked, &page, 200, NOBODY);
+}
+
+#[test]
+fn no_other_token_is_believed() {
+    let company = Company::start("");
+    let lin = |name: &str, value: Value| {
+        let mut claims = json!({"sub": "sub-of-lin"});
+        claims[name] = value;
+        claims
+    };
+    let none = || json!({});
+    for (header, claims) in [
+        (none(), lin("nonce", json!("another"))),
+        (none(), lin("nonce", json!(null))),
+        (none(), lin("aud", json!("another"))),
+        (none(), lin("aud", json!(["gatepass", "another"]))),
+        (none(), lin("aud", json!(null))),
+        (none(), lin("azp", json!("another"))),
+        (none(), lin("iss", json!("https://other.example"))),
+        (none(), lin("exp", json!(now() - 100))),
+        (none(), lin("exp", json!("never"))),
+        (none(), lin("iat", json!(now() + 1000))),
+        (none(), lin("iat", json!(null))),
+        (none(), lin("nbf", json!(now() + 1000))),
+        (none(), lin("auth_time", json!(null))),
+        (none(), lin("sub", json!(null))),
+        (none(), lin("sub", json!("s".repeat(256)))),
+        (
+            none(),
+            lin(
+                "events",
+                json!({"http://schemas.openid.net/event/backchannel-logout": {}}),
+            ),
+        ),
+        (json!({"alg": "none"}), lin("a", json!(1))),
+        (json!({"alg": "HS256"}), lin("a", json!(1))),
+        (json!({"alg": "RS512"}), lin("a", json!(1))),
+        (json!({"kid": null}), lin("a", json!(1))),
+        (json!({"kid": "another"}), lin("a", json!(1))),
+        (json!({"typ": "at+jwt"}), lin("a", json!(1))),
+        (json!({"crit": ["b64"]}), lin("a", json!(1))),
+    ] {
+        company.provider.sign_with(header.clone(), claims.clone());
+        let browser = company.browser();
+        let page = company.sign_in(&browser);
+        assert_eq!(page.status, 403, "{header} {claims}: {}", page.body);
+        company.assert_stopped(&browser, &page, 403, FAILED);
+    }
+    // Whoever does not answer well gets a page, and no answer is trusted in part.
+    let deep = "[".repeat(100_000);
+    let found = |body: &str| {
+        let length = body.len();
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+    };
+    for (said, status) in [
+        (
+            Said::Json(json!({"error": "invalid_grant", "id_token": 1})),
+            403,
+        ),
+        (Said::Json(json!({"id_token": "a.b.c"})), 403),
+        (Said::Json(json!({})), 403),
+        (Said::Text(found("<html>")), 403),
+        (Said::Text(found(&deep)), 403),
+        (Said::Text(found(&"x".repeat(300_000))), 403),
+        (
+            Said::Text(
+                "HTTP/1.1 302 Found\r\nlocation: /jwks\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            ),
+            403,
+        ),
+        (
+            Said::Text("HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_owned()),
+            503,
+        ),
+    ] {
+        company.provider.say("/token", said.clone());
+        let browser = company.browser();
+        let page = company.sign_in(&browser);
+        assert!(
+            page.status == status || page.status == 503,
+            "{said:?}: {}",
+            page.status
+        );
+        company.assert_stopped(&browser, &page, page.status, "Company contoso");
+    }
+    company.provider.recover("/token");
+    company.says(json!({"sub": "sub-of-lin"}));
+    company.code(&company.browser());
+    // What the provider signs is no access token of ours, whatever it says.
+    let ours = json!({
+        "iss": company.pair.lobby(), "aud": company.pair.pair.api_url(), "client_id": WEB.id, "jti": "1", "scope": "projects",
+    });
+    for iss in [
+        json!(company.pair.lobby()),
+        json!(company.provider.issuer()),
+    ] {
+        let mut claims = ours.clone();
+        claims["iss"] = iss;
+        let token = company.provider.sign(&json!({"typ": "at+jwt"}), &claims);
+        assert_eq!(call(&company.pair.pair.api_url(), &token).status, 401);
+    }
+}
+
+#[test]
+fn only_the_browser_that_left_comes_back_and_once() {
+    let lobby_of = |entry: String| OwnPair::with_identity_providers(|_| entry);
+    let (one, other) = (ScriptedProvider::start(), ScriptedProvider::start());
+    let pair = lobby_of(one.entry(ID, "") + &other.entry("fabrikam", ""));
+    let company = Company {
+        pair,
+        provider: one,
+        jti: Cell::new(0),
+    };
+    company.put_user("lin@example.com", json!({}));
+    company.link("lin@example.com", "sub-of-lin");
+    company.says(json!({"sub": "sub-of-lin"}));
+    other.sign_with(json!({}), json!({"sub": "sub-of-lin"}));
+    const OVER: &str = "This sign-in was not started in this browser, or it is over";
+
+    // Login CSRF: the address of the attacker's sign-in in the browser of somebody else, which knows the service or does not.
+    let attacker = company.browser();
+    let back = company.back(&company.leave(&attacker));
+    let victim = company.browser();
+    victim.authorize(&WEB.request(&[]));
+    let page = victim.open(&back);
+    company.assert_stopped(&victim, &page, 400, OVER);
+    let page = company.browser().open(&back);
+    assert_eq!(page.status, 403, "{}", page.body);
+    // It was not used up.
+    assert_eq!(attacker.open(&back).status, 303);
+    // Replayed, also by the browser itself.
+    let page = attacker.open(&back);
+    assert_eq!(page.status, 400, "{}", page.body);
+    assert!(page.body.contains(OVER), "{}", page.body);
+
+    // Mix-up: the answer of one provider at the address of the other, and with the name of the other.
+    let browser = company.browser();
+    let back = company.back(&company.leave(&browser));
+    let mixed = back.replace(&format!("/{ID}?"), "/fabrikam?");
+    company.assert_stopped(&browser, &browser.open(&mixed), 400, OVER);
+    let iss = form_body(&[("iss", company.provider.issuer())]);
+    for (instead, says) in [
+        (form_body(&[("iss", other.issuer())]), FAILED),
+        ("x=y".to_owned(), FAILED),
+    ] {
+        let browser = company.browser();
+        let back = company.back(&company.leave(&browser));
+        assert!(back.contains(&iss), "{back}");
+        let page = browser.open(&back.replace(&iss, &instead));
+        company.assert_stopped(&browser, &page, 403, says);
+    }
+    // A changed state, and one of another kind of sealed text.
+    let browser = company.browser();
+    let back = company.back(&company.leave(&browser));
+    let state = sent(&Url::parse(&back).unwrap(), "state").unwrap();
+    for changed in [state[1..].to_owned(), format!("{state}A"), String::new()] {
+        let page = browser.open(&back.replace(&state, &changed));
+        company.assert_stopped(&browser, &page, 400, OVER);
+    }
+
+    // Two tabs: the second begins before the first is back.
+    let browser = company.browser();
+    let first = company.leave_with(&browser, &WEB.request(&[("state", "first")]));
+    let second = company.leave_with(&browser, &WEB.request(&[("state", "second")]));
+    for (at_provider, state) in [(first, "first"), (second, "second")] {
+        let done = browser.follow(&browser.open(&company.back(&at_provider)));
+        assert_eq!(
+            answered(&done, WEB.redirect_uri, "state").as_deref(),
+            Some(state)
+        );
+    }
+
+    // Cancelled, and other errors.
+    for (error, says) in [
+        (
+            "access_denied",
+            "You cancelled the sign-in with Company contoso",
+        ),
+        ("server_error", FAILED),
+        ("<script>", FAILED),
+    ] {
+        let browser = company.browser();
+        let back = company.back(&company.leave(&browser));
+        let page = browser.open(&back.replace("code=a-code", &form_body(&[("error", error)])));
+        company.assert_stopped(&browser, &page, 403, says);
+    }
+    // A button of a provider that does not exist, and one without the token of the browser.
+    let page = browser.authorize(&WEB.request(&[("prompt", "login")]));
+    let form = Form {
+        action: "/auth/provider".to_owned(),
+        ..Form::of(&page)
+    };
+    assert_eq!(browser.submit(&form, &[("provider", "nobody")]).status, 404);
+    assert_eq!(
+        company.browser().submit(&form, &[("provider", ID)]).status,
+        403
+    );
+}
+
+#[test]
+fn an_address_links_only_where_the_operator_says_so() {
+    let company = Company::start("link_by_email = true\nemail_domains = [\"contoso.example\"]");
+    company.put_user("kim", json!({"email": "Kim@Contoso.example"}));
+    company.put_user("ann", json!({"email": "twins@contoso.example"}));
+    company.put_user("ben", json!({"email": "twins@contoso.example"}));
+    company.put_user("eve", json!({"email": "eve@fabrikam.example"}));
+    company.put_user(
+        "off",
+        json!({"email": "off@contoso.example", "enabled": false}),
+    );
+    let signs_in = |subject: &str, email: &str, verified: Value| {
+        company.says(json!({"sub": subject, "email": email, "email_verified": verified}));
+        let browser = company.browser();
+        let reply = company.sign_in(&browser);
+        (browser, reply)
+    };
+    for (email, verified) in [
+        ("kim@contoso.example", json!(false)),
+        ("kim@contoso.example", json!("true")),
+        ("kim@contoso.example", json!(null)),
+        ("twins@contoso.example", json!(true)),
+        ("eve@fabrikam.example", json!(true)),
+        ("off@contoso.example", json!(true)),
+        ("nobody@contoso.example", json!(true)),
+        ("", json!(true)),
+    ] {
+        let (browser, page) = signs_in("sub-of-a-stranger", email, verified);
+        company.assert_stopped(&browser, &page, 200, NOBODY);
+    }
+    let (browser, reply) = signs_in("sub-of-kim", "kim@contoso.example", json!(true));
+    let done = browser.follow(&reply);
+    let code = answered(&done, WEB.redirect_uri, "code").unwrap();
+    let token = company.tokens(&code).text("access_token");
+    assert_eq!(claims(&token)["sub"], "kim");
+    let shown = company.pair.json("user show kim");
+    assert_eq!(shown["identities_by_email"][0]["subject"], "sub-of-kim", "{shown}");
+    let audit = company.pair.json("audit --action identity_linked");
+    assert_eq!(audit["items"][0]["username"], "kim");
+    // The address has gone to another person there: the link stays with the first.
+    let (browser, page) = signs_in("sub-of-the-next-kim", "kim@contoso.example", json!(true));
+    company.assert_stopped(&browser, &page, 200, NOBODY);
+    // The link does not depend on the address any more.
+    let (browser, reply) = signs_in("sub-of-kim", "other@fabrikam.example", json!(false));
+    answered(&browser.follow(&reply), WEB.redirect_uri, "code").unwrap();
+    // The page of those who are not linked is the same whoever exists.
+    let page = |email: &str| {
+        let (_, page) = signs_in("sub-of-a-stranger", email, json!(true));
+        let body = page.body.split_once("<main").unwrap().1.to_owned();
+        let request = body.split("value=\"").next().unwrap().to_owned();
+        request
+    };
+    assert_eq!(
+        page("twins@contoso.example"),
+        page("nobody@contoso.example")
+    );
+}
+
+#[test]
+fn a_provider_that_fails_is_named_and_passwords_work() {
+    let company = Company::start("");
+    company.code(&company.browser());
+    // New keys while the person is there.
+    let browser = company.browser();
+    let at_provider = company.leave(&browser);
+    company.provider.rotate();
+    let reply = browser.open(&company.back(&at_provider));
+    answered(&browser.follow(&reply), WEB.redirect_uri, "code").unwrap();
+
+    // A flood of keys that the provider does not have.
+    let before = company.provider.requests("/jwks").len();
+    let since = Instant::now();
+    let invented = |number: u32| {
+        let header = json!({"kid": format!("invented-{number}")});
+        company.logout_token(header, json!({}))
+    };
+    let invented: Vec<_> = (0..40).map(invented).collect();
+    let url = company.logout_url();
+    std::thread::scope(|scope| {
+        for token in &invented {
+            let url = &url;
+            scope.spawn(move || {
+                let refused = log_out(url, token);
+                assert!(matches!(refused.status, 400 | 503), "{}", refused.body);
+            });
+        }
+    });
+    let fetched = company.provider.requests("/jwks").len() - before;
+    let most = since.elapsed().as_secs() / 2 + 2;
+    assert!(fetched as u64 <= most, "{fetched} fetches, {most} at most");
+
+    // No answer: five seconds at most.
+    company.provider.say("/token", Said::Nothing);
+    let browser = company.browser();
+    let back = company.back(&company.leave(&browser));
+    let since = Instant::now();
+    let page = browser.open(&back);
+    assert!(
+        since.elapsed() < Duration::from_secs(7),
+        "{:?}",
+        since.elapsed()
+    );
+    const SILENT: &str = "Company contoso does not answer";
+    company.assert_stopped(&browser, &page, 503, SILENT);
+    let next = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+    answered(&next, WEB.redirect_uri, "code").unwrap();
+    company.provider.recover("/token");
+
+    // Down at the start: the service starts, and the page comes.
+    let provider = ScriptedProvider::start();
+    let down = "HTTP/1.1 503 Down\r\ncontent-length: 0\r\n\r\n".to_owned();
+    let discovery = "/.well-known/openid-configuration";
+    provider.say(discovery, Said::Text(down));
+    let pair = OwnPair::with_identity_providers(|_| provider.entry(ID, ""));
+    let browser = Browser::new(&pair.lobby());
+    let page = browser.authorize(&WEB.request(&[]));
+    let form = Form {
+        action: "/auth/provider".to_owned(),
+        ..Form::of(&page)
+    };
+    let page = browser.submit(&form, &[("provider", ID)]);
+    assert_eq!(page.status, 503, "{}", page.body);
+    assert!(page.body.contains(SILENT), "{}", page.body);
+    provider.recover(discovery);
+    until("the provider is back", || {
+        browser.submit(&form, &[("provider", ID)]).status == 303
+    });
+}
+
+#[test]
+fn rules_of_the_service_hold_after_the_provider() {
+    let company = Company::start("email_domains = [\"contoso.example\"]");
+    let lobby = company.pair.lobby();
+    // `prompt=login` is passed on, and a provider that ignores it is noticed.
+    company.says(json!({"sub": "sub-of-lin", "auth_time": now() - 300}));
+    let browser = company.browser();
+    let old = company.code(&browser);
+    company.tokens(&old);
+    let again = company.leave_with(&browser, &WEB.request(&[("prompt", "login")]));
+    assert_eq!(sent(&again, "prompt").as_deref(), Some("login"));
+    let page = browser.open(&company.back(&again));
+    assert_eq!(page.status, 403, "{}", page.body);
+    assert!(
+        page.body.contains("did not ask you to sign in again"),
+        "{}",
+        page.body
+    );
+    company.says(json!({"sub": "sub-of-lin"}));
+    let again = company.leave_with(&browser, &WEB.request(&[("prompt", "login")]));
+    let done = browser.follow(&browser.open(&company.back(&again)));
+    let fresh = answered(&done, WEB.redirect_uri, "code").unwrap();
+    let issued = claims(&company.tokens(&fresh).text("access_token"));
+    assert!(issued["auth_time"].as_u64().unwrap() + 10 >= now());
+    let aged = company.leave_with(&company.browser(), &WEB.request(&[("max_age", "600")]));
+    let max_age: u64 = sent(&aged, "max_age").unwrap().parse().unwrap();
+    assert!((600..=660).contains(&max_age), "{max_age}");
+
+    // The own second factor follows.
+    company.put_user("tess", json!({"totp_secret": SECRET}));
+    company.link("tess", "sub-of-tess");
+    company.says(json!({"sub": "sub-of-tess", "amr": ["mfa"]}));
+    let browser = company.browser();
+    let page = browser.follow(&company.sign_in(&browser));
+    assert!(page.body.contains("Enter your code"), "{}", page.body);
+    let code = lasting_code(SECRET);
+    let done = browser.follow(&browser.submit(&Form::of(&page), &[("code", &code)]));
+    let code = answered(&done, WEB.redirect_uri, "code").unwrap();
+    let issued = claims(&company.tokens(&code).text("access_token"));
+    assert_eq!(issued["amr"], json!(["IDENTITY_PROVIDER", "mfa", "TOTP"]));
+
+    // Straight to the provider: named by the client, by the address of a hint, and by that of the legacy logon.
+    company.says(json!({"sub": "sub-of-lin"}));
+    let issuer = company.provider.issuer();
+    let members = json!({"redirect_uris": ["https://app.example.com/callback"], "identity_providers": [issuer]});
+    let straight = company.pair.register("web_server", members);
+    let browser = company.browser();
+    let hinted = WEB.request(&[("login_hint", "lin@contoso.example")]);
+    for request in [straight.request(&[]), hinted.clone()] {
+        let left = browser.authorize(&request);
+        assert_eq!(left.status, 302, "{}", left.body);
+        assert!(left.header("location").unwrap().starts_with(issuer));
+    }
+    let never = browser.authorize(&straight.request(&[("prompt", "none")]));
+    let error = answered(&never, straight.redirect_uri, "error");
+    assert_eq!(error.as_deref(), Some("login_required"));
+    let elsewhere = browser.authorize(&WEB.request(&[("login_hint", "lin@fabrikam.example")]));
+    assert_eq!(elsewhere.status, 200);
+    let looked = browser.look("GET", "/auth/authorize?", ("sec-purpose", "prefetch"));
+    assert_ne!(looked.status, 302);
+    let left = browser.authorize(&straight.request(&[]));
+    let back = company.back(&Url::parse(left.header("location").unwrap()).unwrap());
+    let done = browser.follow(&browser.open(&back));
+    let code = answered(&done, straight.redirect_uri, "code").unwrap();
+    straight.exchange(&lobby, &code, None).done();
+
+    company.put_user(
+        "leo",
+        json!({"email": "leo@contoso.example", "single_sign_on": true}),
+    );
+    company.link("leo", "sub-of-leo");
+    let legacy = Browser::on_host(&company.pair.pair.legacy_url(), "us1.legacy.example");
+    let query = logon(&LEGACY, &[("email", "leo@contoso.example")]);
+    let left = legacy.open(&query);
+    assert_eq!(left.status, 302, "{}", left.body);
+    assert!(
+        left.header("location").unwrap().starts_with(issuer),
+        "{left:?}"
+    );
+
+    // An app on the device is asked for, although the person has just come from the provider (D-34).
+    let app = crate::support::INSTALLED;
+    let pkce = crate::support::Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
+    let browser = company.browser();
+    let request = app.request(&[
+        ("code_challenge", &pkce.challenge),
+        ("code_challenge_method", "S256"),
+    ]);
+    let at_provider = company.leave_with(&browser, &request);
+    let page = browser.follow(&browser.open(&company.back(&at_provider)));
+    assert!(
+        page.body.contains("Continue as lin@example.com"),
+        "{}",
+        page.body
+    );
+}
+
+#[test]
+fn a_long_request_is_refused_with_a_page_before_the_provider() {
+    let company = Company::start("");
+    let browser = company.browser();
+    let state = "s".repeat(7000);
+    let page = browser.authorize(&WEB.request(&[("state", &state)]));
+    let form = Form {
+        action: "/auth/provider".to_owned(),
+        ..Form::of(&page)
+    };
+    let page = browser.submit(&form, &[("provider", ID)]);
+    assert_eq!(page.status, 400, "{}", page.body);
+    assert!(
+        page.body
+            .contains("too long for a sign-in with Company contoso"),
+        "{}",
+        page.body
+    );
+}
