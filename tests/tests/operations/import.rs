@@ -285,7 +285,8 @@ fn the_report_names_who_can_no_longer_sign_in() {
     let pair = OwnPair::start(&[]);
     let realm = serde_json::json!({"realm": "site", "users": [
         {"username": "key", "enabled": true, "credentials": [{"type": "webauthn-passwordless"}]},
-        {"username": "social", "enabled": true, "federatedIdentities": [{"identityProvider": "google"}]},
+        {"username": "social", "enabled": true, "federatedIdentities": [{"identityProvider": "google", "userId": "1"}]},
+        {"username": "employee", "enabled": true, "federatedIdentities": [{"identityProvider": "corp", "userId": "00u1"}]},
         {"username": "staff", "enabled": true, "federationLink": "ldap"},
         {"username": "invited", "enabled": true, "requiredActions": ["UPDATE_PASSWORD", "VERIFY_EMAIL"]},
         {"username": "new", "enabled": true, "credentials": [
@@ -294,12 +295,18 @@ fn the_report_names_who_can_no_longer_sign_in() {
         {"username": "gone", "enabled": false},
     ]});
     let path = pair.write("realm-of-people.json", format!("\u{feff}{realm}"));
-    let done = pair.operate(&["import", "keycloak", &path], "");
+    let provider = ["--identity-provider", "corp=https://sso.example.com"];
+    let import = |path: &str| {
+        let import = ["import", "keycloak", path];
+        pair.operate(&[&import[..], &provider].concat(), "")
+    };
+    let done = import(&path);
     let summary = done.output.clone();
     let errors = done.failed(3);
     for line in [
+        "identities of users at the identity provider google (1): name its issuer with --identity-provider",
         "user key cannot sign in: the passkey is not imported; user invite NAME prints",
-        "user social cannot sign in: identity providers are not imported; user invite NAME prints",
+        "user social cannot sign in: the issuer of the identity provider is not named; user invite NAME prints",
         "user staff cannot sign in: the password is at a directory; user invite NAME prints",
         "user invited cannot sign in: the export has no password; user invite NAME prints",
     ] {
@@ -310,6 +317,19 @@ fn the_report_names_who_can_no_longer_sign_in() {
         summary.contains("4 people cannot sign in: key, social, staff, invited"),
         "{summary}"
     );
+    assert!(!errors.contains("employee"), "{errors}");
+    let employee = pair.json("user show employee");
+    let identity = serde_json::json!({"issuer": "https://sso.example.com", "subject": "00u1"});
+    assert_eq!(employee["identities"], serde_json::json!([identity]));
+    let again = serde_json::json!({"realm": "site", "users": [
+        {"username": "twin", "enabled": true, "federatedIdentities": [{"identityProvider": "corp", "userId": "00u1"}]},
+    ]});
+    let path = pair.write("realm-of-a-twin.json", again.to_string());
+    let twin = import(&path).failed(3);
+    let without =
+        "user twin comes without identities: employee has 00u1 of https://sso.example.com";
+    assert!(twin.contains(without), "{twin}");
+    assert!(twin.contains("user twin cannot sign in"), "{twin}");
     for asked in ["invited", "new"] {
         let shown = pair.json(&format!("user show {asked}"));
         assert_eq!(shown["must_change_password"], true, "{asked}");

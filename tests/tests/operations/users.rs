@@ -47,6 +47,67 @@ fn a_user_lives_from_registration_to_removal() {
     );
 }
 
+/// An identity belongs to at most one user.
+#[test]
+fn identities_are_linked_moved_and_unlinked() {
+    let pair = OwnPair::start(&[]);
+    let issuer = "https://sso.example.com";
+    let of = |command: &str, name: &str| {
+        format!("user {command}-identity {name} --issuer {issuer} --subject 00u1")
+    };
+    let having = || -> Vec<String> {
+        let page = pair.json(&format!("user list --identity-provider {issuer}"));
+        let items = page["items"].as_array().unwrap().iter();
+        items
+            .map(|user| user["username"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let [one, other] = ["one@example.com", "other@example.com"];
+    for name in [one, other] {
+        pair.done(&format!("user add {name}"));
+    }
+    assert_eq!(having(), [""; 0]);
+    let linked = pair.done(&of("link", one));
+    assert!(linked.contains("00u1  https://sso.example.com"), "{linked}");
+    assert!(
+        linked.contains("there is no [[identity_providers]]"),
+        "{linked}"
+    );
+    let refused = pair.failed(&of("link", other));
+    let held = "one@example.com has 00u1 of https://sso.example.com: unlink it there first";
+    assert!(refused.contains(held), "{refused}");
+    assert_eq!(having(), [one]);
+    let moved = pair.done(&format!("{} --move", of("link", other)));
+    assert!(moved.contains("one@example.com changes too"), "{moved}");
+    assert_eq!(having(), [other]);
+    pair.done(&of("unlink", other));
+    let none = pair.failed(&of("unlink", other));
+    assert!(none.contains("there is no linked identity 00u1"), "{none}");
+    let managed = pair.failed(&of("link", "ada@example.com"));
+    let defined = "defines the user ada@example.com (identities)";
+    assert!(managed.contains(defined), "{managed}");
+
+    let add = "client add apps --type installed --redirect-uri com.example.apps:/callback";
+    let added = pair.done(&format!("{add} --identity-provider {issuer}"));
+    assert!(
+        added.contains("for which there is no [[identity_providers]]"),
+        "{added}"
+    );
+    let client = pair.json("client show apps");
+    assert_eq!(client["identity_providers"][0], issuer);
+    pair.done(&format!(
+        "client update apps --remove-identity-provider {issuer}"
+    ));
+    assert!(pair.json("client show apps")["identity_providers"].is_null());
+    let bound = pair.failed(&format!(
+        "client add bound --type user_bound --bound-user {one} --identity-provider {issuer}"
+    ));
+    assert!(
+        bound.contains("not for a client of type user_bound"),
+        "{bound}"
+    );
+}
+
 /// Who lacks something is found, whatever the store, also behind more users than one page of the search reads.
 #[test]
 fn users_are_found_by_what_they_lack() {
