@@ -1,6 +1,6 @@
 //! Linked identities: an identity belongs to at most one user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::apply::Plan;
@@ -9,6 +9,7 @@ use domain::{
     AuditEvent, Excerpt, Identity, LinkedIdentity, ObjectKind, ObjectName, RegistryChange, User,
     Username,
 };
+use protocol::Settings;
 use protocol::identity_provider::IdentityProvider;
 use store::{Store, StoreError};
 
@@ -80,13 +81,29 @@ pub async fn taken(
     Ok(lines)
 }
 
+/// A warning for each issuer of these identities that the configuration does not list.
+pub fn unconfigured<'a>(
+    identities: impl IntoIterator<Item = &'a Identity>,
+    settings: &Settings,
+) -> Vec<String> {
+    let issuers = identities.into_iter().map(|identity| &*identity.issuer);
+    let issuers = issuers.filter(|issuer| settings.identity_provider(issuer).is_none());
+    let issuers: BTreeSet<&str> = issuers.collect();
+    let warning = |issuer| {
+        format!(
+            "nobody can sign in as a person of {issuer}: there is no [[identity_providers]] with this issuer"
+        )
+    };
+    issuers.into_iter().map(warning).collect()
+}
+
 /// Says that `holder` has the identity that `username` is to get.
 pub(crate) fn line(username: &Username, holder: &Username, identity: &Identity) -> String {
     format!("user {username}: identities: {holder} has {identity}: unlink it there first")
 }
 
 /// The identities that the user does not have in `stored`, with their values in the index.
-pub(crate) fn new_identities<'a>(
+pub fn new_identities<'a>(
     user: &'a User,
     stored: &Excerpt,
 ) -> impl Iterator<Item = (&'a Identity, String)> {

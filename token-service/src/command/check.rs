@@ -15,6 +15,7 @@ use crate::telemetry::metrics::{MailMetrics, ProviderMetrics};
 use domain::clock::Clock as _;
 use domain::{Excerpt, ObjectName, SecondFactorRules};
 use registry::file::load;
+use registry::identities;
 use registry::planning;
 use secrets::key_file;
 use system::SystemClock;
@@ -104,6 +105,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let takes_certificates = config.mutual_tls.is_some();
     for (_, warning) in registrations.unserved(is_known, takes_certificates, &config.protocol) {
         output::line(format_args!("warning: {warning} in the configuration"))?;
+    }
+    let users = registrations.users.iter();
+    let linked = users.flat_map(|user| &user.object.identities);
+    let linked = linked.map(|linked| &linked.identity);
+    for warning in identities::unconfigured(linked, &config.protocol) {
+        output::line(format_args!("warning: {warning}"))?;
     }
     for organization in config.protocol.second_factor.organizations.keys() {
         let mut users = registrations.users.iter();

@@ -141,6 +141,11 @@ impl Start<'_> {
             &stored,
             &protection,
         )?;
+        let users = plan.change.put_users.iter();
+        let new = users.flat_map(|user| identities::new_identities(user, &stored));
+        for warning in identities::unconfigured(new.map(|(identity, _)| identity), self.protocol) {
+            tracing::warn!("{warning}");
+        }
         // The entry of the other user no longer lists the identity: the survey has seen that.
         let may_lose = |user: &User, identity: &Identity| names.gives(user, identity);
         let taken = identities::taken(&mut plan, &stored, self.store, may_lose).await?;

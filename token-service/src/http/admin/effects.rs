@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Administration;
-use domain::{ClientId, Excerpt, GrantFilter, LinkedIdentity, Scope, User};
+use domain::{ClientId, Excerpt, GrantFilter, Scope, User};
 use registry::apply::Plan;
 use registry::describe::{Effects, Registered as _};
+use registry::identities;
 use registry::objects::{NAMES_ANYBODY, names_anybody};
 use registry::planning::{self, PAGE};
 use registry::registrations::unserved;
@@ -51,24 +52,20 @@ impl Administration {
         let store = &*self.service.store;
         let unfit = planning::unfit_for_legacy(&plan.change, stored, store, settings);
         effects.warnings.extend(unfit.await?);
-        let mut unknown = BTreeSet::new();
         for after in &plan.change.put_users {
             let before = stored.user(&after.username);
-            for LinkedIdentity { identity, .. } in &after.identities {
-                let is_new = !before.is_some_and(|before| before.has_identity(identity));
-                if is_new && settings.identity_provider(&identity.issuer).is_none() {
-                    unknown.insert(&identity.issuer);
-                }
-            }
             if let Some(before) = before {
                 effects
                     .warnings
                     .extend(self.ambiguous(before, after).await?);
             }
         }
-        effects.warnings.extend(unknown.into_iter().map(|issuer| {
-            format!("nobody can sign in as a person of {issuer}: there is no [[identity_providers]] with this issuer")
-        }));
+        let users = plan.change.put_users.iter();
+        let new = users.flat_map(|after| identities::new_identities(after, stored));
+        let new = new.map(|(identity, _)| identity);
+        effects
+            .warnings
+            .extend(identities::unconfigured(new, settings));
         Ok(effects)
     }
 
