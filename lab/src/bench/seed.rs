@@ -75,6 +75,7 @@ pub(crate) async fn signed_in(demo: &Demo, count: usize) -> Vec<String> {
             origin: None,
             used_at: now,
             place: SessionPlace::default(),
+            provider: None,
         };
         let started = store.start_session(Digest::of(id.as_bytes()), session, None);
         assert!(matches!(started.await.unwrap(), SessionBegin::Begun(_)));
@@ -232,6 +233,8 @@ pub(crate) async fn grant(
         expires_at: now + HOUR,
         credentials_version: credentials.unwrap().version,
         client_version: client.version,
+        provider: None,
+        session: None,
     };
     let first = FirstStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),

@@ -10,6 +10,7 @@ use domain::Session;
 use protocol::oauth::authorize::SignedIn;
 use protocol::sign_in::SessionId;
 
+#[expect(clippy::large_enum_variant, reason = "a visitor lives for one request")]
 pub(super) enum Visitor {
     SignedIn(SessionId, SignedIn),
     /// The page that asks the person to sign in, or for what is due first.
