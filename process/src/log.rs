@@ -15,8 +15,9 @@ use crate::output;
 /// Omits the server's messages about the start of each worker, which do not help operators.
 const DEFAULT: &str = "info,actix_server=warn";
 
-/// At the level `debug`, this target writes the values of each statement: hashes of passwords, sealed secrets.
-const WITHOUT_VALUES: &str = "tokio_postgres::query=info";
+/// What these targets write: at the level `debug` the values of each statement, with hashes of passwords and sealed secrets; at the level
+/// `trace` each byte of requests to other servers, with client secrets and codes.
+const WITHOUT_VALUES: [&str; 2] = ["tokio_postgres::query=info", "ureq_proto::util=info"];
 
 /// The filter in the environment variable `variable`, and the problem of this variable; with a problem, the filter is
 /// the default.
@@ -37,7 +38,7 @@ fn parse(directives: &str) -> anyhow::Result<Targets> {
     let given = directives.split(',').map(str::trim);
     // An empty directive would let everything through.
     let given = given.filter(|directive| !directive.is_empty());
-    let all: Vec<&str> = given.chain([WITHOUT_VALUES]).collect();
+    let all: Vec<&str> = given.chain(WITHOUT_VALUES).collect();
     Ok(all.join(",").parse()?)
 }
 
@@ -109,6 +110,9 @@ mod tests {
             "tokio_postgres=trace",
         ] {
             assert!(!enabled(directives, "tokio_postgres::query", Level::DEBUG));
+        }
+        for directives in ["trace", "ureq_proto=trace", "ureq_proto::util=trace"] {
+            assert!(!enabled(directives, "ureq_proto::util", Level::TRACE));
         }
         for directives in ["a=b=c", "[request]=debug", "info,a[{b}]=debug"] {
             assert!(parse(directives).is_err(), "{directives}");

@@ -47,15 +47,8 @@ pub(crate) enum RedeemError {
     Malformed(String),
 }
 
-impl RedeemError {
-    const fn outcome(&self) -> ProviderOutcome {
-        match self {
-            Self::Unavailable(_) => ProviderOutcome::NoAnswer,
-            Self::Refused { .. } => ProviderOutcome::Refused,
-            Self::Malformed(_) => ProviderOutcome::Malformed,
-        }
-    }
-}
+/// For the metrics and the caller.
+type Failed = (ProviderOutcome, RedeemError);
 
 /// Reads the file of a credential, for its problems to show before it is used.
 pub(super) fn check(credential: &ProviderCredential) -> anyhow::Result<()> {
@@ -86,10 +79,10 @@ impl Provider {
         let asked = self.ask(&endpoints, code, redirect_uri, code_verifier, until);
         let redeemed = match timeout_at(until, asked).await {
             Ok(redeemed) => redeemed,
-            Err(_) => Err(self.late().into()),
+            Err(_) => Err((ProviderOutcome::NoAnswer, self.late().into())),
         };
         self.note(&redeemed);
-        redeemed
+        redeemed.map_err(|(_, error)| error)
     }
 
     async fn ask(
@@ -99,20 +92,25 @@ impl Provider {
         redirect_uri: &str,
         code_verifier: &str,
         until: Instant,
-    ) -> Result<String, RedeemError> {
-        let unavailable = |why: String| RedeemError::from(self.unavailable(clipped(&why)));
+    ) -> Result<String, Failed> {
+        let unavailable = |outcome, why: String| {
+            let error = self.unavailable(clipped(&why)).into();
+            (outcome, error)
+        };
+        let no_answer = |why| unavailable(ProviderOutcome::NoAnswer, why);
         let redemptions = Arc::clone(&self.redemptions);
         let turn = redemptions.acquire_owned().await;
-        let turn = turn.map_err(|error| unavailable(error.to_string()))?;
+        let turn = turn.map_err(|error| no_answer(error.to_string()))?;
         let request = self.request(endpoints, code, redirect_uri, code_verifier);
-        let request = request.map_err(|error| unavailable(format!("{error:#}")))?;
+        let request = request.map_err(|error| no_answer(format!("{error:#}")))?;
         let left = until.saturating_duration_since(Instant::now());
         let sent = self.client.send(request, left, MAX_ANSWER_BYTES, turn);
-        let Answer { status, body } = sent.await.map_err(unavailable)?;
+        let Answer { status, body } = sent.await.map_err(no_answer)?;
         if status == 429 || status >= 500 {
-            return Err(unavailable(format!("status {status}")));
+            let why = format!("status {status}");
+            return Err(unavailable(ProviderOutcome::Status, why));
         }
-        let body = Zeroizing::new(body.map_err(unavailable)?);
+        let body = Zeroizing::new(body.map_err(no_answer)?);
         read(status, &body)
     }
 
@@ -170,49 +168,41 @@ impl Provider {
         Ok(request.body(Some(Zeroizing::new(form.finish())))?)
     }
 
-    /// Counts a redemption, and logs a failure once. A refused code is the matter of one person, and refused credentials are the
-    /// matter of the operator.
-    fn note(&self, redeemed: &Result<String, RedeemError>) {
-        let is_ours = |error: &RedeemError| match error {
-            RedeemError::Refused { error, .. } => {
-                matches!(error.as_str(), "invalid_client" | "unauthorized_client")
-            }
-            RedeemError::Unavailable(_) | RedeemError::Malformed(_) => true,
-        };
+    /// Counts a redemption, and logs a failure once. A refused code is the matter of one person.
+    fn note(&self, redeemed: &Result<String, Failed>) {
         let now = self.now();
         let mut state = self.state();
-        match redeemed {
-            Err(error) if is_ours(error) => {
-                let outcome = match error {
-                    RedeemError::Refused { .. } => ProviderOutcome::InvalidClient,
-                    other => other.outcome(),
-                };
-                self.count(TOKEN, outcome);
-                let why = match error {
-                    RedeemError::Unavailable(unavailable) => unavailable.why.clone(),
-                    other => other.to_string(),
-                };
-                let severity = state.redemptions.failed(&why, true, now);
-                log_failure(severity, &self.settings.id, TOKEN, &why);
-            }
-            Err(error) => self.count(TOKEN, error.outcome()),
+        let outcome = match redeemed {
             Ok(_) => {
-                self.count(TOKEN, ProviderOutcome::Ok);
                 if state.redemptions.succeeded() {
-                    tracing::info!(
-                        provider = self.settings.id,
-                        "identity provider redeems codes again"
-                    );
+                    let provider = &self.settings.id;
+                    tracing::info!(provider, "identity provider redeems codes again");
                 }
+                ProviderOutcome::Ok
             }
-        }
+            Err((ProviderOutcome::Refused, _)) => ProviderOutcome::Refused,
+            Err((outcome, error)) => {
+                // Descriptions have the time and the number of the request.
+                let (reason, why) = match error {
+                    RedeemError::Unavailable(unavailable) => (&unavailable.why, &unavailable.why),
+                    RedeemError::Refused { error: code, .. } => (code, &error.to_string()),
+                    RedeemError::Malformed(why) => (why, why),
+                };
+                let severity = state.redemptions.failed(reason, true, now);
+                log_failure(severity, &self.settings.id, TOKEN, why);
+                *outcome
+            }
+        };
+        self.count(TOKEN, outcome);
     }
 }
 
 /// Reads the answer of a token endpoint: nothing but the ID token, or the error.
-fn read(status: u16, body: &[u8]) -> Result<String, RedeemError> {
-    let malformed =
-        |why: &str| RedeemError::Malformed(format!("status {status}: {}", clipped(why)));
+fn read(status: u16, body: &[u8]) -> Result<String, Failed> {
+    let malformed = |why: &str| {
+        let why = format!("status {status}: {}", clipped(why));
+        (ProviderOutcome::Malformed, RedeemError::Malformed(why))
+    };
     if body.len() > MAX_ANSWER_BYTES {
         return Err(malformed(&format!("larger than {MAX_ANSWER_BYTES} bytes")));
     }
@@ -221,10 +211,17 @@ fn read(status: u16, body: &[u8]) -> Result<String, RedeemError> {
     match (status, text("id_token"), text("error")) {
         (200, Some(token), _) => Ok(token.to_owned()),
         (200, None, _) => Err(malformed("no id_token")),
-        (400..=499, _, Some(error)) => Err(RedeemError::Refused {
-            error: clipped(error),
-            description: text("error_description").map(clipped),
-        }),
+        (400..=499, _, Some(error)) => {
+            let outcome = match error {
+                "invalid_client" | "unauthorized_client" => ProviderOutcome::InvalidClient,
+                _ => ProviderOutcome::Refused,
+            };
+            let refused = RedeemError::Refused {
+                error: clipped(error),
+                description: text("error_description").map(clipped),
+            };
+            Err((outcome, refused))
+        }
         _ => Err(malformed("neither an ID token nor an error")),
     }
 }

@@ -623,7 +623,7 @@ async fn answers_that_bring_no_id_token_are_told_apart() {
         (
             503,
             json!({"error": "x"}),
-            ProviderOutcome::NoAnswer,
+            ProviderOutcome::Status,
             unavailable("status 503"),
         ),
         (
