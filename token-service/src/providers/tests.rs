@@ -242,8 +242,15 @@ async fn a_flood_of_unknown_keys_costs_one_fetch_and_hides_no_new_key() {
         let found = join_all(unknown).await;
         assert!(found.iter().all(|found| matches!(found, Ok(None))));
     };
+    let start = Instant::now();
     flood().await;
     assert_eq!(upstream.count("/keys"), 2);
+    for _ in 0..5 {
+        // The next fetch is not due yet.
+        let _ = timeout(Duration::from_millis(20), flood()).await;
+    }
+    let most = 2 + start.elapsed().as_secs() / 2;
+    assert!(upstream.count("/keys") as u64 <= most);
     upstream.provides(&[&new], nothing(), (404, nothing()));
     assert!(
         key(old.kid()).await.is_some(),
@@ -251,7 +258,7 @@ async fn a_flood_of_unknown_keys_costs_one_fetch_and_hides_no_new_key() {
     );
     // The next fetch is due within two seconds, and the request waits for it.
     assert!(key(new.kid()).await.is_some());
-    assert_eq!(upstream.count("/keys"), 3);
+    assert!(upstream.count("/keys") as u64 <= most + 1);
     assert!(
         providers.0["sso"]
             .state()
