@@ -12,6 +12,7 @@ use url::{Host, Url};
 
 use super::listen::is_loopback;
 use super::paths::absolute;
+use super::site_labels::is_label;
 
 const KEY: &str = "identity_providers";
 
@@ -137,10 +138,12 @@ fn one(
         }
     }
     let name = section.parsed("name", |text| {
-        let fits = text.chars().count() <= 64 && !text.chars().any(char::is_control);
-        fits.then(|| text.to_owned())
-            .ok_or("must have up to 64 characters")
+        let problem = "must be one line of 1 to 64 characters";
+        is_label(text).then(|| text.to_owned()).ok_or(problem)
     });
+    if let Some(name) = &name {
+        taken.take(section, "name", name);
+    }
     let client_id = section.text("client_id").map(|id| id.value);
     let credential = credential(section, client_id.is_some());
     let algorithms = algorithms(section);
@@ -494,6 +497,14 @@ mod tests {
             (
                 "[[identity_providers]]\nid = 'sso'\nissuer = 'https://b.example'",
                 "5: id: another identity provider has sso too",
+            ),
+            (
+                "name = 'Contoso'\n[[identity_providers]]\nid = 'b'\nissuer = 'https://b.example'\nname = 'Contoso'",
+                "8: name: another identity provider has Contoso too",
+            ),
+            (
+                "name = ' '",
+                "4: name: must be one line of 1 to 64 characters",
             ),
             (
                 "[[identity_providers]]\nid = 'b'\nissuer = 'https://sso.example.com/realms/a'",

@@ -26,7 +26,7 @@ pub(super) fn read(mut section: Section<'_>) -> BTreeMap<String, String> {
     labels
 }
 
-fn is_label(text: &str) -> bool {
+pub(super) fn is_label(text: &str) -> bool {
     (1..=LONGEST).contains(&text.chars().count())
         && !text.trim().is_empty()
         && !text.chars().any(char::is_control)
