@@ -41,6 +41,9 @@ const REDEMPTIONS: usize = 16;
 const MOST_WAITING: usize = 256;
 
 /// How often a due fetch is looked for.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The same, while a request waits for the fetch.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Where people sign in at a provider, and where the service redeems their codes.
@@ -133,7 +136,7 @@ impl Providers {
     /// Fetches keys and endpoints when they are due, until aborted.
     pub(crate) async fn run(&self) {
         join_all(self.0.values().map(|provider| async {
-            let mut ticks = interval(TICK);
+            let mut ticks = interval(EVERY);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
