@@ -522,7 +522,10 @@ fn an_address_links_only_where_the_operator_says_so() {
     let token = company.tokens(&code).text("access_token");
     assert_eq!(claims(&token)["sub"], "kim");
     let shown = company.pair.json("user show kim");
-    assert_eq!(shown["identities_by_email"][0]["subject"], "sub-of-kim", "{shown}");
+    assert_eq!(
+        shown["identities_by_email"][0]["subject"], "sub-of-kim",
+        "{shown}"
+    );
     let audit = company.pair.json("audit --action identity_linked");
     assert_eq!(audit["items"][0]["username"], "kim");
     // The address has gone to another person there: the link stays with the first.

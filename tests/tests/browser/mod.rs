@@ -5,6 +5,7 @@ mod app;
 mod appearance;
 mod attacks;
 mod chromium;
+mod company;
 mod forgotten_password;
 mod own_page;
 mod return_to_app;
