@@ -61,6 +61,8 @@ const provider = new Provider(issuer, {
       },
     },
   },
+  // The service is on this machine, to which oidc-provider sends nothing otherwise.
+  fetch: (url, { dispatcher, ...options }) => fetch(url, options),
   findAccount: (_, sub) => known.has(sub) && { accountId: sub, claims: () => known.get(sub) },
   interactions: { url: (_, interaction) => `/sign-in/${interaction.uid}` },
   // Nobody is asked for consent.
@@ -103,7 +105,7 @@ provider.use(async (ctx, next) => {
   ctx.respond = false
   await provider.interactionFinished(ctx.req, ctx.res, { login: { accountId: claims.sub, amr } })
 })
-provider.on('backchannel.error', (_, error) => console.log(`back-channel logout: ${error.message}`))
+provider.on('backchannel.error', (_, error) => console.log('back-channel logout:', error))
 
 await new Promise((listening) => provider.listen(Number(port), '127.0.0.1', listening))
 console.log('SERVING')

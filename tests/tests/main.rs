@@ -26,6 +26,7 @@ mod filter;
 mod flood;
 mod front;
 mod gateways;
+mod identity_assertion;
 mod issuers;
 mod k6;
 mod legacy;

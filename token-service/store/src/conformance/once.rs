@@ -30,6 +30,12 @@ pub(crate) async fn an_assertion_id_works_once_per_client(subject: &mut impl Sub
         assert_eq!(asked.unwrap(), used, "{client} {jti} {now}");
     }
     let store = subject.store();
+    for other in [
+        OnceId::of_provider_assertion("a", "1"),
+        OnceId::of_client_assertion(&client_id("a"), "1"),
+    ] {
+        assert!(!store.is_used(other, at(0)).await.unwrap(), "another kind");
+    }
     assert_eq!(use_id(&*store, "a", "1", at(59)).await, Use::Again);
     assert_eq!(use_id(&*store, "b", "1", at(59)).await, Use::First);
     assert_eq!(use_id(&*store, "a", "2", at(59)).await, Use::First);
