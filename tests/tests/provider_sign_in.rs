@@ -12,6 +12,7 @@ use url::Url;
 use url::form_urlencoded::parse;
 
 use crate::api::until;
+use crate::client_libraries::{EVERY_GRANT, MORE, drive_with, node, python};
 use crate::support::{
     Browser, Form, LEGACY, OwnPair, Reply, Said, ScriptedProvider, WEB, answered, call, form_body,
     lasting_code, logon, now, post,
@@ -733,4 +734,28 @@ fn a_long_request_is_refused_with_a_page_before_the_provider() {
         "{}",
         page.body
     );
+}
+
+/// Clients get codes and tokens of the service, whoever signs people in.
+#[test]
+fn openid_client_and_authlib_do_not_notice() {
+    let company = Company::start("");
+    let visit = |url: &str| {
+        let browser = company.browser();
+        let at_provider = leave_from(&browser, &browser.open(url));
+        let mut reply = browser.follow(&browser.open(&company.back(&at_provider)));
+        // The question for an app on the device.
+        if reply.status == 200 {
+            reply = browser.submit(&Form::of(&reply), &[]);
+        }
+        reply.header("location").unwrap().to_owned()
+    };
+    let bound = ["pkce", "refresh_token_public"];
+    let expected = [&EVERY_GRANT[..], &MORE, &bound].concat();
+    let pair = &company.pair.pair;
+    drive_with(pair, node("openid_client.mjs"), &expected, visit);
+    let mut authlib = python("authlib_client.py");
+    authlib.env("AUTHLIB_INSECURE_TRANSPORT", "1");
+    let keys = ["private_key_jwt", "private_key_jwt_again"];
+    drive_with(pair, authlib, &[&EVERY_GRANT[..], &keys].concat(), visit);
 }

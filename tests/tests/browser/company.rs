@@ -68,13 +68,14 @@ fn a_day_with_the_company(name: &str, axe: bool) {
     window.expect_heading("No access with this sign-in");
     window.expect_text("nobody here is linked to that sign-in");
     look("not-linked");
-    // The company still knows the stranger. Whoever presses the button again signs out there first.
-    window.visit(&format!("{}/session/end", company.issuer()));
-    window.press("Sign out at the provider");
-    window.expect_heading("Sign-out Success");
-    window.visit(&authorize);
+    // The company still knows the stranger, and asks again.
+    window.follow("Sign in as somebody else");
     window.press("Sign in with Company contoso");
     sign_in_there(&window, name);
+    // Another person than before: without scripts, the provider needs one more button.
+    if !axe {
+        window.press("Continue");
+    }
     window.expect_heading(&format!("Continue as {name} to Field Notes?"));
     window.press("Continue");
     window.expect_heading("Back in the app");
