@@ -95,9 +95,13 @@ fn identities_are_linked_moved_and_unlinked() {
     );
     let client = pair.json("client show apps");
     assert_eq!(client["identity_providers"][0], issuer);
-    pair.done(&format!(
+    let removed = pair.done(&format!(
         "client update apps --remove-identity-provider {issuer}"
     ));
+    assert!(
+        removed.contains("the removed identity provider stay valid"),
+        "{removed}"
+    );
     assert!(pair.json("client show apps")["identity_providers"].is_null());
     let bound = pair.failed(&format!(
         "client add bound --type user_bound --bound-user {one} --identity-provider {issuer}"

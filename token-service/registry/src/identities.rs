@@ -153,10 +153,12 @@ pub async fn link_by_email(
     let stored = store.excerpt(vec![name]).await?;
     let before = stored.user(username).map(|user| &**user);
     let Some(before) = before.filter(|user| {
-        let has_address = user.email.as_deref().and_then(email_value);
+        // Nothing but the case of ASCII letters may differ: the index takes the Kelvin sign for a k.
+        let own = user.email.as_deref();
+        let has_address = own.is_some_and(|own| own.eq_ignore_ascii_case(email));
         let mut identities = user.identities.iter();
         let is_known = identities.any(|linked| linked.identity.issuer == provider.issuer);
-        user.enabled && !is_known && has_address.as_ref() == Some(&address)
+        user.enabled && !is_known && has_address
     }) else {
         return Ok(None);
     };

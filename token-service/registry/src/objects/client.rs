@@ -217,6 +217,10 @@ impl Registered for Client {
                 lost(&old.tls_client_certificates, &keys.tls_client_certificates),
             ),
             (
+                "identity provider",
+                lost(&before.identity_providers, &self.identity_providers),
+            ),
+            (
                 "certificate",
                 lost(before.certificates(), self.certificates()),
             ),

@@ -217,8 +217,11 @@ async fn a_first_sign_in_links_the_one_user_with_the_verified_address() {
     let service = site.start().await;
     let document = json!({"users": [person("ada", &[]), person("bob", &[])]});
     apply(&service, document.clone(), KEEP).await.unwrap();
+    let kim = person("kim", &[]);
+    assert_eq!(create::<User>(&service, kim).await, Ok(()));
     for (email, linked) in [
         ("nobody@example.com", None),
+        ("\u{212a}im@example.com", None),
         ("ada@example.org", None),
         ("Ada@Example.com", Some("ada")),
     ] {

@@ -73,8 +73,8 @@ pub(crate) struct ApplyQuery {
     #[serde(default)]
     pub prune: bool,
     /// Add the objects of another server, which no file manages. Registered objects stay, each with a text in `kept`. Refused: a
-    /// client that could act for a registered user without a sign-in, and a user with an account or a single-sign-on address of
-    /// another. Not with `prune`.
+    /// client that could act for a registered user without a sign-in, and a user with an account, an identity or a single-sign-on
+    /// address of another. Not with `prune`.
     #[serde(default)]
     pub import: bool,
     /// With `import`: change registered objects that no registrations file lists.
