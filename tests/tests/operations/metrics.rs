@@ -13,7 +13,15 @@ use crate::support::{Client, OwnPair, WEB, file, get};
 
 #[forms::each]
 fn requests_grants_store_and_keys_are_counted() {
-    let pair = OwnPair::start(&[]);
+    // The series of a provider exist from the start.
+    let pair = OwnPair::start(&[
+        ("TOKEN_SERVICE__IDENTITY_PROVIDERS__0__ID", "sso"),
+        ("TOKEN_SERVICE__IDENTITY_PROVIDERS__0__ISSUER", "sso"),
+        (
+            "TOKEN_SERVICE__IDENTITY_PROVIDERS__0__JWKS_FILE",
+            "/dev/null",
+        ),
+    ]);
     let lobby = pair.pair.lobby_url();
     WEB.grant(&lobby);
     WEB.exchange(&lobby, "unknown", None)
