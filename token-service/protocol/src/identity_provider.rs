@@ -32,7 +32,8 @@ pub struct IdentityProvider {
 }
 
 impl IdentityProvider {
-    /// Where the provider sends people back to the service `issuer`, as registered at the provider.
+    /// Where the provider sends people back to the service `issuer`, as registered at the provider. A path for each provider: whoever
+    /// answers for another one is noticed (RFC 9700 §4.4.2).
     pub fn redirect_uri(&self, issuer: &str) -> String {
         format!("{issuer}/auth/provider/{}", self.id)
     }

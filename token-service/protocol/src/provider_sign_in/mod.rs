@@ -36,17 +36,6 @@ const ASKED_AGAIN: u64 = 60;
 
 const SEALED_FOR: &str = "sign-in at a provider";
 
-/// The path to which a provider sends the browser back. A path for each provider: whoever answers for another one is noticed
-/// (RFC 9700 §4.4.2).
-pub fn callback(provider: &IdentityProvider) -> String {
-    format!("/auth/provider/{}", provider.id)
-}
-
-/// The redirect URI that is registered at the provider.
-pub fn redirect_uri(context: &Context<'_>, provider: &IdentityProvider) -> String {
-    format!("{}{}", context.settings.issuer, callback(provider))
-}
-
 /// A sign-in that has begun: the content of `state`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departure {
@@ -142,7 +131,10 @@ pub fn depart(
             "client_id",
             provider.client_id.as_deref().unwrap_or_default(),
         )
-        .append_pair("redirect_uri", &redirect_uri(context, provider))
+        .append_pair(
+            "redirect_uri",
+            &provider.redirect_uri(&context.settings.issuer),
+        )
         .append_pair("scope", scope)
         .append_pair("state", &state)
         .append_pair("nonce", &departure.nonce)

@@ -191,7 +191,7 @@ async fn answered(
         }
     };
     let context = browser.context();
-    let redirect_uri = protocol::provider_sign_in::redirect_uri(&context, provider);
+    let redirect_uri = provider.redirect_uri(&context.settings.issuer);
     let redeemed = providers.redeem(provider, code, &redirect_uri, &departure.code_verifier);
     let token = match redeemed.await {
         Ok(token) => token,
