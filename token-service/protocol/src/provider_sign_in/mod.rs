@@ -172,10 +172,14 @@ impl Departure {
 
     /// When the person signed in, according to `auth_time` of the ID token. `None` if the provider was asked for a more recent
     /// sign-in.
-    pub fn signed_in_at(&self, context: &Context<'_>, auth_time: Timestamp) -> Option<Timestamp> {
-        let now = context.now;
+    pub fn signed_in_at(
+        &self,
+        auth_time: Timestamp,
+        now: Timestamp,
+        clock_skew: Duration,
+    ) -> Option<Timestamp> {
         // The clocks of provider and service differ: what followed this departure is as recent as can be.
-        if auth_time + context.settings.lifetimes.clock_skew >= self.began_at {
+        if auth_time + clock_skew >= self.began_at {
             return Some(now);
         }
         let is_enough = self.oldest.is_none_or(|oldest| auth_time >= oldest);
@@ -251,4 +255,58 @@ pub async fn arrive(
         device,
         unfinished,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(1_800_000_000 + seconds)
+    }
+
+    fn departure(oldest: Option<Timestamp>) -> Departure {
+        Departure {
+            provider: "sso".to_owned(),
+            continuation: "/auth/".to_owned(),
+            nonce: "n".to_owned(),
+            code_verifier: "v".to_owned(),
+            browser: Digest::from_bytes([5; 32]),
+            began_at: at(1000),
+            oldest,
+        }
+    }
+
+    #[test]
+    fn a_sign_in_is_as_old_as_the_provider_says() {
+        let (now, skew) = (at(1060), Duration::from_secs(30));
+        for (oldest, auth_time, expected) in [
+            (None, 0, Some(at(0))),
+            (None, 969, Some(at(969))),
+            // On the way, by a clock that is up to 30 seconds behind or ahead.
+            (None, 970, Some(now)),
+            (None, 2000, Some(now)),
+            (Some(1000), 969, None),
+            (Some(1000), 970, Some(now)),
+            (Some(500), 499, None),
+            (Some(500), 500, Some(at(500))),
+        ] {
+            let departure = departure(oldest.map(at));
+            let found = departure.signed_in_at(at(auth_time), now, skew);
+            assert_eq!(found, expected, "{oldest:?} {auth_time}");
+        }
+    }
+
+    /// If this fails, the layout has changed: see [`domain::Layout`].
+    #[test]
+    fn the_layout_is_known() {
+        let content = row::encode(&departure(Some(at(5)))).unwrap();
+        let known = [
+            &b"\x01\x03sso\x06/auth/\x01n\x01v"[..],
+            &[5; 32],
+            &[0xe8, 0xab, 0xa7, 0xda, 6, 1, 0x85, 0xa4, 0xa7, 0xda, 6],
+        ];
+        assert_eq!(content, known.concat());
+        assert_eq!(row::decode(&content), Ok(departure(Some(at(5)))));
+    }
 }

@@ -244,7 +244,8 @@ async fn receive(
     if expected.is_some_and(|expected| expected.username != user.username) {
         return sign_in_page(purpose, provider, ProviderProblem::OtherPerson);
     }
-    let Some(signed_in_at) = departure.signed_in_at(&context, token.signed_in_at) else {
+    let skew = context.settings.lifetimes.clock_skew;
+    let Some(signed_in_at) = departure.signed_in_at(token.signed_in_at, context.now, skew) else {
         return sign_in_page(purpose, provider, ProviderProblem::NotRecent);
     };
     let arrival = Arrival {
