@@ -88,3 +88,20 @@ fn a_provider_that_is_down_stops_no_start_and_is_told() {
     let told = log.matches("identity provider unavailable").count();
     assert!((1..=2).contains(&told), "each reason once: {log}");
 }
+
+/// The library would write each byte of a request, with client secrets and codes.
+#[test]
+fn the_log_has_no_bytes_of_requests_at_any_level() {
+    let pair = OwnPair::start(&[
+        ("TOKEN_SERVICE_LOG", "trace"),
+        ("TOKEN_SERVICE__IDENTITY_PROVIDERS__0__ID", "up"),
+        ("TOKEN_SERVICE__IDENTITY_PROVIDERS__0__ISSUER", &lobby()),
+        ("TOKEN_SERVICE__IDENTITY_PROVIDERS__0__ALGORITHMS", "EdDSA"),
+    ]);
+    let url = format!("{}/metrics", pair.pair.internal_url());
+    let age = "token_service_identity_provider_keys_age_seconds{";
+    until("keys are fetched", || get(&url, &[]).body.contains(age));
+    let log = pair.pair.end();
+    assert!(log.contains("TRACE ureq"), "the library writes its steps");
+    assert!(!log.contains("ureq_proto::util"));
+}
