@@ -783,3 +783,48 @@ fn openid_client_and_authlib_do_not_notice() {
     let keys = ["private_key_jwt", "private_key_jwt_again"];
     drive_with(pair, authlib, &[&EVERY_GRANT[..], &keys].concat(), visit);
 }
+
+/// The tokens that Keycloak and Entra document, of which the unit tests of assertions have the others. Members that belong to the place
+/// and time are replaced.
+#[test]
+fn documented_tokens_of_keycloak_and_entra_are_understood() {
+    let repository = tests::Artifacts::find().unwrap().repository;
+    let documented = |provider: &str| -> Value {
+        let folder = repository.join("token-service/protocol/src/oauth/assertion/identity");
+        let text = std::fs::read_to_string(folder.join(format!("{provider}.json")));
+        serde_json::from_str(&text.unwrap()).unwrap()
+    };
+    let company = Company::start("");
+    let token = |documented: &Value| {
+        let (mut header, mut claims) = (documented["header"].clone(), documented["claims"].clone());
+        header.as_object_mut().unwrap().remove("kid");
+        let of_here = [
+            "iss",
+            "aud",
+            "azp",
+            "nonce",
+            "exp",
+            "iat",
+            "nbf",
+            "auth_time",
+        ];
+        let all = claims.as_object_mut().unwrap();
+        all.retain(|name, _| !of_here.contains(&name.as_str()));
+        (header, claims)
+    };
+    let keycloak = documented("keycloak");
+    for of_provider in [documented("entra"), keycloak.clone()] {
+        let (header, claims) = token(&of_provider["id_token"]);
+        company.link("lin@example.com", claims["sub"].as_str().unwrap());
+        company.provider.sign_with(header, claims);
+        company.code(&company.browser());
+    }
+    let access = company.tokens(&company.code(&company.browser()));
+    let access = access.text("access_token");
+    assert_eq!(company.pair.call(&access), 200);
+    let (header, mut claims) = token(&keycloak["logout_token"]);
+    claims["nonce"] = Value::Null;
+    let logout = company.provider.sign(&header, &claims);
+    assert_eq!(company.log_out(&logout).status, 200);
+    company.pair.until_refused(&access);
+}
