@@ -161,8 +161,26 @@ fn a_company_speaks_for_its_people() {
         "{description}"
     );
 
+    let once = of(&trusting.claims("10"));
+    let statuses = std::thread::scope(|scope| {
+        let tries = [(); 8].map(|()| scope.spawn(|| trusting.assert(&once, &[]).status));
+        tries.map(|one| one.join().unwrap())
+    });
+    let accepted = statuses.iter().filter(|status| **status == 200);
+    assert_eq!(accepted.count(), 1, "{statuses:?}");
+
+    let identity = format!("lin@example.com --issuer {issuer} --subject sub-of-lin");
+    trusting
+        .pair
+        .done(&format!("user unlink-identity {identity}"));
+    refused(&of(&trusting.claims("11")), unlinked);
+    assert_eq!(trusting.pair.call(&access), 200, "until it expires");
+    trusting
+        .pair
+        .done(&format!("user link-identity {identity}"));
+    trusting.assert(&of(&trusting.claims("11")), &[]).done();
     trusting.pair.done("user update lin@example.com --disable");
-    refused(&of(&trusting.claims("10")), unlinked);
+    refused(&of(&trusting.claims("12")), unlinked);
     trusting.pair.until_refused(&access);
     let metadata = format!(
         "{}/.well-known/oauth-authorization-server",
