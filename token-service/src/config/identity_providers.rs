@@ -144,7 +144,12 @@ fn one(
     if let Some(name) = &name {
         taken.take(section, "name", name);
     }
-    let client_id = section.text("client_id").map(|id| id.value);
+    // ID tokens would have the audience of an assertion.
+    let client_id = section.parsed("client_id", |text| match text == own {
+        true => Err("is the issuer of this service: register the service under another Client ID"),
+        false => Ok(text.to_owned()),
+    });
+    let client_id = client_id.map(|id| id.value);
     let credential = credential(section, client_id.is_some());
     let algorithms = algorithms(section);
     let email_domains = email_domains(section, taken);
