@@ -14,8 +14,8 @@ use url::form_urlencoded::parse;
 use crate::api::until;
 use crate::client_libraries::{EVERY_GRANT, MORE, drive_with, node, python};
 use crate::support::{
-    Browser, Form, LEGACY, OwnPair, Reply, Said, ScriptedProvider, WEB, answered, call, form_body,
-    lasting_code, logon, now, post,
+    Browser, Form, LEGACY, OwnPair, Reply, Said, ScriptedProvider, WEB, answered, call, database,
+    form_body, lasting_code, logon, now, post,
 };
 use crate::token::claims;
 
@@ -745,6 +745,51 @@ fn a_long_request_is_refused_with_a_page_before_the_provider() {
         "{}",
         page.body
     );
+}
+
+/// The browser leaves from one replica, and comes back to the other. What one has used up and ended is so at both.
+#[test]
+fn every_replica_receives_the_browser() {
+    let database = database();
+    let provider = ScriptedProvider::start();
+    let pair = OwnPair::replicated_with(database.url(), &provider.entry(ID, ""));
+    let company = Company {
+        pair,
+        provider,
+        jti: Cell::new(0),
+    };
+    company.put_user("lin@example.com", json!({}));
+    company.link("lin@example.com", "sub-of-lin");
+    let ports = company.pair.pair.ports();
+    let [one, other] =
+        [ports.public, ports.public_replica].map(|port| format!("http://127.0.0.1:{port}"));
+    let lobby = company.pair.lobby();
+    for (from, to, sid) in [(&one, &other, "one"), (&other, &one, "two")] {
+        company.says(json!({"sub": "sub-of-lin", "sid": sid}));
+        let browser = Browser::new(from);
+        let back = company
+            .back(&company.leave(&browser))
+            .replacen(&lobby, to, 1);
+        let reply = browser.open(&back);
+        assert_eq!(reply.status, 303, "{}", reply.body);
+        assert_eq!(
+            browser.open(&back.replacen(to.as_str(), from, 1)).status,
+            400
+        );
+        let done = browser.open(reply.header("location").unwrap());
+        let code = answered(&done, WEB.redirect_uri, "code").unwrap();
+        let access = company.tokens(&code).text("access_token");
+        let token = company.logout_token(json!({}), json!({"sid": sid}));
+        let url = format!("{to}/auth/provider/{ID}/logout");
+        assert_eq!(log_out(&url, &token).status, 200);
+        assert_eq!(
+            log_out(&url.replacen(to.as_str(), from, 1), &token).status,
+            400
+        );
+        company.pair.until_refused(&access);
+        let home = browser.open("/auth/");
+        assert!(home.body.contains("You are not signed in"), "{}", home.body);
+    }
 }
 
 /// Clients get codes and tokens of the service, whoever signs people in.

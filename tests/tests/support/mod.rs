@@ -147,6 +147,11 @@ impl OwnPair {
 
     /// Two token services behind one gateway, on the database at `store_url`.
     pub(crate) fn replicated(store_url: &str) -> Self {
+        Self::replicated_with(store_url, "")
+    }
+
+    /// Likewise, with this text behind the demo's configuration.
+    pub(crate) fn replicated_with(store_url: &str, end: &str) -> Self {
         let changes = [
             ("TOKEN_SERVICE__STORE__URL", store_url),
             // A client may repeat a request after a replica has died, at any later time. That must not count as theft.
@@ -155,7 +160,10 @@ impl OwnPair {
             // A code outlasts restarts of both services, on a busy machine too.
             ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "10m"),
         ];
-        Self::start_setup(&changes, |setup, _| setup.replica = true)
+        Self::start_setup(&changes, |setup, state| {
+            setup.replica = true;
+            setup.config = Some(lengthened(setup, state, end));
+        })
     }
 
     /// A pair that keeps the sockets of its token service open over restarts.
