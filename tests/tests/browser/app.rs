@@ -3,8 +3,8 @@
 use tests::{Arrived, response};
 use url::form_urlencoded;
 
-use super::lobby;
-use crate::support::Pkce;
+use super::{Chromium, lobby};
+use crate::support::{Client, INSTALLED, Pkce, Reply};
 
 /// In place of a content type: the content is the address of a redirect.
 const REDIRECT: &str = "redirect";
@@ -67,11 +67,27 @@ impl App {
     pub(super) fn authorize_with(&self, parameters: &[(&str, &str)]) -> String {
         authorize("installed-demo", &self.callback(), parameters)
     }
+
+    /// The tokens for the code with which `window` has come back from the service at `lobby`.
+    pub(super) fn tokens(&self, lobby: &str, window: &Chromium) -> Reply {
+        let address = window.address();
+        let mut answer = address.query_pairs();
+        let (_, code) = answer.find(|(key, _)| key == "code").unwrap();
+        let client = Client {
+            redirect_uri: self.callback().leak(),
+            ..INSTALLED
+        };
+        let pkce = Pkce::of(VERIFIER);
+        client.exchange(lobby, &code, Some(&pkce)).done()
+    }
 }
+
+/// The code verifier of each request.
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
 /// The address that starts a sign-in for this public client.
 pub(super) fn authorize(client: &str, redirect_uri: &str, parameters: &[(&str, &str)]) -> String {
-    let pkce = Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
+    let pkce = Pkce::of(VERIFIER);
     let query = form_urlencoded::Serializer::new(String::new())
         .extend_pairs([
             ("response_type", "code"),

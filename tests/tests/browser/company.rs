@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::appearance::{keep_picture, violations};
 use super::{App, Chromium};
-use crate::support::{Client, Company, INSTALLED, OwnPair, Pkce};
+use crate::support::{Company, OwnPair};
 
 /// A pair beside a company at which people sign in with their name alone.
 struct Together {
@@ -79,17 +79,7 @@ fn a_day_with_the_company(name: &str, axe: bool) {
     window.expect_heading(&format!("Continue as {name} to Field Notes?"));
     window.press("Continue");
     window.expect_heading("Back in the app");
-    let address = window.address();
-    let (_, code) = address
-        .query_pairs()
-        .find(|(key, _)| key == "code")
-        .unwrap();
-    let pkce = Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
-    let client = Client {
-        redirect_uri: app.callback().leak(),
-        ..INSTALLED
-    };
-    let tokens = client.exchange(&pair.lobby(), &code, Some(&pkce)).done();
+    let tokens = app.tokens(&pair.lobby(), &window);
     let access = tokens.text("access_token");
     assert_eq!(pair.call(&access), 200);
 

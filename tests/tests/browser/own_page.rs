@@ -4,9 +4,7 @@ use super::appearance::{keep_picture, violations};
 use super::sign_in::{CODE, sign_in, sign_in_as, use_recovery_code};
 use super::{App, Chromium, lobby, pair};
 use crate::api::until;
-use crate::support::{
-    Browser, Client, Form, INSTALLED, OwnPair, Pkce, answered, code_at, lasting_code, now,
-};
+use crate::support::{Browser, Form, OwnPair, Pkce, answered, code_at, lasting_code, now};
 
 const PASSWORD: &str = "demo-password-of-ida";
 const NEW_PASSWORD: &str = "apples fall down, not up";
@@ -58,17 +56,7 @@ fn a_bad_day(axe: bool) {
     look(&phone, "confirm-in-words");
     phone.press("Continue");
     phone.expect_heading("Back in the app");
-    let address = phone.address();
-    let (_, code) = address
-        .query_pairs()
-        .find(|(key, _)| key == "code")
-        .unwrap();
-    let pkce = Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
-    let client = Client {
-        redirect_uri: app.callback().leak(),
-        ..INSTALLED
-    };
-    let tokens = client.exchange(&lobby(), &code, Some(&pkce)).done();
+    let tokens = app.tokens(&lobby(), &phone);
     let access = tokens.text("access_token");
     assert_eq!(pair().call(&access), 200);
 

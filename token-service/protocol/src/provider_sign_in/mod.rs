@@ -16,7 +16,7 @@ use crate::sign_in::{self, PasswordOutcome, Place, SessionId, SignInError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, RandomError};
-use domain::{ProviderSignIn, SessionStage, User, amr};
+use domain::{ProviderSignIn, Session, User, amr};
 use secrets::sealing::{SealingError, open_text, seal_text};
 use store::row::{self, Row};
 use store::{OnceId, StoreError, Use};
@@ -209,17 +209,16 @@ pub async fn arrive(
     place: &Place,
 ) -> Result<PasswordOutcome, SignInError> {
     let now = context.now;
-    let username = user.username.clone();
     let refused = || Ok(PasswordOutcome::Refused(Some(user.username.clone())));
     // The copy in memory may be older than a change.
-    let credentials = context.store.credentials(username.clone()).await?;
+    let credentials = context.store.credentials(user.username.clone()).await?;
     let Some(credentials) = credentials else {
         return refused();
     };
     let ended = arrival.sign_in.sid.as_deref();
     let ended = ended.map(|sid| OnceId::of_ended_sign_in(&arrival.sign_in.identity.issuer, sid));
     let proven = Proven {
-        username: username.clone(),
+        username: credentials.username,
         amr: amr::of_provider(&arrival.amr),
         credentials_version: credentials.version,
         place: place.in_words(),
@@ -229,32 +228,19 @@ pub async fn arrive(
         Some(_) => session::second_factor_owed(proven, None, now),
         None => session::signed_in(&context.settings.lifetimes, proven, now),
     };
-    let stage = session.stage;
-    let session = domain::Session {
+    let session = Session {
         authenticated_at: arrival.signed_in_at,
         ..session
     };
-    let Some((id, unfinished)) = session::start(context, session, replaces).await? else {
-        return refused();
-    };
+    let begun = sign_in::begin(context, session, replaces, place).await?;
     // A logout may have come while this sign-in was under way. It is marked before the sessions end, so one of the two is seen.
-    if let Some(ended) = ended
+    if let (PasswordOutcome::Begun { id, .. }, Some(ended)) = (&begun, ended)
         && context.store.is_used(ended, now).await?
     {
-        sign_in::sign_out(context, &id).await?;
+        sign_in::sign_out(context, id).await?;
         return refused();
     }
-    let device = match stage {
-        SessionStage::SignedIn => place.remember(context, &username, credentials.version)?,
-        SessionStage::SecondFactorOwed => None,
-    };
-    Ok(PasswordOutcome::Begun {
-        id,
-        username,
-        stage,
-        device,
-        unfinished,
-    })
+    Ok(begun)
 }
 
 #[cfg(test)]

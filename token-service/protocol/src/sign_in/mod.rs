@@ -19,7 +19,8 @@ use crate::Context;
 use domain::amr;
 use domain::random::RandomError;
 use domain::{
-    Credentials, CredentialsVersion, SessionPlace, SessionStage, UnfinishedSignIns, Username,
+    Credentials, CredentialsVersion, Session, SessionPlace, SessionStage, UnfinishedSignIns,
+    Username,
 };
 use secrets::password::{self, Account, Asker, Checked, Task};
 use secrets::sealing::SealingError;
@@ -191,12 +192,24 @@ pub async fn with_password(
         attempt.forgive().await?;
         session::signed_in(&context.settings.lifetimes, proven, now)
     };
-    let stage = session.stage;
+    begin(context, session, replaces, place).await
+}
+
+/// Starts `session`, which ends `replaces`. A complete sign-in makes the device known.
+pub(crate) async fn begin(
+    context: &Context<'_>,
+    session: Session,
+    replaces: Option<&SessionId>,
+    place: &Place,
+) -> Result<PasswordOutcome, SignInError> {
+    let (username, stage) = (session.username.clone(), session.stage);
+    let version = session.credentials_version;
     let Some((id, unfinished)) = session::start(context, session, replaces).await? else {
-        return refused(Some(username));
+        tracing::info!(%username, "sign-in refused");
+        return Ok(PasswordOutcome::Refused(Some(username)));
     };
     let device = match stage {
-        SessionStage::SignedIn => place.remember(context, &username, credentials.version)?,
+        SessionStage::SignedIn => place.remember(context, &username, version)?,
         SessionStage::SecondFactorOwed => None,
     };
     Ok(PasswordOutcome::Begun {
