@@ -705,11 +705,24 @@ fn rules_of_the_service_hold_after_the_provider() {
     let query = logon(&LEGACY, &[("email", "leo@contoso.example")]);
     let left = legacy.open(&query);
     assert_eq!(left.status, 302, "{}", left.body);
+    let at_provider = Url::parse(left.header("location").unwrap()).unwrap();
+    assert!(at_provider.as_str().starts_with(issuer), "{at_provider}");
+    // The provider knows the issuer alone, and the browser has its cookie at the host of the legacy flow.
+    company.says(json!({"sub": "sub-of-leo"}));
+    let back = company.back(&at_provider);
     assert!(
-        left.header("location").unwrap().starts_with(issuer),
-        "{left:?}"
+        back.starts_with(&format!("{lobby}/auth/provider/{ID}?")),
+        "{back}"
     );
+    let sent_on = company.browser().open(&back);
+    assert_eq!(sent_on.status, 302, "{}", sent_on.body);
+    let sent_on = sent_on.header("location").unwrap();
+    let path = sent_on.strip_prefix("http://us1.legacy.example/").unwrap();
+    let question = legacy.follow(&legacy.open(&format!("/{path}")));
+    let done = legacy.submit(&Form::of(&question), &[]);
+    answered(&done, LEGACY.redirect_uri, "code").unwrap();
 
+    company.says(json!({"sub": "sub-of-lin"}));
     // An app on the device is asked for, although the person has just come from the provider (D-34).
     let app = crate::support::INSTALLED;
     let pkce = crate::support::Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");

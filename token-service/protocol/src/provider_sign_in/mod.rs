@@ -47,6 +47,9 @@ pub struct Departure {
     pub code_verifier: String,
     /// Digest of the secret in the cookie of the browser that must come back (RFC 9700 §4.7).
     browser: Digest,
+    /// The host of the legacy instance on which the person left: the browser has its cookie there, and the provider knows the issuer
+    /// alone.
+    pub host: Option<String>,
     began_at: Timestamp,
     /// The person must have signed in at the provider at this time or later.
     oldest: Option<Timestamp>,
@@ -80,6 +83,8 @@ pub struct Wish<'a> {
     /// [`Departure::oldest`](Departure).
     pub oldest: Option<Timestamp>,
     pub login_hint: Option<&'a str>,
+    /// [`Departure::host`].
+    pub host: Option<&'a str>,
     /// The secret in the cookie of the browser.
     pub browser: &'a str,
 }
@@ -100,6 +105,7 @@ pub fn depart(
         nonce: random::text::<32>(context.random)?,
         code_verifier: random::text::<32>(context.random)?,
         browser: Digest::of(wish.browser.as_bytes()),
+        host: wish.host.map(str::to_owned),
         began_at: context.now,
         oldest: wish.oldest,
     };
@@ -150,14 +156,17 @@ pub fn depart(
 }
 
 impl Departure {
-    /// Reads the `state` with which the browser with this secret comes back. `None` if this service did not make it, if another
-    /// browser left with it, or if the person took too long.
-    pub fn of(context: &Context<'_>, state: &str, browser: &str) -> Option<Self> {
+    /// Reads the `state` with which a browser comes back. `None` if this service did not make it, or if the person took too long.
+    pub fn of(context: &Context<'_>, state: &str) -> Option<Self> {
         let content = open_text(&sealed_for(context), state, context.encryption_key)?;
         let departure: Self = row::decode(&content).ok()?;
         let is_in_time = context.now < departure.began_at + TIME_AT_PROVIDER;
-        let is_same = departure.browser == Digest::of(browser.as_bytes());
-        (is_in_time && is_same).then_some(departure)
+        is_in_time.then_some(departure)
+    }
+
+    /// True if the browser with this secret left. No other may go on with this sign-in.
+    pub fn is_of(&self, browser: &str) -> bool {
+        self.browser == Digest::of(browser.as_bytes())
     }
 
     /// Marks the departure as come back from.
@@ -258,6 +267,7 @@ mod tests {
             nonce: "n".to_owned(),
             code_verifier: "v".to_owned(),
             browser: Digest::from_bytes([5; 32]),
+            host: None,
             began_at: at(1000),
             oldest,
         }
@@ -290,6 +300,7 @@ mod tests {
         let known = [
             &b"\x01\x03sso\x06/auth/\x01n\x01v"[..],
             &[5; 32],
+            &[0],
             &[0xe8, 0xab, 0xa7, 0xda, 6, 1, 0x85, 0xa4, 0xa7, 0xda, 6],
         ];
         assert_eq!(content, known.concat());

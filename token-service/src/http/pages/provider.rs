@@ -14,6 +14,7 @@ use super::purpose::Purpose;
 use super::response;
 use super::sign_in;
 use super::templates::{NotLinkedPage, SignInPage};
+use crate::http::origin;
 use crate::providers::RedeemError;
 use crate::telemetry::audit_log::Entry;
 use domain::clock::Timestamp;
@@ -59,15 +60,18 @@ pub(super) async fn leave(
     let journey = purpose.journey();
     let expected = purpose.expected_user().map(|user| user.email.as_str());
     let continuation = purpose.continuation();
+    let context = browser.context();
+    let legacy = context.summary.legacy_instance(origin::host(&browser.http));
     let left = with_token(browser, |secret| {
         let wish = Wish {
             continuation: &continuation,
             oldest,
+            host: legacy.map(|instance| instance.hostname.as_str()),
             login_hint: expected.or(journey.and_then(|journey| journey.login_hint())),
             browser: secret,
         };
         let endpoint = &endpoints.authorization_endpoint;
-        let address = depart(&browser.context(), provider, endpoint, wish)?;
+        let address = depart(&context, provider, endpoint, wish)?;
         Ok(response::redirect(status, address.as_str()))
     });
     match left {
@@ -123,12 +127,15 @@ pub(super) async fn back(
 ) -> Result<HttpResponse, PageFailure> {
     let query = http.query_string().to_owned();
     let parameters = Parameters::parse(query.as_bytes())?;
-    let departure = {
-        let secret = browser.cookies.csrf(&http).ok_or(PageFailure::NoCookies)?;
-        let state = parameters.get("state").unwrap_or_default();
-        Departure::of(&browser.context(), state, secret.as_str())
-    };
-    let departure = departure.ok_or(PageFailure::ProviderAnswer)?;
+    let state = parameters.get("state").unwrap_or_default();
+    let departure = Departure::of(&browser.context(), state).ok_or(PageFailure::ProviderAnswer)?;
+    if let Some(address) = elsewhere(&browser, &departure) {
+        return Ok(response::redirect(StatusCode::FOUND, &address));
+    }
+    let secret = browser.cookies.csrf(&http).ok_or(PageFailure::NoCookies)?;
+    if !departure.is_of(secret.as_str()) {
+        return Err(PageFailure::ProviderAnswer);
+    }
     carried::keep(&http, &departure.continuation);
     // Another provider answers in place of the one to which the browser was sent (RFC 9700 §4.4).
     if departure.provider != *id {
@@ -145,6 +152,18 @@ pub(super) async fn back(
         Answer::Person(token) => receive(&purpose, provider, &departure, token).await,
         Answer::Problem(problem) => sign_in_page(&purpose, provider, problem),
     }
+}
+
+/// The address of this request at the host of the legacy flow from which the browser left, if this is another one. The service sends
+/// browsers to registered hosts alone, whatever `Host` a request had.
+fn elsewhere(browser: &Browser, departure: &Departure) -> Option<String> {
+    let http = &browser.http;
+    let mut instances = browser.context().summary.legacy_instances.iter();
+    let left = departure.host.as_ref()?;
+    let instance = instances.find(|instance| instance.hostname == *left)?;
+    let (scheme, _) = browser.issuer().split_once("://")?;
+    let (path, query) = (http.path(), http.query_string());
+    (!instance.is_at(origin::host(http))).then(|| format!("{scheme}://{left}{path}?{query}"))
 }
 
 /// What the provider answered.
