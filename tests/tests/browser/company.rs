@@ -86,6 +86,8 @@ fn a_day_with_the_company(name: &str, axe: bool) {
     // An app for codes: with a sign-in at the provider in place of the password.
     let home = format!("{}/auth/", pair.lobby());
     window.visit(&home);
+    window.expect("//dd[normalize-space()='Company contoso']");
+    assert!(!window.has("//a[normalize-space()='Change your password']"));
     window.follow("Set up an authenticator app");
     window.expect_heading("Set up an authenticator app");
     assert!(!window.has("//input[@type='password']"));

@@ -52,6 +52,7 @@ async fn show(
         username: user.username.as_str(),
         applications,
         sessions,
+        has_password: user.password_hash.is_some(),
         second_factor: left.is_some() || user.totp_secret_sealed.is_some(),
         recovery_codes_left: left,
     })

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use super::browser::Browser;
 use super::destination::in_words;
 use super::failure::PageFailure;
-use domain::{Client, ClientId, Grant, IntegrationType, SessionStage, User, amr, cap};
+use super::texts;
+use domain::{Client, ClientId, Grant, IntegrationType, Session, SessionStage, User, amr, cap};
 use protocol::sign_in::SessionId;
 
 /// Grants of a page. More than one client can have, so that every page makes progress.
@@ -146,7 +147,27 @@ pub(super) struct OwnSession {
     pub(super) network: String,
     pub(super) since: String,
     pub(super) last_used: String,
-    pub(super) second_factor: bool,
+    /// The factors, or the identity provider, in words.
+    pub(super) signed_in_with: String,
+}
+
+fn signed_in_with(browser: &Browser, session: &Session) -> String {
+    let texts = browser.texts();
+    let has_second_factor = amr::has_second_factor(&session.amr);
+    let Some(sign_in) = &session.provider else {
+        let factors = match has_second_factor {
+            true => texts.with_second_factor,
+            false => texts.with_password,
+        };
+        return factors.to_owned();
+    };
+    let (settings, issuer) = (&browser.service.config.protocol, &sign_in.identity.issuer);
+    let provider = settings.identity_provider(issuer);
+    let name = provider.map_or(issuer, |provider| &provider.name);
+    match has_second_factor {
+        true => texts::plain(texts.with_provider_and_code, &[("provider", name)]),
+        false => name.clone(),
+    }
 }
 
 /// The sessions of people who are signed in completely: the one of this browser first, then the last used.
@@ -178,7 +199,7 @@ pub(super) async fn sessions(
         },
         since: texts.moment(session.authenticated_at),
         last_used: texts.moment(session.used_at),
-        second_factor: amr::has_second_factor(&session.amr),
+        signed_in_with: signed_in_with(browser, &session),
     });
     Ok(in_words.collect())
 }

@@ -376,6 +376,7 @@ pub(super) struct HomePage<'a> {
     pub username: &'a str,
     pub applications: Applications,
     pub sessions: Vec<OwnSession>,
+    pub has_password: bool,
     pub second_factor: bool,
     /// Number of unused recovery codes, if the user set up the authenticator app.
     pub recovery_codes_left: Option<usize>,

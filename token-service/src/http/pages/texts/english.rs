@@ -55,6 +55,7 @@ texts! {
     signed_in_with: "Signed in with";
     with_second_factor: "Password and code";
     with_password: "Password only";
+    with_provider_and_code: "{provider} and code";
     browser_on: "{browser} on {system}";
     unknown_browser: "Unknown browser";
     end_access: "End access";

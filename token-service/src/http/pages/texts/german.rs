@@ -44,6 +44,7 @@ pub(in crate::http::pages) static GERMAN: Texts = Texts {
     signed_in_with: "Angemeldet mit",
     with_second_factor: "Passwort und Code",
     with_password: "nur Passwort",
+    with_provider_and_code: "{provider} und Code",
     browser_on: "{browser} unter {system}",
     unknown_browser: "Unbekannter Browser",
     end_access: "Zugriff beenden",
