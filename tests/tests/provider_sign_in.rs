@@ -253,13 +253,10 @@ fn the_provider_begins_and_ends_a_sign_in() {
     let audit = company.pair.json("audit --action provider_sign_out");
     assert_eq!(audit["items"][0]["username"], "lin@example.com");
 
-    // Without `sid`: everywhere. Of a person to whom nobody is linked: nothing to end.
+    // Of a person to whom nobody is linked: nothing to end.
     let nobody = company.logout_token(typ(), json!({"sub": "sub-of-nobody"}));
     assert_eq!(company.log_out(&nobody).status, 200);
     assert_eq!(company.pair.call(&other_access), 200);
-    let everywhere = company.logout_token(json!({}), json!({}));
-    assert_eq!(company.log_out(&everywhere).status, 200);
-    company.pair.until_refused(&other_access);
 
     // A logout that overtakes its sign-in.
     says("three");
@@ -286,6 +283,23 @@ fn the_provider_begins_and_ends_a_sign_in() {
     assert!(home.body.contains("You are not signed in"), "{}", home.body);
     let page = company.sign_in(&unlinked);
     company.assert_stopped(&unlinked, &page, 200, NOBODY);
+
+    // Without `sid`: everywhere, also what is under way, and what never had one.
+    company.link("lin@example.com", "sub-of-lin");
+    let [one, other] = [Some("five"), None].map(|sid| {
+        company.says(json!({"sub": "sub-of-lin", "sid": sid}));
+        company
+            .tokens(&company.code(&company.browser()))
+            .text("access_token")
+    });
+    let under_way = company.browser();
+    let back = company.back(&company.leave(&under_way));
+    let everywhere = company.logout_token(json!({}), json!({}));
+    assert_eq!(company.log_out(&everywhere).status, 200);
+    company.pair.until_refused(&one);
+    company.pair.until_refused(&other);
+    let page = under_way.open(&back);
+    company.assert_stopped(&under_way, &page, 403, FAILED);
 }
 
 #[test]
@@ -407,7 +421,8 @@ fn no_other_token_is_believed() {
 fn only_the_browser_that_left_comes_back_and_once() {
     let lobby_of = |entry: String| OwnPair::with_identity_providers(|_| entry);
     let (one, other) = (ScriptedProvider::start(), ScriptedProvider::start());
-    let pair = lobby_of(one.entry(ID, "") + &other.entry("fabrikam", ""));
+    let domain = "email_domains = [\"contoso.example\"]";
+    let pair = lobby_of(one.entry(ID, domain) + &other.entry("fabrikam", ""));
     let company = Company {
         pair,
         provider: one,
@@ -471,6 +486,27 @@ fn only_the_browser_that_left_comes_back_and_once() {
             Some(state)
         );
     }
+
+    // Nobody has opened the address.
+    let browser = company.browser();
+    let back = company.back(&company.leave(&browser));
+    assert_eq!(browser.look("HEAD", &back, ("x", "y")).status, 200);
+    let prefetched = browser.look("GET", &back, ("sec-purpose", "prefetch"));
+    assert_eq!(prefetched.status, 403);
+    assert_eq!(browser.open(&back).status, 303);
+    // A client that names a provider does not take a sign-in with another one.
+    let members = json!({"redirect_uris": ["https://app.example.com/callback"], "identity_providers": [other.issuer()]});
+    let stricter = company.pair.register("web_server", members);
+    let page = browser.authorize(&stricter.request(&[]));
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert!(
+        page.body.contains("Sign in with <bdi>Company fabrikam"),
+        "{}",
+        page.body
+    );
+    // Nor does a link swap the person who is signed in without a page.
+    let hinted = WEB.request(&[("prompt", "login"), ("login_hint", "lin@contoso.example")]);
+    assert_eq!(browser.authorize(&hinted).status, 200);
 
     // Cancelled, and other errors.
     for (error, says) in [
@@ -608,6 +644,14 @@ fn a_provider_that_fails_is_named_and_passwords_work() {
     let next = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
     answered(&next, WEB.redirect_uri, "code").unwrap();
     company.provider.recover("/token");
+
+    // Invented codes: whoever brings many has to wait.
+    company
+        .provider
+        .say("/token", Said::Json(json!({"error": "invalid_grant"})));
+    let browser = company.browser();
+    let refused = (0..70).find(|_| company.sign_in(&browser).status == 429);
+    assert!(refused.is_some_and(|count| count >= 20), "{refused:?}");
 
     // Down at the start: the service starts, and the page comes.
     let provider = ScriptedProvider::start();

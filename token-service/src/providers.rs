@@ -282,13 +282,13 @@ impl Provider {
         Some(known)
     }
 
-    /// Waits for the end of the next fetch, which starts as soon as the schedule allows. Returns at once if too many wait already.
+    /// Waits for the end of the next fetch, which starts as soon as the schedule allows.
     ///
     /// # Errors
-    /// The fetch did not end in time.
+    /// The fetch did not end in time, or too many wait already.
     async fn next_fetch(self: &Arc<Self>) -> Result<(), Unavailable> {
         let Ok(_place) = self.waiting.try_acquire() else {
-            return Ok(());
+            return Err(self.unavailable("too many requests wait for it"));
         };
         let mut running = {
             let mut state = self.state();

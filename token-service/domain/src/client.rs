@@ -12,6 +12,7 @@ use super::redirect_template::RedirectTemplate;
 use super::redirect_uri::{RedirectUri, RedirectUriPattern};
 use super::scope::Scope;
 use super::user::Username;
+use crate::Session;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::random::{self, Random, RandomError};
@@ -214,6 +215,16 @@ impl ClientSecret {
 }
 
 impl Client {
+    /// True if people may sign in to the client as in this session: with a password, or with one of its identity providers.
+    pub fn accepts_sign_in(&self, session: &Session) -> bool {
+        let issuer = session
+            .provider
+            .as_ref()
+            .map(|sign_in| &sign_in.identity.issuer);
+        let own = &self.identity_providers;
+        own.is_empty() || issuer.is_none_or(|issuer| own.contains(issuer))
+    }
+
     /// A client with only a Client ID and a type; all other fields are empty. The bound user of a user-bound client is
     /// set to the Client ID, because no user has this name (RFC 9700 §4.15).
     pub fn new(client_id: ClientId, kind: IntegrationKind) -> Self {

@@ -48,7 +48,9 @@ impl ProviderSignIn {
     /// True if a logout of `identity`, from one session (`sid`) or from all, ends this sign-in (OpenID Connect Back-Channel
     /// Logout 1.0 §2.7).
     pub fn ends_with(&self, identity: &Identity, sid: Option<&str>) -> bool {
-        self.identity == *identity && sid.is_none_or(|sid| self.sid.as_deref() == Some(sid))
+        let is_same = |own: &str| sid.is_none_or(|sid| own == sid);
+        // The provider did not say in which session this sign-in was: it may be this one.
+        self.identity == *identity && self.sid.as_deref().is_none_or(is_same)
     }
 }
 
@@ -69,7 +71,7 @@ mod tests {
             (Some("a"), "1", Some("b"), false),
             (Some("a"), "2", None, false),
             (None, "1", None, true),
-            (None, "1", Some("a"), false),
+            (None, "1", Some("a"), true),
         ] {
             assert_eq!(sign_in(of).ends_with(&identity(subject), sid), ends);
         }

@@ -1,6 +1,7 @@
 //! `POST /auth/provider/{id}/logout`: an identity provider ends the sign-ins of a person (OpenID Connect Back-Channel Logout 1.0).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::web::{Data, Path, Payload};
@@ -16,6 +17,9 @@ use protocol::oauth::parameters::Parameters;
 use protocol::provider_sign_in::TIME_AT_PROVIDER;
 use protocol::provider_sign_in::id_token::{LogoutToken, TokenRefusal};
 use store::{OnceId, StoreError, Use};
+
+/// Longest time from an ID token to its session.
+const UNDER_WAY: Duration = Duration::from_secs(15);
 
 /// Ends the sessions and grants that rest on the sign-in, and answers when that is durable.
 pub(super) async fn end(
@@ -41,11 +45,12 @@ pub(super) async fn end(
         Ok(()) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .finish(),
-        Err(LogoutError::Refused(TokenRefusal::Unavailable(error))) => {
-            refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+        Err(LogoutError::Refused(TokenRefusal::Unavailable(_))) => {
+            unavailable("the keys of the identity provider cannot be fetched now")
         }
+        // Anybody can send one: the answer says why, and not the log.
         Err(LogoutError::Refused(why)) => {
-            tracing::warn!(provider = provider.id, %why, "a logout token was refused");
+            tracing::debug!(provider = provider.id, %why, "a logout token was refused");
             refused(
                 StatusCode::BAD_REQUEST,
                 &format!("the logout token is refused: {why}"),
@@ -54,9 +59,7 @@ pub(super) async fn end(
         Err(LogoutError::Replayed) => {
             refused(StatusCode::BAD_REQUEST, "the logout token was used before")
         }
-        Err(LogoutError::Store(error)) => {
-            refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
-        }
+        Err(LogoutError::Store(_)) => unavailable("the store fails now"),
     }
 }
 
@@ -85,13 +88,18 @@ async fn carry_out(
         return Err(LogoutError::Replayed);
     }
     // A sign-in that is under way does not begin a session after its end.
-    if let Some(sid) = &token.sid {
-        let ended = OnceId::of_ended_sign_in(&provider.issuer, sid);
-        service
-            .store
-            .use_once(ended, moment.now + TIME_AT_PROVIDER, moment.now)
-            .await?;
-    }
+    let (mark, lasts) = match &token.sid {
+        Some(sid) => (
+            OnceId::of_ended_session(&token.identity, sid),
+            TIME_AT_PROVIDER,
+        ),
+        // Soon over, so that the person can sign in again.
+        None => (OnceId::of_ended_sign_ins(&token.identity), UNDER_WAY),
+    };
+    service
+        .store
+        .use_once(mark, moment.now + lasts, moment.now)
+        .await?;
     let user = service
         .directory()
         .user_of_identity(&token.identity)
@@ -118,6 +126,13 @@ async fn carry_out(
         Use::First => Ok(()),
         Use::Again => Err(LogoutError::Replayed),
     }
+}
+
+fn unavailable(why: &str) -> HttpResponse {
+    refused(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &format!("{why}; try again"),
+    )
 }
 
 /// OpenID Connect Back-Channel Logout 1.0 §2.8.

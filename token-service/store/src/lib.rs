@@ -159,11 +159,18 @@ impl OnceId {
         ))
     }
 
-    /// The end of a session at an identity provider (protocol.md §5.15).
-    pub fn of_ended_sign_in(issuer: &str, sid: &str) -> Self {
-        // No Client ID and no issuer contains a space.
+    /// The end of one session of a person at an identity provider (protocol.md §5.15).
+    pub fn of_ended_session(identity: &domain::Identity, sid: &str) -> Self {
+        // No issuer contains a space, and no subject a control character.
         Self(Digest::of(
-            format!("ended sign-in \0{issuer} {sid}").as_bytes(),
+            format!("ended session \0{identity}\0{sid}").as_bytes(),
+        ))
+    }
+
+    /// The end of all sessions of a person at an identity provider (protocol.md §5.15).
+    pub fn of_ended_sign_ins(identity: &domain::Identity) -> Self {
+        Self(Digest::of(
+            format!("ended sign-ins \0{identity}").as_bytes(),
         ))
     }
 

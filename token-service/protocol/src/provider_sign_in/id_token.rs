@@ -8,6 +8,7 @@ use crate::Context;
 use crate::identity_provider::{IdentityProvider, Unavailable};
 use crate::oauth::assertion::provider::ProviderToken;
 use crate::oauth::assertion::{AssertionError, Unverified};
+use crate::oauth::message::printable;
 use domain::Identity;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -74,7 +75,8 @@ impl<'a> Verified<'a> {
         let token = Unverified::parse(token)?;
         match token.typ() {
             Some(named) if named != "JWT" && Some(named) != typ => {
-                return Err(TokenRefusal::Type(named.chars().take(MAX_ID).collect()));
+                let named: String = named.chars().take(MAX_ID).collect();
+                return Err(TokenRefusal::Type(printable(&named)));
             }
             _ => {}
         }
@@ -138,7 +140,9 @@ impl<'a> Verified<'a> {
         let subject = self.text("sub", Identity::MAX_SUBJECT)?;
         Ok(Identity {
             issuer: self.provider.issuer.clone(),
-            subject: subject.ok_or(TokenRefusal::Claim("sub"))?,
+            subject: subject
+                .filter(|subject| !subject.chars().any(char::is_control))
+                .ok_or(TokenRefusal::Claim("sub"))?,
         })
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod id_token;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use url::Url;
 use crate::Context;
 use crate::identity_provider::IdentityProvider;
 use crate::sign_in::session::{self, Proven};
+use crate::sign_in::throttle::{Attempt, Guess};
 use crate::sign_in::{self, PasswordOutcome, Place, SessionId, SignInError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -191,8 +193,44 @@ impl Departure {
         if auth_time + clock_skew >= self.began_at {
             return Some(now);
         }
-        let is_enough = self.oldest.is_none_or(|oldest| auth_time >= oldest);
-        is_enough.then_some(auth_time)
+        let any = Timestamp::from_seconds(self.began_at.seconds().saturating_sub(ANY_AGE));
+        (auth_time >= self.oldest.unwrap_or(any)).then_some(auth_time)
+    }
+}
+
+/// An answer of a provider that counts as failed, unless it is [`forgiven`](Self::forgive) or [`taken back`](Self::take_back).
+#[must_use]
+pub struct Admitted<'a>(Attempt<'a>);
+
+impl<'a> Admitted<'a> {
+    /// Counts what a browser at `address` brings from `provider`. Otherwise returns the time to wait.
+    ///
+    /// # Errors
+    /// [`StoreError`] if nothing is counted.
+    pub async fn of(
+        context: &'a Context<'a>,
+        provider: &IdentityProvider,
+        address: Option<IpAddr>,
+    ) -> Result<Result<Self, Duration>, StoreError> {
+        let guess = Guess::ProviderAnswer(&provider.id);
+        let attempt = Attempt::admit(context, guess, address, None).await?;
+        Ok(attempt.map(Self))
+    }
+
+    /// The provider has signed in the person.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the answer may still count.
+    pub async fn forgive(self) -> Result<(), StoreError> {
+        self.0.forgive().await
+    }
+
+    /// The provider did not answer, or the person cancelled.
+    ///
+    /// # Errors
+    /// As for [`Self::forgive`].
+    pub async fn take_back(self) -> Result<(), StoreError> {
+        self.0.take_back().await
     }
 }
 
@@ -224,8 +262,6 @@ pub async fn arrive(
     let Some(credentials) = credentials else {
         return refused();
     };
-    let ended = arrival.sign_in.sid.as_deref();
-    let ended = ended.map(|sid| OnceId::of_ended_sign_in(&arrival.sign_in.identity.issuer, sid));
     let proven = Proven {
         username: credentials.username,
         amr: amr::of_provider(&arrival.amr),
@@ -241,15 +277,7 @@ pub async fn arrive(
         authenticated_at: arrival.signed_in_at,
         ..session
     };
-    let begun = sign_in::begin(context, session, replaces, place).await?;
-    // A logout may have come while this sign-in was under way. It is marked before the sessions end, so one of the two is seen.
-    if let (PasswordOutcome::Begun { id, .. }, Some(ended)) = (&begun, ended)
-        && context.store.is_used(ended, now).await?
-    {
-        sign_in::sign_out(context, id).await?;
-        return refused();
-    }
-    Ok(begun)
+    sign_in::begin(context, session, replaces, place).await
 }
 
 #[cfg(test)]

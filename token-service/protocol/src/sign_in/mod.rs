@@ -7,7 +7,7 @@ pub mod mailed_link;
 mod recovery;
 mod second_factor;
 pub mod session;
-mod throttle;
+pub(crate) mod throttle;
 pub mod totp;
 
 use std::net::IpAddr;

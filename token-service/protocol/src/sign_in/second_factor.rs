@@ -148,7 +148,13 @@ pub async fn with_second_factor(
         place: place.in_words(),
         provider: session.provider,
     };
-    let complete = session::signed_in(&context.settings.lifetimes, proven, now);
+    let at_provider = proven
+        .provider
+        .is_some()
+        .then_some(session.authenticated_at);
+    let mut complete = session::signed_in(&context.settings.lifetimes, proven, now);
+    // The sign-in stays as old as the provider says.
+    complete.authenticated_at = at_provider.unwrap_or(now);
     let Some((id, unfinished)) = session::start(context, complete, Some(id)).await? else {
         return Ok(SecondFactorOutcome::NotOwed);
     };

@@ -12,7 +12,7 @@ use domain::{
     CredentialsVersion, ProviderSignIn, Session, SessionPlace, SessionStage, UnfinishedSignIns,
     Username,
 };
-use store::{SessionBegin, StoreError};
+use store::{OnceId, SessionBegin, StoreError};
 
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
 
@@ -65,14 +65,38 @@ pub(crate) async fn start(
     replaces: Option<&SessionId>,
 ) -> Result<Option<(SessionId, UnfinishedSignIns)>, SignInError> {
     let id = SessionId::generate(context.random)?;
+    let provider = session.provider.clone();
     let begin = context
         .store
         .start_session(id.digest(), session, replaces.map(SessionId::digest))
         .await?;
-    Ok(match begin {
-        SessionBegin::Begun(unfinished) => Some((id, unfinished)),
-        SessionBegin::CredentialsChanged => None,
-    })
+    let SessionBegin::Begun(unfinished) = begin else {
+        return Ok(None);
+    };
+    // A logout may have come while this sign-in, or its second factor, was under way. It is marked before the sessions end, so one of
+    // the two is seen.
+    if let Some(sign_in) = provider
+        && is_ended(context, &sign_in).await?
+    {
+        context.store.end_session(id.digest()).await?;
+        return Ok(None);
+    }
+    Ok(Some((id, unfinished)))
+}
+
+/// True if the provider has just ended this sign-in.
+async fn is_ended(context: &Context<'_>, sign_in: &ProviderSignIn) -> Result<bool, StoreError> {
+    let identity = &sign_in.identity;
+    let of_session = (sign_in.sid.as_deref()).map(|sid| OnceId::of_ended_session(identity, sid));
+    for mark in of_session
+        .into_iter()
+        .chain([OnceId::of_ended_sign_ins(identity)])
+    {
+        if context.store.is_used(mark, context.now).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The session of a user who completed the sign-in at `now`.

@@ -60,7 +60,14 @@ const MAILBOX: Pace = Pace {
     forget_one_after: Duration::from_mins(20),
 };
 
-/// One-time and recovery codes of one account. Only a person who knows the password gets here, so nobody else can make
+/// What browsers of one network bring from one identity provider, and the provider does not confirm. A company may share one address.
+const PROVIDER_ANSWER: Pace = Pace {
+    free: 50,
+    longest: Duration::from_mins(5),
+    forget_one_after: Duration::from_mins(1),
+};
+
+/// One-time and recovery codes of one account. Only a person who knows the password, or whom a provider signs in, gets here, so nobody else can make
 /// the owner wait. The pace is slow because there are only a million codes, and three are valid at a time.
 const SECOND_FACTOR: Pace = Pace {
     free: 5,
@@ -90,7 +97,7 @@ const NETWORK_48: Pace = Pace {
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Guess<'a> {
+pub(crate) enum Guess<'a> {
     /// A password for this account.
     Password(&'a Account),
     /// No guess, but a request for a link by mail for this account.
@@ -99,6 +106,9 @@ pub(super) enum Guess<'a> {
     Mailbox(&'a str),
     /// A one-time or recovery code for this user.
     SecondFactor(&'a str),
+    /// No guess of a secret, but what a browser brings from the identity provider with this id. Invented codes make the service ask the
+    /// provider, so whoever brings many has to wait.
+    ProviderAnswer(&'a str),
 }
 
 impl Guess<'_> {
@@ -116,6 +126,21 @@ impl Guess<'_> {
             Self::Link(account) => ("link", account.as_str(), LINK, Some(LINK_FROM_ANYWHERE)),
             Self::Mailbox(email) => ("mailbox", email, MAILBOX, None),
             Self::SecondFactor(username) => ("second factor", username, SECOND_FACTOR, None),
+            // Those of each network; others never make a person wait.
+            Self::ProviderAnswer(provider) => {
+                return Keys {
+                    shared: self::paced(address, key),
+                    own: PacedKey {
+                        key: Digest::from_bytes(key.tag(&[
+                            b"provider answer",
+                            provider.as_bytes(),
+                            &widest_network(address),
+                        ])),
+                        pace: PROVIDER_ANSWER,
+                    },
+                    last: None,
+                };
+            }
         };
         let paced = |scope: &str, name: &[u8], pace| PacedKey {
             key: Digest::from_bytes(key.tag(&[
@@ -162,7 +187,7 @@ struct Keys {
 /// An admitted attempt: it counts as failed unless it is [`forgiven`](Attempt::forgive) or
 /// [`taken back`](Attempt::take_back).
 #[must_use]
-pub(super) struct Attempt<'a> {
+pub(crate) struct Attempt<'a> {
     context: &'a Context<'a>,
     own: Digest,
     counted: Vec<Counted>,
@@ -171,7 +196,7 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// Admits an attempt from `address`, in a browser that may be a known device of the account. Otherwise returns the
     /// time to wait.
-    pub(super) async fn admit(
+    pub(crate) async fn admit(
         context: &'a Context<'a>,
         guess: Guess<'_>,
         address: Option<IpAddr>,
@@ -193,7 +218,7 @@ impl<'a> Attempt<'a> {
     /// Clears the failures of this account from this network or device, after a right attempt. The failures of the
     /// address stay, or an attacker could clear them by signing in to an account of his own. So do the failures of
     /// others for this account.
-    pub(super) async fn forgive(self) -> Result<(), StoreError> {
+    pub(crate) async fn forgive(self) -> Result<(), StoreError> {
         let Self {
             context,
             own,
@@ -219,7 +244,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Removes the attempt from the counts because it had no result, for example when the service is overloaded.
-    pub(super) async fn take_back(self) -> Result<(), StoreError> {
+    pub(crate) async fn take_back(self) -> Result<(), StoreError> {
         let store = self.context.store;
         store.forgive_attempt(None, self.counted).await
     }

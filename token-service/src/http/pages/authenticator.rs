@@ -1,6 +1,7 @@
 //! Set-up of an authenticator app: QR code, first code, recovery codes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -24,6 +25,9 @@ use protocol::oauth::authorize::Due;
 use protocol::sign_in::again::PasswordRefusal;
 use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome, SetUpRefusal};
 
+/// Age up to which a sign-in at a provider takes the place of the password in the form: others may be using an unattended browser.
+const JUST_NOW: Duration = Duration::from_mins(1);
+
 /// `GET /auth/authenticator`.
 pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure> {
     ask(&Purpose::Home(browser)).await
@@ -36,7 +40,9 @@ pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> 
         return Ok(purpose.go_on());
     };
     // Whoever signs in with a provider has no password here: a recent sign-in there takes its place.
-    if let Some(response) = provider::again(purpose, &admitted.session, StatusCode::FOUND).await? {
+    if let Some(response) =
+        provider::again(purpose, &admitted.session, JUST_NOW, StatusCode::FOUND).await?
+    {
         return Ok(response);
     }
     let context = purpose.browser().context();
@@ -59,7 +65,10 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         is_due,
         ..
     } = admitted;
-    if let Some(response) = provider::again(purpose, &session, StatusCode::SEE_OTHER).await? {
+    let recent = browser.service.config.protocol.lifetimes.recent_sign_in;
+    if let Some(response) =
+        provider::again(purpose, &session, recent, StatusCode::SEE_OTHER).await?
+    {
         return Ok(response);
     }
     let sealed = form.field("offer");

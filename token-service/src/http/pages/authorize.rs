@@ -21,7 +21,7 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
     let (id, session) = journey.browser.live_session().await?.unzip();
     let confirmation = confirm::confirmation(&journey, id.as_ref());
     match journey.next_step(session, confirmation) {
-        Step::SignIn => ask_to_sign_in(&Purpose::Code(journey)).await,
+        Step::SignIn => ask_to_sign_in(&Purpose::Code(journey), id.is_some()).await,
         Step::Due(due) => due::show(&Purpose::Code(journey), due).await,
         Step::SelectAccount(signed_in) => select_account::show_choice(&journey, &signed_in, ""),
         Step::Confirm(signed_in, account) => show(&journey, None, |flow| ConfirmPage {
@@ -46,10 +46,12 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
     }
 }
 
-/// The sign-in page, or the way to the identity provider that the request already says.
-async fn ask_to_sign_in(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
+/// The sign-in page, or the way to the identity provider that the request already says. Not if somebody is signed in, or if the request
+/// asks for the credentials again: no link signs in somebody else without a page.
+async fn ask_to_sign_in(purpose: &Purpose, has_session: bool) -> Result<HttpResponse, PageFailure> {
     let journey = purpose.journey();
-    let at_once = journey.and_then(|journey| journey.provider_at_once(purpose.providers()));
+    let at_once = journey.filter(|journey| !has_session && !journey.asks_again());
+    let at_once = at_once.and_then(|journey| journey.provider_at_once(purpose.providers()));
     if let Some(provider) = at_once
         && only_looks(&purpose.browser().http).is_none()
     {
@@ -68,7 +70,7 @@ const NO_STORE: (header::HeaderName, &str) = (header::CACHE_CONTROL, "no-store")
 
 /// The status of the answer if nobody has opened the address: a code would be lost, and a pushed request used up. A browser that
 /// prefetches drops an answer with an error, and asks again when the person follows the link.
-fn only_looks(http: &HttpRequest) -> Option<StatusCode> {
+pub(super) fn only_looks(http: &HttpRequest) -> Option<StatusCode> {
     let prefetches = ["sec-purpose", "purpose", "x-moz"].into_iter().any(|name| {
         let purpose = http.headers().get(name).map(HeaderValue::as_bytes);
         let purpose = purpose.and_then(|value| value.get(..8));

@@ -166,6 +166,11 @@ impl Journey {
         self.request.needs_confirmation()
     }
 
+    /// True if the request asks for the credentials although a session may be live.
+    pub(super) fn asks_again(&self) -> bool {
+        self.request.prompt() == Prompt::Login
+    }
+
     /// See [`CodeRequest::oldest_sign_in`].
     pub(super) fn oldest_sign_in(&self) -> Option<Timestamp> {
         let now = self.browser.context().now;
@@ -200,7 +205,10 @@ impl Journey {
         confirmation: ClientConfirmation,
     ) -> Step {
         let now = self.browser.context().now;
-        let live = live.filter(|live| self.request.accepts(&live.session, now));
+        let live = live.filter(|live| {
+            let session = &live.session;
+            self.request.accepts(session, now) && self.client().accepts_sign_in(session)
+        });
         let settings = &self.browser.service.config.protocol;
         let needs_second_factor = self.request.asks_for_second_factor()
             || live.as_ref().is_some_and(|live| {

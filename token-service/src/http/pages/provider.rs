@@ -1,9 +1,14 @@
 //! Signing in with an identity provider: the way there, and back.
 
+use std::time::Duration;
+
 use actix_web::http::StatusCode;
 use actix_web::web::Path;
 use actix_web::{HttpRequest, HttpResponse};
+use guard::schedule::TIMEOUT_SECONDS;
+use tokio::time::timeout;
 
+use super::authorize::only_looks;
 use super::browser::Browser;
 use super::browser_token::with_token;
 use super::carried;
@@ -22,8 +27,10 @@ use domain::{AuditAction, Identity, ProviderSignIn, RegistryOutcome, Session, Us
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::parameters::Parameters;
 use protocol::provider_sign_in::id_token::{IdToken, TokenRefusal};
-use protocol::provider_sign_in::{Arrival, Departure, DepartureError, Wish, arrive, depart};
-use protocol::sign_in::{PasswordOutcome, again};
+use protocol::provider_sign_in::{
+    Admitted, Arrival, Departure, DepartureError, Wish, arrive, depart,
+};
+use protocol::sign_in::PasswordOutcome;
 use registry::identities;
 use store::Use;
 
@@ -81,26 +88,32 @@ pub(super) async fn leave(
 }
 
 /// Sends a person whom a provider has signed in there once more, before a change for which others give their password. `None` if the
-/// sign-in is recent, or was with a password.
+/// sign-in is at most this old, or was with a password.
 pub(super) async fn again(
     purpose: &Purpose,
     session: &Session,
+    most: Duration,
     status: StatusCode,
 ) -> Result<Option<HttpResponse>, PageFailure> {
-    let context = purpose.browser().context();
-    let (lifetimes, now) = (&context.settings.lifetimes, context.now);
+    let now = purpose.browser().context().now;
     let Some(sign_in) = &session.provider else {
         return Ok(None);
     };
-    if again::is_recent(lifetimes, session.authenticated_at, now) {
+    if now.since(session.authenticated_at) <= most {
         return Ok(None);
     }
     let issuer = &sign_in.identity.issuer;
-    let provider = purpose
-        .providers()
-        .find(|provider| provider.issuer == *issuer);
-    let provider = provider.ok_or(PageFailure::ProviderAnswer)?;
-    leave(purpose, provider, status, Some(now)).await.map(Some)
+    let mut providers = purpose.providers();
+    if let Some(provider) = providers.find(|provider| provider.issuer == *issuer) {
+        return leave(purpose, provider, status, Some(now)).await.map(Some);
+    }
+    let page = purpose.show(None, |flow| SignInPage {
+        frame: flow.frame,
+        flow,
+        username: session.username.as_str(),
+        problem: None,
+    });
+    page.map(Some)
 }
 
 /// The sign-in page, with what went wrong at the provider.
@@ -109,7 +122,11 @@ fn sign_in_page(
     provider: &IdentityProvider,
     problem: ProviderProblem,
 ) -> Result<HttpResponse, PageFailure> {
-    let problem = Some(Problem::Provider(problem, &provider.name));
+    show(purpose, Problem::Provider(problem, &provider.name))
+}
+
+fn show(purpose: &Purpose, problem: Problem<'_>) -> Result<HttpResponse, PageFailure> {
+    let problem = Some(problem);
     let hint = purpose.journey().and_then(|journey| journey.login_hint());
     purpose.show(problem, |flow| SignInPage {
         frame: flow.frame,
@@ -125,6 +142,10 @@ pub(super) async fn back(
     browser: Browser,
     id: Path<String>,
 ) -> Result<HttpResponse, PageFailure> {
+    // Nobody has opened the address: the sign-in would be used up.
+    if let Some(status) = only_looks(&http) {
+        return Ok(HttpResponse::build(status).finish());
+    }
     let query = http.query_string().to_owned();
     let parameters = Parameters::parse(query.as_bytes())?;
     let state = parameters.get("state").unwrap_or_default();
@@ -148,9 +169,28 @@ pub(super) async fn back(
     // The configuration, or the client's providers, may have changed meanwhile.
     let provider = purpose.providers().find(|provider| provider.id == *id);
     let provider = provider.ok_or(PageFailure::ProviderAnswer)?;
-    match answered(&purpose, provider, &departure, &parameters).await? {
-        Answer::Person(token) => receive(&purpose, provider, &departure, token).await,
-        Answer::Problem(problem) => sign_in_page(&purpose, provider, problem),
+    let context = purpose.browser().context();
+    let address = purpose.browser().place().address;
+    let admitted = match Admitted::of(&context, provider, address).await? {
+        Ok(admitted) => admitted,
+        Err(wait) => return show(&purpose, Problem::Wait(wait)),
+    };
+    let answered = answered(&purpose, provider, &departure, &parameters);
+    let answered = match timeout(Duration::from_secs(TIMEOUT_SECONDS), answered).await {
+        Ok(answered) => answered?,
+        Err(_) => Answer::Problem(ProviderProblem::Unavailable),
+    };
+    match answered {
+        Answer::Person(token) => {
+            admitted.forgive().await?;
+            receive(&purpose, provider, &departure, token).await
+        }
+        Answer::Problem(problem) => {
+            if problem != ProviderProblem::Failed {
+                admitted.take_back().await?;
+            }
+            sign_in_page(&purpose, provider, problem)
+        }
     }
 }
 
@@ -227,7 +267,10 @@ async fn answered(
         Err(TokenRefusal::Unavailable(_)) => {
             failed(ProviderProblem::Unavailable, "its keys cannot be fetched")
         }
-        Err(error) => failed(ProviderProblem::Failed, &format!("ID token: {error}")),
+        Err(error) => failed(
+            ProviderProblem::Failed,
+            &printable(&format!("ID token: {error}")),
+        ),
     }
 }
 
@@ -329,6 +372,9 @@ async fn linked_by_email(
     email: &str,
 ) -> Result<Option<User>, PageFailure> {
     let service = &browser.service;
+    if !provider.link_by_email {
+        return Ok(None);
+    }
     let event = |username: &Username| {
         let entry = Entry::new(AuditAction::IdentityLinked).user(username.as_str());
         browser.event(entry.detail(format!("{identity}, by e-mail address")))

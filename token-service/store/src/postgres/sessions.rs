@@ -197,7 +197,7 @@ async fn unfinished(
     if session.stage == SessionStage::SignedIn {
         let sql = "INSERT INTO last_sign_ins (username, at) VALUES ($1, $2)
             ON CONFLICT (username) DO UPDATE SET at = excluded.at";
-        let at = seconds(session.authenticated_at);
+        let at = seconds(session.used_at);
         client.execute(sql, &[&username, &at]).await?;
         return Ok(after);
     }

@@ -179,7 +179,7 @@ fn unfinished(
         }
         SessionStage::SignedIn => {
             table.remove(username)?;
-            let at = session.authenticated_at.seconds();
+            let at = session.used_at.seconds();
             tables.last_sign_ins.open()?.insert(username, at)?;
             Ok(after)
         }
