@@ -583,6 +583,15 @@ fn an_address_links_only_where_the_operator_says_so() {
     // The link does not depend on the address any more.
     let (browser, reply) = signs_in("sub-of-kim", "other@fabrikam.example", json!(false));
     answered(&browser.follow(&reply), WEB.redirect_uri, "code").unwrap();
+    // Unlinked, the next sign-in would link it again, of which the operator hears.
+    let issuer = company.provider.issuer();
+    let unlink = format!("user unlink-identity kim --issuer {issuer} --subject sub-of-kim");
+    let outcome = company.pair.run(&unlink);
+    let said = format!("{}{}", outcome.output, outcome.errors);
+    assert!(
+        said.contains("may link it again by the e-mail address"),
+        "{said}"
+    );
     // The page of those who are not linked is the same whoever exists.
     let page = |email: &str| {
         let (_, page) = signs_in("sub-of-a-stranger", email, json!(true));

@@ -97,6 +97,28 @@ pub fn unconfigured<'a>(
     issuers.into_iter().map(warning).collect()
 }
 
+/// One line for each identity that the user loses and that the next sign-in may link again, by the e-mail address.
+pub fn may_return(before: &User, after: &User, settings: &Settings) -> Vec<String> {
+    let email = after.email.as_deref().filter(|_| after.enabled);
+    let lost = before.identities.iter().map(|linked| &linked.identity);
+    let lost = lost.filter(|identity| !after.has_identity(identity));
+    let returns = lost.filter(|identity| {
+        let provider = settings.identity_provider(&identity.issuer);
+        let provider = provider.filter(|provider| provider.link_by_email);
+        provider
+            .zip(email)
+            .is_some_and(|(provider, email)| provider.has_email(email))
+    });
+    let warning = |identity| {
+        let name = &after.username;
+        format!(
+            "user {name}: the next sign-in of {identity} may link it again by the e-mail address: disable the user, or change \
+             the address"
+        )
+    };
+    returns.map(warning).collect()
+}
+
 /// Says that `holder` has the identity that `username` is to get.
 pub(crate) fn line(username: &Username, holder: &Username, identity: &Identity) -> String {
     format!("user {username}: identities: {holder} has {identity}: unlink it there first")

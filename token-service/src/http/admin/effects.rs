@@ -58,6 +58,9 @@ impl Administration {
                 effects
                     .warnings
                     .extend(self.ambiguous(before, after).await?);
+                effects
+                    .warnings
+                    .extend(identities::may_return(before, after, settings));
             }
         }
         let users = plan.change.put_users.iter();
