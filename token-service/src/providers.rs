@@ -146,6 +146,12 @@ impl Providers {
         .await;
     }
 
+    /// False if the last fetch from `provider` failed.
+    pub(crate) fn answers(&self, provider: &IdentityProvider) -> bool {
+        let provider = self.of(provider);
+        provider.is_ok_and(|provider| provider.state().failure.is_none())
+    }
+
     /// Where people sign in at `provider`. Waits five seconds at most.
     ///
     /// # Errors

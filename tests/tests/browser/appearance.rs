@@ -303,7 +303,7 @@ fn the_first_page_says_that_cookies_are_off() {
             assert_eq!(violations(&window), none);
             keep_picture(&window, "cookies-off");
             sign_in_as(&window, "ada");
-            window.expect_text("Your browser sent no cookies with the form.");
+            window.expect_text("Your browser sent no cookies.");
         }
     }
 }

@@ -66,7 +66,7 @@ fn a_day_with_the_company(name: &str, axe: bool) {
     window.press("Sign in with Company contoso");
     sign_in_there(&window, "a-stranger");
     window.expect_heading("No access with this sign-in");
-    window.expect_text("nobody here is linked to that sign-in");
+    window.expect_text("is linked to that sign-in");
     look("not-linked");
     // The company still knows the stranger, and asks again.
     window.follow("Sign in as somebody else");

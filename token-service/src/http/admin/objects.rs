@@ -537,8 +537,18 @@ impl Administration {
 
     /// An object whose change is made.
     pub(super) async fn changed<T: Registered>(&self, object: &T) -> T::View {
+        self.changed_with(object, Effects::default()).await
+    }
+
+    /// Like [`Self::changed`], with the effects of the change.
+    pub(super) async fn changed_with<T: Registered>(
+        &self,
+        object: &T,
+        effects: Effects,
+    ) -> T::View {
         let observed = self.observed(std::slice::from_ref(object)).await;
-        self.view(object, &answer::after_change(LACKS, observed))
+        let observed = answer::after_change(LACKS, observed);
+        object.view(self.service.clock.now(), &observed, effects)
     }
 
     pub(super) fn view<T: Registered>(&self, object: &T, observed: &Observed) -> T::View {

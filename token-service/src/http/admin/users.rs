@@ -286,8 +286,9 @@ impl Administration {
             };
             let mut plan = Plan::on(&stored);
             plan.put(after.clone(), Some(before));
+            let effects = self.effects(&plan, &stored, false).await?;
             self.make(plan, None).await?;
-            Ok(self.changed(&after).await)
+            Ok(self.changed_with(&after, effects).await)
         })
         .await
     }

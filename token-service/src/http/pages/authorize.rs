@@ -52,7 +52,9 @@ async fn ask_to_sign_in(purpose: &Purpose, has_session: bool) -> Result<HttpResp
     let journey = purpose.journey();
     let at_once = journey.filter(|journey| !has_session && !journey.asks_again());
     let at_once = at_once.and_then(|journey| journey.provider_at_once(purpose.providers()));
-    if let Some(provider) = at_once
+    let providers = &purpose.browser().service.providers;
+    // Of a provider that does not answer, the person would see nothing but an error of the browser.
+    if let Some(provider) = at_once.filter(|provider| providers.answers(provider))
         && only_looks(&purpose.browser().http).is_none()
     {
         let oldest = purpose.oldest_sign_in();

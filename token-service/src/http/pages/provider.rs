@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::web::Path;
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use guard::schedule::TIMEOUT_SECONDS;
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ use super::purpose::Purpose;
 use super::response;
 use super::sign_in;
 use super::templates::{NotLinkedPage, SignInPage};
-use crate::http::origin;
+use crate::http::origin::{self, RequestId};
 use crate::providers::RedeemError;
 use crate::telemetry::audit_log::Entry;
 use domain::clock::Timestamp;
@@ -240,13 +240,15 @@ async fn answered(
         );
     }
     let code = match (parameters.get("error"), parameters.get("code")) {
-        (Some("access_denied"), _) => {
-            return failed(ProviderProblem::Cancelled, "cancelled there");
-        }
         (None, Some(code)) => code,
-        (error, _) => {
-            let error = error.unwrap_or("no code in the response");
-            return failed(ProviderProblem::Failed, &printable(error));
+        (None, None) => return failed(ProviderProblem::Failed, "no code in the response"),
+        (Some(error), _) => {
+            let description = parameters.get("error_description").unwrap_or_default();
+            let problem = match error {
+                "access_denied" => ProviderProblem::Cancelled,
+                _ => ProviderProblem::Failed,
+            };
+            return failed(problem, &printable(&format!("{error} {description}")));
         }
     };
     let context = browser.context();
@@ -296,18 +298,27 @@ async fn receive(
             "identity provider {}: nobody is linked to {subject}",
             provider.id
         )));
+        let request_id = browser.http.extensions().get::<RequestId>().cloned();
         return purpose.show(None, |flow| NotLinkedPage {
             frame: flow.frame,
             flow,
             provider: &provider.name,
+            request_id: request_id.map(|id| id.0).unwrap_or_default(),
+            time: context.now.rfc3339(),
         });
     };
     let expected = purpose.expected_user();
+    let refused = |why: &str| {
+        let entry = Entry::new(AuditAction::SignInRefused).by_user(user.username.as_str());
+        browser.record(entry.detail(format!("identity provider {}: {why}", provider.id)));
+    };
     if expected.is_some_and(|expected| expected.username != user.username) {
+        refused("the request is for another user");
         return sign_in_page(purpose, provider, ProviderProblem::OtherPerson);
     }
     let skew = context.settings.lifetimes.clock_skew;
     let Some(signed_in_at) = departure.signed_in_at(token.signed_in_at, context.now, skew) else {
+        refused("auth_time is older than the request allows");
         return sign_in_page(purpose, provider, ProviderProblem::NotRecent);
     };
     let arrival = Arrival {

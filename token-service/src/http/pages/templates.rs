@@ -295,11 +295,19 @@ pub(super) struct NotLinkedPage<'a> {
     pub flow: StepView<'a>,
     /// The name of the provider.
     pub provider: &'a str,
+    /// Under which the operator finds the identity in the log.
+    pub request_id: String,
+    pub time: String,
 }
 
 impl NotLinkedPage<'_> {
     fn why(&self) -> String {
-        let values = [("provider", self.provider), ("service", self.frame.service)];
+        let values = [
+            ("provider", self.provider),
+            ("service", self.frame.service),
+            ("request", &self.request_id),
+            ("time", &self.time),
+        ];
         texts::html(self.flow.texts.not_linked_why, &values)
     }
 }

@@ -151,14 +151,14 @@ texts! {
     sign_in_with: "Sign in with {provider}";
     or: "or";
     provider_unavailable: "{provider} does not answer. Try again in a minute, or sign in with your password.";
-    provider_cancelled: "You cancelled the sign-in with {provider}.";
+    provider_cancelled: "{provider} did not sign you in: the sign-in was cancelled or refused there.";
     provider_failed: "The sign-in with {provider} failed. Try again. If it fails again, tell the people who manage your account.";
     provider_not_recent: "{provider} did not ask you to sign in again, which is necessary here. Sign out there first, then try again.";
     provider_other_person: "You are signed in with {provider} as somebody else. Sign out there first, then try again.";
     provider_too_long: "The request of the application is too long for a sign-in with {provider}. Tell the developers of the application.";
-    provider_answer: "This sign-in was not started in this browser, or it is over";
+    provider_answer: "This sign-in was not started in this browser, or it has expired";
     not_linked: "No access with this sign-in";
-    not_linked_why: "You are signed in with {provider}, but nobody here is linked to that sign-in. Ask the people who manage your account at {service} to link it.";
+    not_linked_why: "You signed in with {provider}. No user of {service} is linked to that sign-in. Ask the people who manage your account, and quote this: request {request}, {time}.";
     no_account: "No linked account";
     no_account_why: "You are signed in as {username}. No project account is linked to it, so {client} cannot work with it. Ask the people who manage your account, or sign in as somebody else.";
     return_to: "Return to {client}";
@@ -185,7 +185,7 @@ texts! {
     request_wrong: "The application sent a wrong request to sign in.";
     nothing_here: "There is nothing at this address.";
     cookies_off: "Your browser accepts no cookies from this site, and you cannot sign in without them. Allow cookies for this site, then reload this page.";
-    no_cookies: "Your browser sent no cookies with the form.";
+    no_cookies: "Your browser sent no cookies.";
     form_foreign: "This form does not come from your browser, or your browser has lost its cookies.";
     form_unreadable: "The form cannot be read.";
     form_too_large: "The form is too large.";
