@@ -174,9 +174,14 @@ pub fn read(issuer: &str, metadata: &[u8]) -> Result<Map<String, Value>, String>
         return Err(format!("larger than {MAX_METADATA_BYTES} bytes"));
     }
     let metadata = claims::json::parse_file(metadata).map_err(|error| error.to_string())?;
-    match metadata.get("issuer").and_then(Value::as_str) == Some(issuer) {
-        true => Ok(metadata),
-        false => Err("its issuer is not the configured one".to_owned()),
+    match metadata.get("issuer").and_then(Value::as_str) {
+        Some(found) if found == issuer => Ok(metadata),
+        found => {
+            let found: String = found.unwrap_or("absent").chars().take(200).collect();
+            Err(format!(
+                "its issuer is not the configured one, but {found:?}"
+            ))
+        }
     }
 }
 

@@ -351,14 +351,25 @@ fn clipped(why: &str) -> String {
     printable.take(LONGEST).collect()
 }
 
+/// The messages of failures in the log.
+const UNAVAILABLE: &str = "identity provider unavailable";
+const CREDENTIALS_REFUSED: &str = "the identity provider refused the credentials of the service: check client_id, and \
+                                   client_secret_file or client_key_file";
+
 /// Writes a failure to the log, unless the log has it.
-fn log_failure(severity: Option<Severity>, provider: &str, request: &str, why: &str) {
+fn log_failure(
+    severity: Option<Severity>,
+    provider: &str,
+    request: &str,
+    why: &str,
+    message: &str,
+) {
     match severity {
         Some(Severity::Error) => {
-            tracing::error!(provider, request, why, "identity provider unavailable");
+            tracing::error!(provider, request, why, "{message}");
         }
         Some(Severity::Warning | Severity::Info) => {
-            tracing::warn!(provider, request, why, "identity provider unavailable");
+            tracing::warn!(provider, request, why, "{message}");
         }
         None => {}
     }

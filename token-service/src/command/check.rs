@@ -24,7 +24,7 @@ use system::SystemClock;
 pub(super) struct Arguments {
     #[command(flatten)]
     file: ConfigFile,
-    /// Connect to no mail server and no identity provider.
+    /// Do not connect to the mail server and the identity providers.
     #[arg(long)]
     offline: bool,
 }
@@ -85,9 +85,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let code = match try_providers(&config, arguments.offline) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+    let (verdict, code) = match try_providers(&config, arguments.offline) {
+        Ok(0) => ("No problem".to_owned(), ExitCode::SUCCESS),
+        Ok(failed) => (
+            format!("Identity providers that failed: {failed}. Otherwise no problem"),
+            ExitCode::FAILURE,
+        ),
         Err(error) => {
             output::line(format_args!("{error:#}"))?;
             return Ok(ExitCode::FAILURE);
@@ -97,7 +100,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         output::line(format_args!("{key}: {path}"))?;
     }
     let Some(registrations) = registrations else {
-        output::line("The configuration has no problem; it names no registrations.")?;
+        output::line(format_args!(
+            "{verdict}. The configuration names no registrations."
+        ))?;
         return Ok(code);
     };
     let instances = &config.legacy_instances;
@@ -129,18 +134,18 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     output::line(format_args!(
-        "No problem: {} clients, {} users.",
+        "{verdict}: {} clients, {} users.",
         registrations.clients.len(),
         registrations.users.len()
     ))?;
     Ok(code)
 }
 
-/// Fetches metadata and keys of each identity provider, and prints what was found and what to register there. Returns whether all answer.
-fn try_providers(config: &Config, offline: bool) -> anyhow::Result<bool> {
+/// Fetches metadata and keys of each identity provider, and prints what was found and what to register there. Returns how many failed.
+fn try_providers(config: &Config, offline: bool) -> anyhow::Result<usize> {
     let settings = &config.protocol.identity_providers;
     let providers = Providers::new(config, &ProviderMetrics::default())?;
-    let mut all = true;
+    let mut failed = 0;
     for (provider, connection) in settings.iter().zip(&config.identity_providers) {
         let id = &provider.id;
         let say = |text: &str| output::line(format_args!("identity provider {id}: {text}"));
@@ -160,7 +165,7 @@ fn try_providers(config: &Config, offline: bool) -> anyhow::Result<bool> {
                     }
                 }
                 Err(unavailable) => {
-                    all = false;
+                    failed += 1;
                     say(&format!("does not answer usably: {}", unavailable.why))?;
                 }
             }
@@ -168,20 +173,20 @@ fn try_providers(config: &Config, offline: bool) -> anyhow::Result<bool> {
         if provider.client_id.is_some() {
             let issuer = &config.protocol.issuer;
             say(&format!(
-                "register there the redirect URI {}",
+                "redirect URI to register at the provider: {}",
                 provider.redirect_uri(issuer)
             ))?;
             say(&format!(
-                "register there the back-channel logout URI {}",
+                "back-channel logout URI to register at the provider: {}",
                 provider.logout_uri(issuer)
             ))?;
         }
         if let Some(ProviderCredential::KeyFile(path)) = &connection.credential {
             let key = serde_json::to_string(jwt::read_key(path)?.jwk())?;
-            say(&format!("register there the public key {key}"))?;
+            say(&format!("public key to register at the provider: {key}"))?;
         }
     }
-    Ok(all)
+    Ok(failed)
 }
 
 /// The files and the store that the service would use, by the key that sets them.

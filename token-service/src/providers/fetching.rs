@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 use url::Url;
 
-use super::{Endpoints, Provider, clipped, log_failure};
+use super::{Endpoints, Provider, UNAVAILABLE, clipped, log_failure};
 use crate::config::{ProviderKeyPlace, ProviderKeySource};
 use crate::telemetry::metrics::ProviderOutcome;
 
@@ -45,7 +45,7 @@ impl Provider {
                 let why = clipped(&why);
                 state.schedule.failed(now);
                 let severity = state.fetches.failed(&why, state.keys_at.is_some(), now);
-                log_failure(severity, &self.settings.id, request, &why);
+                log_failure(severity, &self.settings.id, request, &why, UNAVAILABLE);
                 state.failure = Some(format!("{request}: {why}"));
             }
         }
@@ -139,7 +139,10 @@ impl Provider {
         state.keys_at = Some(Instant::now());
         drop(state);
         if is_empty {
-            let why = format!("no key is usable: {}", skipped.line());
+            let why = match skipped.line() {
+                line if line.is_empty() => "the JWK set has no keys".to_owned(),
+                line => format!("no key is usable: {line}"),
+            };
             return Err(self.failed(KEYS, (ProviderOutcome::Malformed, why)));
         }
         self.count(KEYS, ProviderOutcome::Ok);
@@ -152,7 +155,8 @@ impl Provider {
         longest: usize,
         until: Instant,
     ) -> Result<Vec<u8>, (ProviderOutcome, String)> {
-        let none = |why: String| (ProviderOutcome::NoAnswer, why);
+        let at = |why: String| format!("GET {url}: {why}");
+        let none = |why: String| (ProviderOutcome::NoAnswer, at(why));
         let request = Request::get(url).header("accept", "application/json");
         let request = request.body(None::<String>);
         let request = request.map_err(|error| none(error.to_string()))?;
@@ -161,7 +165,7 @@ impl Provider {
         let answer = answer.map_err(none)?;
         match answer.status {
             200 => answer.body.map_err(none),
-            status => Err((ProviderOutcome::Status, format!("status {status}"))),
+            status => Err((ProviderOutcome::Status, at(format!("status {status}")))),
         }
     }
 

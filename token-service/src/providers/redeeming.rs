@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded::{Serializer, byte_serialize};
 use zeroize::Zeroizing;
 
-use super::{Endpoints, Provider, clipped, log_failure};
+use super::{CREDENTIALS_REFUSED, Endpoints, Provider, UNAVAILABLE, clipped, log_failure};
 use crate::config::ProviderCredential;
 use crate::jwt::{self, ClientAssertion};
 use crate::telemetry::metrics::ProviderOutcome;
@@ -52,10 +52,11 @@ type Failed = (ProviderOutcome, RedeemError);
 
 /// Reads the file of a credential, for its problems to show before it is used.
 pub(super) fn check(credential: &ProviderCredential) -> anyhow::Result<()> {
-    match credential {
+    let read = match credential {
         ProviderCredential::SecretFile(path) => secret(path).map(drop),
         ProviderCredential::KeyFile(path) => jwt::read_key(path).map(drop),
-    }
+    };
+    read.context(credential.file().0)
 }
 
 /// Read for each use, so that a changed file needs no restart.
@@ -64,6 +65,10 @@ fn secret(path: &Path) -> anyhow::Result<Zeroizing<String>> {
     let text = Zeroizing::new(std::fs::read_to_string(path).with_context(|| file.to_string())?);
     let secret = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
     anyhow::ensure!(!secret.is_empty(), "{file}: is empty");
+    anyhow::ensure!(
+        !secret.contains(['\r', '\n']),
+        "{file}: has several lines; a secret is one"
+    );
     Ok(secret)
 }
 
@@ -189,7 +194,11 @@ impl Provider {
                     RedeemError::Malformed(why) => (why, why),
                 };
                 let severity = state.redemptions.failed(reason, true, now);
-                log_failure(severity, &self.settings.id, TOKEN, why);
+                let message = match outcome {
+                    ProviderOutcome::InvalidClient => CREDENTIALS_REFUSED,
+                    _ => UNAVAILABLE,
+                };
+                log_failure(severity, &self.settings.id, TOKEN, why, message);
                 *outcome
             }
         };

@@ -280,7 +280,10 @@ async fn what_was_fetched_stays_in_use_during_an_outage() {
     let unknown = providers.key(&provider, "unknown", ALGORITHM).await;
     let expected = Unavailable {
         provider: "sso".to_owned(),
-        why: "metadata: status 503".to_owned(),
+        why: format!(
+            "metadata: GET {}: status 503",
+            upstream.url("/.well-known/openid-configuration")
+        ),
     };
     assert_eq!(unknown.unwrap_err(), expected);
     assert_eq!(
@@ -314,10 +317,10 @@ async fn hostile_answers_are_bounded_and_named() {
     };
     let jwk = serde_json::to_string(key.jwk()).unwrap();
     type Setup<'a> = Box<dyn Fn(&Upstream) + 'a>;
-    let cases: [(&str, &str, Setup<'_>); 15] = [
+    let cases: [(&str, &str, Setup<'_>); 16] = [
         (
             "redirects",
-            "metadata: status 302",
+            "metadata: GET http://127.0.0.1:",
             Box::new(|upstream| {
                 let location = format!("location: {foreign}\r\n");
                 upstream.answers(move |_, stream| respond(stream, 302, &location, b""));
@@ -437,6 +440,11 @@ async fn hostile_answers_are_bounded_and_named() {
             "has no keys",
             "keys: it has no list",
             Box::new(|upstream| keys(upstream, b"{}".to_vec())),
+        ),
+        (
+            "has an empty list of keys",
+            "keys: the JWK set has no keys",
+            Box::new(|upstream| keys(upstream, b"{\"keys\":[]}".to_vec())),
         ),
     ];
     let (_folder, client) = secret();
@@ -733,7 +741,16 @@ fn files_that_cannot_be_used_stop_the_start() {
     let empty = empty.display();
     assert_eq!(
         of(&format!("client_id = 'c'\nclient_secret_file = '{empty}'")),
-        format!("identity provider sso: {empty}: is empty")
+        format!("identity provider sso: client_secret_file: {empty}: is empty")
+    );
+    let lines = folder.path().join("lines");
+    std::fs::write(&lines, "one\ntwo\n").unwrap();
+    let lines = lines.display();
+    assert_eq!(
+        of(&format!("client_id = 'c'\nclient_secret_file = '{lines}'")),
+        format!(
+            "identity provider sso: client_secret_file: {lines}: has several lines; a secret is one"
+        )
     );
     let key = of(&format!("client_id = 'c'\nclient_key_file = '{empty}'"));
     assert!(key.contains("expected a private key in PEM"), "{key}");
