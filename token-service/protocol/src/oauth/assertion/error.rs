@@ -94,7 +94,7 @@ pub enum AssertionError {
     #[error("The user in sub is unknown or not available to this client")]
     Subject,
     /// No enabled user is linked to the person of the provider, or the client may not name that user (D-19).
-    #[error("No user who is available to this client is linked to the person in sub")]
+    #[error("No user is linked to the person in sub, or this client may not act for that user")]
     Unlinked,
     #[error("jti of the assertion was used before")]
     Replayed,
@@ -112,26 +112,44 @@ pub enum AssertionError {
     NoKid,
     #[error("alg in the assertion header must be {}, the algorithm of the registered key", .0.name())]
     KeyAlgorithm(Algorithm),
-    #[error("typ in the assertion header must be JWT or oauth-id-jag+jwt")]
-    ProviderTypWrong,
-    /// Contains the algorithms of the provider.
-    #[error("alg in the assertion header must be {}", .0.join(" or "))]
-    ProviderAlgorithm(Vec<&'static str>),
+    #[error("typ in the assertion header must be JWT or oauth-id-jag+jwt, but is {}", printable(.0))]
+    ProviderTypWrong(String),
+    #[error(
+        "alg in the assertion header must be {}, but is {}",
+        .allowed.join(" or "), .received.as_deref().map_or_else(|| "absent".to_owned(), printable)
+    )]
+    ProviderAlgorithm {
+        received: Option<String>,
+        /// The algorithms of the provider.
+        allowed: Vec<&'static str>,
+    },
     #[error("The assertion header needs kid, the name of a key of the identity provider")]
     NoProviderKeyNamed,
-    #[error("kid names no key of the identity provider for this alg")]
-    UnknownProviderKey,
+    #[error(
+        "kid {} names no {algorithm} key of the identity provider; send a kid of its JWK set",
+        printable(.kid)
+    )]
+    UnknownProviderKey {
+        kid: String,
+        algorithm: &'static str,
+    },
     /// A claim that only other tokens of providers have.
     #[error("The assertion has {0}: ID tokens, access tokens and logout tokens are no assertions")]
     OtherToken(&'static str),
-    #[error("client_id of the assertion must be the Client ID, but is {}", printable(.0))]
-    OtherClient(String),
-    /// `resource` does not name the API. Contains the expected value.
-    #[error("resource of the assertion must name {}", printable(.0))]
-    Resource(String),
+    #[error("client_id of the assertion is {}; expected {}", printable(.received), printable(.expected))]
+    OtherClient { received: String, expected: String },
+    /// `resource` does not name the API.
+    #[error("resource of the assertion is {}; it must name {}", printable(.received), printable(.expected))]
+    Resource { received: String, expected: String },
     /// A claim that limits the assertion in a way that the service cannot carry out.
     #[error("{0} in the assertion is not supported")]
     Unsupported(&'static str),
+    /// The claim `scope` has nothing that the client is registered for.
+    #[error(
+        "scope of the assertion is {}; the client is registered for {}",
+        printable(.claimed.as_str()), printable(.registered.as_str())
+    )]
+    ScopeNotRegistered { claimed: Scope, registered: Scope },
     /// The requested scope exceeds the claim `scope` by this.
     #[error("scope exceeds what the assertion allows: {}", printable(.0.as_str()))]
     ScopeExceeded(Scope),

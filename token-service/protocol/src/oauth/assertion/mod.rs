@@ -128,7 +128,8 @@ impl<'a> Unverified<'a> {
     /// The provider that must have signed an assertion about a user, by `iss`; `None` for the authenticated `client` itself.
     ///
     /// # Errors
-    /// [`AssertionError::Issuer`] if it can be none of them. For a client without identity providers, its own checks tell that.
+    /// [`AssertionError::Issuer`] if it can be none of them. For a client without identity providers, its own checks tell that, unless
+    /// the configuration has the provider.
     pub fn provider<'s>(
         &self,
         client: &Client,
@@ -138,11 +139,17 @@ impl<'a> Unverified<'a> {
         let accepted = named.filter_map(|issuer| settings.identity_provider(issuer));
         let accepted: Vec<&IdentityProvider> = accepted.collect();
         match text(&self.claims, Claim::Issuer) {
-            Ok(Some(issuer)) if issuer != client.client_id.as_str() && !accepted.is_empty() => {
+            Ok(Some(issuer))
+                if issuer != client.client_id.as_str()
+                    && (!accepted.is_empty() || settings.identity_provider(issuer).is_some()) =>
+            {
                 let mut providers = accepted.iter();
                 let found = providers.find(|provider| provider.issuer == issuer);
                 let issuers = accepted.iter().map(|provider| provider.issuer.as_str());
-                let issuers: Vec<&str> = [CLIENT_ID].into_iter().chain(issuers).collect();
+                let mut issuers: Vec<&str> = [CLIENT_ID].into_iter().chain(issuers).collect();
+                if accepted.is_empty() {
+                    issuers.push("an issuer in identity_providers of the client");
+                }
                 found
                     .copied()
                     .map(Some)

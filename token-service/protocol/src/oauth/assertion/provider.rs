@@ -47,7 +47,10 @@ impl<'a> ProviderToken<'a> {
         let found = found.map(|algorithm| algorithm.name().to_owned());
         found.ok_or_else(|| {
             let allowed = self.provider.algorithms.iter();
-            AssertionError::ProviderAlgorithm(allowed.copied().map(Algorithm::name).collect())
+            AssertionError::ProviderAlgorithm {
+                received: self.token.jws.header.alg.clone(),
+                allowed: allowed.copied().map(Algorithm::name).collect(),
+            }
         })
     }
 
@@ -68,9 +71,13 @@ impl<'a> ProviderToken<'a> {
     fn key(&self) -> Result<&Key, AssertionError> {
         // Otherwise the missing key would follow from the algorithm.
         self.algorithm()?;
+        let algorithm = algorithm(self.token, self.provider).map_or("", Algorithm::name);
         match (&self.key, &self.token.jws.header.kid) {
             (Some(key), _) => Ok(key),
-            (None, Some(_)) => Err(AssertionError::UnknownProviderKey),
+            (None, Some(kid)) => Err(AssertionError::UnknownProviderKey {
+                kid: kid.clone(),
+                algorithm,
+            }),
             (None, None) => Err(AssertionError::NoProviderKeyNamed),
         }
     }

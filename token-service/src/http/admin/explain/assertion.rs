@@ -67,7 +67,7 @@ pub(super) async fn provider_assertion(
     };
     let by_provider = IdentityAssertion {
         token,
-        client_id: &client.client_id,
+        client: &client,
     };
     let case = by_provider.case(context.settings, context.now);
     let mut checks = views(&client, case.explain());
@@ -142,9 +142,16 @@ async fn client(
     let client_id = text(claims, claim).unwrap_or_default();
     let found = context.directory.client(client_id).await?;
     Ok(found.ok_or_else(|| {
-        let reason =
-            format!("{claim} must be the Client ID of an enabled client; {client_id:?} is none");
-        failed("client", reason)
+        let or = match claim {
+            "iss" => ", or an issuer of [[identity_providers]]",
+            _ => "",
+        };
+        failed(
+            "client",
+            format!(
+                "{claim} must be the Client ID of an enabled client{or}; {client_id:?} is none"
+            ),
+        )
     }))
 }
 

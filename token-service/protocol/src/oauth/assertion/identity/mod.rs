@@ -14,7 +14,7 @@ use super::provider::ProviderToken;
 use super::{Assertion, AssertionError, Case, Finding, Subject};
 use crate::settings::Settings;
 use domain::clock::Timestamp;
-use domain::{ClientId, Identity, Scope};
+use domain::{Client, Identity, Scope};
 
 /// The `typ` of an ID-JAG.
 pub const ID_JAG_TYPE: &str = "oauth-id-jag+jwt";
@@ -44,7 +44,7 @@ const UNSUPPORTED: [&str; 3] = ["authorization_details", "cnf", "tenant"];
 #[derive(Debug)]
 pub struct IdentityAssertion<'a> {
     pub token: ProviderToken<'a>,
-    pub client_id: &'a ClientId,
+    pub client: &'a Client,
 }
 
 impl<'a> IdentityAssertion<'a> {
@@ -112,7 +112,7 @@ impl Case<'_, IdentityAssertion<'_>> {
         match self.assertion.jws.header.typ.as_deref() {
             None => Err(AssertionError::TypMissing),
             Some(typ @ (ASSERTION_TYPE | ID_JAG_TYPE)) => Ok(typ.to_owned()),
-            Some(_) => Err(AssertionError::ProviderTypWrong),
+            Some(typ) => Err(AssertionError::ProviderTypWrong(typ.to_owned())),
         }
     }
 
@@ -127,36 +127,52 @@ impl Case<'_, IdentityAssertion<'_>> {
 
     fn client(&self) -> Finding {
         let client_id = self.text(Claim::ClientId)?.to_owned();
-        if client_id == self.signer.client_id.as_str() {
+        let expected = self.signer.client.client_id.as_str();
+        if client_id == expected {
             Ok(client_id)
         } else {
-            Err(AssertionError::OtherClient(client_id))
+            Err(AssertionError::OtherClient {
+                received: client_id,
+                expected: expected.to_owned(),
+            })
         }
     }
 
     /// The token will be for the API alone, so the assertion must allow the API (RFC 8707 §2).
     fn resource(&self) -> Finding {
         let api = &self.settings.api_audience;
-        let is_named = match present(&self.assertion.claims, Claim::Resource) {
+        let wrong = AssertionError::WrongType(Claim::Resource);
+        let resources: Option<Vec<&str>> = match present(&self.assertion.claims, Claim::Resource) {
             None => return Ok(absent()),
-            Some(Value::String(resource)) => resource == api,
-            Some(Value::Array(resources)) => {
-                if !resources.iter().all(Value::is_string) {
-                    return Err(AssertionError::WrongType(Claim::Resource));
-                }
-                resources.iter().any(|resource| resource == api)
-            }
-            Some(_) => return Err(AssertionError::WrongType(Claim::Resource)),
+            Some(Value::String(resource)) => Some(vec![resource]),
+            Some(Value::Array(resources)) => resources.iter().map(Value::as_str).collect(),
+            Some(_) => None,
         };
-        let named = is_named.then(|| api.clone());
-        named.ok_or_else(|| AssertionError::Resource(api.clone()))
+        let resources = resources.ok_or(wrong)?;
+        match resources.contains(&api.as_str()) {
+            true => Ok(api.clone()),
+            false => Err(AssertionError::Resource {
+                received: resources.join(" "),
+                expected: api.clone(),
+            }),
+        }
     }
 
+    /// A client without scopes gets none, whatever the assertion allows.
     fn scope(&self) -> Result<Option<Scope>, AssertionError> {
-        let named = text(&self.assertion.claims, Claim::Scope)?;
-        let parsed =
-            named.map(|text| Scope::parse(text).ok_or(AssertionError::WrongType(Claim::Scope)));
-        parsed.transpose()
+        let Some(text) = text(&self.assertion.claims, Claim::Scope)? else {
+            return Ok(None);
+        };
+        let claimed = Scope::parse(text).ok_or(AssertionError::WrongType(Claim::Scope))?;
+        let registered = &self.signer.client.scopes;
+        if !registered.is_empty() && registered.intersection(&claimed).is_empty() {
+            let registered = registered.clone();
+            return Err(AssertionError::ScopeNotRegistered {
+                claimed,
+                registered,
+            });
+        }
+        Ok(Some(claimed))
     }
 
     fn limits(&self) -> Finding {

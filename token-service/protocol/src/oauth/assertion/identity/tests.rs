@@ -147,7 +147,7 @@ async fn verify(assertion: &str, client: &Client) -> Result<Assertion, Assertion
     let token = ProviderToken::find(&unverified, provider, &Keys::new()).await;
     let assertion = IdentityAssertion {
         token: token.unwrap(),
-        client_id: &client.client_id,
+        client,
     };
     let case = assertion.case(&settings, NOW);
     let verified = case.verify();
@@ -206,6 +206,10 @@ async fn an_id_jag_limits_the_scope_and_is_for_this_issuer_and_its_api() {
         outcome(&header, &good).await.unwrap();
     }
     let elsewhere = || json!("https://elsewhere.example.com");
+    let resource = |received: &str| E::Resource {
+        received: received.to_owned(),
+        expected: settings.api_audience.clone(),
+    };
     for (name, value, reason) in [
         (
             "aud",
@@ -218,18 +222,14 @@ async fn an_id_jag_limits_the_scope_and_is_for_this_issuer_and_its_api() {
         (
             "resource",
             elsewhere(),
-            E::Resource(settings.api_audience.clone()),
+            resource("https://elsewhere.example.com"),
         ),
         (
             "resource",
             json!([elsewhere()]),
-            E::Resource(settings.api_audience.clone()),
+            resource("https://elsewhere.example.com"),
         ),
-        (
-            "resource",
-            json!([]),
-            E::Resource(settings.api_audience.clone()),
-        ),
+        ("resource", json!([]), resource("")),
         ("resource", json!({}), E::WrongType(Claim::Resource)),
         ("resource", json!([7]), E::WrongType(Claim::Resource)),
         ("scope", json!(["chat.read"]), E::WrongType(Claim::Scope)),
@@ -248,27 +248,41 @@ async fn an_id_jag_limits_the_scope_and_is_for_this_issuer_and_its_api() {
     }
 }
 
+fn not_rs256(received: Option<&str>) -> E {
+    E::ProviderAlgorithm {
+        received: received.map(str::to_owned),
+        allowed: vec!["RS256"],
+    }
+}
+
+fn unknown_key(kid: &str) -> E {
+    E::UnknownProviderKey {
+        kid: kid.to_owned(),
+        algorithm: "RS256",
+    }
+}
+
 /// RFC 8725 §3.1, §3.10, §3.11.
 #[tokio::test]
 async fn rfc8725_headers() {
-    let rs256 = || E::ProviderAlgorithm(vec!["RS256"]);
+    let typ = |typ: &str| E::ProviderTypWrong(typ.to_owned());
     for (name, value, reason) in [
         ("typ", Value::Null, E::TypMissing),
-        ("typ", json!("at+jwt"), E::ProviderTypWrong),
-        ("typ", json!("logout+jwt"), E::ProviderTypWrong),
-        ("typ", json!("jwt"), E::ProviderTypWrong),
+        ("typ", json!("at+jwt"), typ("at+jwt")),
+        ("typ", json!("logout+jwt"), typ("logout+jwt")),
+        ("typ", json!("jwt"), typ("jwt")),
         (
             "typ",
             json!("application/oauth-id-jag+jwt"),
-            E::ProviderTypWrong,
+            typ("application/oauth-id-jag+jwt"),
         ),
-        ("alg", json!("none"), rs256()),
-        ("alg", json!("HS256"), rs256()),
-        ("alg", json!("RS512"), rs256()),
-        ("alg", Value::Null, rs256()),
+        ("alg", json!("none"), not_rs256(Some("none"))),
+        ("alg", json!("HS256"), not_rs256(Some("HS256"))),
+        ("alg", json!("RS512"), not_rs256(Some("RS512"))),
+        ("alg", Value::Null, not_rs256(None)),
         ("kid", Value::Null, E::NoProviderKeyNamed),
-        ("kid", json!("of-entra"), E::UnknownProviderKey),
-        ("kid", json!(""), E::UnknownProviderKey),
+        ("kid", json!("of-entra"), unknown_key("of-entra")),
+        ("kid", json!(""), unknown_key("")),
     ] {
         let header = with(header(), name, value);
         assert_eq!(outcome(&header, &body()).await, Err(reason), "{header}");
@@ -276,10 +290,7 @@ async fn rfc8725_headers() {
     let jwk = serde_json::to_value(KEYS["entra"].jwk()).unwrap();
     let own_key = with(with(header(), "jwk", jwk), "kid", json!("mine"));
     let own_key = sign_text(&KEYS["entra"], &own_key.to_string(), &body().to_string());
-    assert_eq!(
-        verify(&own_key, &client()).await,
-        Err(E::UnknownProviderKey)
-    );
+    assert_eq!(verify(&own_key, &client()).await, Err(unknown_key("mine")));
 }
 
 /// The public key is known to everybody, so a signature with it as a secret would be anybody's.
@@ -298,7 +309,7 @@ async fn rfc8725_s3_1_the_public_key_is_no_secret_for_hmac() {
             let tag = hmac::sign(&secret, input.as_bytes());
             let forged = format!("{input}.{}", URL_SAFE_NO_PAD.encode(tag));
             let expected = match alg {
-                "HS256" => E::ProviderAlgorithm(vec!["RS256"]),
+                "HS256" => not_rs256(Some("HS256")),
                 _ => E::Signature,
             };
             assert_eq!(verify(&forged, &client()).await, Err(expected));
@@ -332,7 +343,10 @@ async fn every_claim_is_checked() {
         (
             "client_id",
             json!("other"),
-            E::OtherClient("other".to_owned()),
+            E::OtherClient {
+                received: "other".to_owned(),
+                expected: "machine".to_owned(),
+            },
         ),
         (
             "client_id",
@@ -416,6 +430,10 @@ async fn the_issuer_is_the_client_or_a_provider_that_it_names() {
     // The client's own form, in which kid names a certificate.
     let own = verify(&by("machine"), &client()).await;
     assert_eq!(own, Err(E::UnknownAlias));
+    let lacking = format!(
+        "Issuer validation failed: iss must be the Client ID or an issuer in identity_providers of the client, but is {}",
+        issuer_of(&KEYCLOAK)
+    );
     let unknown = || vec!["https://unknown.example.com".to_owned()];
     for identity_providers in [Vec::new(), unknown()] {
         let client = Client {
@@ -423,6 +441,8 @@ async fn the_issuer_is_the_client_or_a_provider_that_it_names() {
             ..client()
         };
         let refused = verify(&by(&issuer_of(&KEYCLOAK)), &client).await;
+        assert_eq!(refused.unwrap_err().to_string(), lacking);
+        let refused = verify(&by("https://unknown.example.com"), &client).await;
         assert_eq!(refused, Err(E::UnknownAlias), "as without providers");
     }
 }
