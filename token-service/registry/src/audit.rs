@@ -1,6 +1,6 @@
 //! Entries of the audit log about changes of the registry.
 
-use crate::apply::{Difference, DifferenceKind};
+use crate::apply::{Difference, DifferenceKind, FieldChange};
 use domain::AuditAction;
 use domain::audit_entry::Entry;
 use domain::object::{ObjectKind, ObjectName};
@@ -29,7 +29,19 @@ pub fn entry_of(difference: &Difference) -> Entry {
         DifferenceKind::Changed(_) => changed,
         DifferenceKind::Removed => removed,
     };
-    about(action, &difference.object, &difference.fields().join(", "))
+    let changes = match &difference.kind {
+        DifferenceKind::Changed(changes) => &changes[..],
+        DifferenceKind::Added | DifferenceKind::Removed => &[],
+    };
+    // The log says who could sign in as whom.
+    let field = |change: &FieldChange| match (change.field, &change.values) {
+        (field @ ("identities" | "identities_by_email"), Some(values)) => {
+            format!("{field}: {values}")
+        }
+        (field, _) => field.to_owned(),
+    };
+    let fields: Vec<String> = changes.iter().map(field).collect();
+    about(action, &difference.object, &fields.join(", "))
 }
 
 fn about(action: AuditAction, object: &ObjectName, fields: &str) -> Entry {

@@ -66,8 +66,8 @@ impl Registrations {
 }
 
 /// A warning about a client that lacks something of the configuration: a legacy client whose host name is not one of those for
-/// which `is_known` is true, a client of an identity provider that is not configured, or a client with certificates of TLS where
-/// the service has no listener for them (`takes_certificates`).
+/// which `is_known` is true, a client of an identity provider that is not configured or with which its people cannot sign in, or a client
+/// with certificates of TLS where the service has no listener for them (`takes_certificates`).
 pub fn unserved(
     client: &Client,
     is_known: impl Fn(&str) -> bool,
@@ -90,6 +90,15 @@ pub fn unserved(
     if let Some(issuer) = issuers.find(|issuer| settings.identity_provider(issuer).is_none()) {
         return Some(format!(
             "client_id: {id} names the identity provider {issuer}, for which there is no [[identity_providers]]"
+        ));
+    }
+    let signs_in = !matches!(client.integration, IntegrationType::NonInteractive { .. });
+    let named = client.identity_providers.iter().filter(|_| signs_in);
+    let mut named = named.filter_map(|issuer| settings.identity_provider(issuer));
+    if let Some(provider) = named.find(|provider| provider.client_id.is_none()) {
+        let issuer = &provider.issuer;
+        return Some(format!(
+            "client_id: {id} names the identity provider {issuer}, which has no client_id: nobody signs in with it"
         ));
     }
     let has_certificates = client.tls_client_certificate_bound_access_tokens

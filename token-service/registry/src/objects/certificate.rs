@@ -53,9 +53,11 @@ pub(super) fn text(certificate: &Certificate) -> String {
     format!("{} (x5t {})", certificate.alias, certificate.x5t())
 }
 
-pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<Certificate> {
+/// The certificates in the registration. A client of identity providers (`has_providers`) needs none, because they sign its
+/// assertions.
+pub(super) fn read(entry: &mut Entry<'_, '_>, has_providers: bool) -> Vec<Certificate> {
     const KEY: &str = "certificates";
-    if entry.reading.completeness == Completeness::Whole {
+    if !has_providers && entry.reading.completeness == Completeness::Whole {
         entry.section.required(KEY);
     }
     let mut aliases = BTreeMap::new();

@@ -321,7 +321,7 @@ fn read(entry: &mut Entry<'_, '_>) -> Option<Client> {
         },
         Kind::NonInteractive => NonInteractive {
             secrets: client_secret::read(entry, has_keys),
-            certificates: certificate::read(entry),
+            certificates: certificate::read(entry, !identity_providers.is_empty()),
             organization: organization(entry),
         },
         Kind::UserBound => UserBound {

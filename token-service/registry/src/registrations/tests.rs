@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use claims::Thumbprint;
@@ -5,6 +6,7 @@ use claims::Thumbprint;
 use super::*;
 use crate::file;
 use domain::client::{ClientSecret, IntegrationType};
+use protocol::identity_provider::IdentityProvider;
 use secrets::protection::Hidden;
 
 const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
@@ -574,5 +576,42 @@ fn names_and_wildcards_that_cannot_work_are_refused() {
             "r.toml:5: redirect_uris: http://127.0.0.1:*/callback: a wildcard port is for installed clients; a \
              web_server client registers each redirect URI in full",
         ]
+    );
+}
+
+#[test]
+fn a_client_of_an_identity_provider_needs_no_certificates() {
+    let settings = Settings {
+        identity_providers: vec![IdentityProvider {
+            id: "corp".to_owned(),
+            issuer: "https://corp.example.com".to_owned(),
+            name: "corp".to_owned(),
+            algorithms: BTreeSet::new(),
+            email_domains: Vec::new(),
+            link_by_email: false,
+            client_id: None,
+        }]
+        .into(),
+        ..Settings::default()
+    };
+    let read = |kind: &str| {
+        let text = format!(
+            "[[clients]]\nclient_id = 'c'\n{kind}\nclient_secret = '{}'\n\
+             identity_providers = ['https://corp.example.com']\n",
+            "x".repeat(32)
+        );
+        load(&text).unwrap()
+    };
+    let of = |kind: &str| {
+        let registrations = read(kind);
+        let unserved = registrations.unserved(|_| true, true, &settings);
+        let warnings: Vec<String> = unserved.map(|(_, problem)| problem.to_string()).collect();
+        warnings.join("\n")
+    };
+    assert_eq!(of("type = 'non_interactive'"), "");
+    let web = of("type = 'web_server'\nredirect_uris = ['https://a.example/cb']");
+    assert!(
+        web.contains("which has no client_id: nobody signs in with it"),
+        "{web}"
     );
 }
