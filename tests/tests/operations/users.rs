@@ -74,7 +74,8 @@ fn identities_are_linked_moved_and_unlinked() {
         "{linked}"
     );
     let refused = pair.failed(&of("link", other));
-    let held = "one@example.com has 00u1 of https://sso.example.com: unlink it there first";
+    let held =
+        "one@example.com has 00u1 of https://sso.example.com: unlink it there first, or add --move";
     assert!(refused.contains(held), "{refused}");
     assert_eq!(having(), [one]);
     let moved = pair.done(&format!("{} --move", of("link", other)));

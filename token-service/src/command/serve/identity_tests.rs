@@ -111,6 +111,12 @@ fn held(name: &str, holder: &str, subject: &str) -> String {
     format!("user {name}: identities: {holder} has {subject} of {ISSUER}: unlink it there first")
 }
 
+/// As [`held`], of a command that can move the identity.
+fn movable(name: &str, holder: &str, subject: &str) -> String {
+    let held = held(name, holder, subject);
+    format!("{held}, or add --move (API: move_identities=true)")
+}
+
 #[tokio::test]
 async fn a_command_moves_an_identity_only_if_it_says_so() {
     let site = site().await;
@@ -123,7 +129,7 @@ async fn a_command_moves_an_identity_only_if_it_says_so() {
     assert_eq!(refused, Err(held("bob", "ada", "1")));
     assert_eq!(create::<User>(&service, person("bob", &[])).await, Ok(()));
     let refused = link(&service, "bob", "1", false).await;
-    assert_eq!(refused, Err(held("bob", "ada", "1")));
+    assert_eq!(refused, Err(movable("bob", "ada", "1")));
     assert_eq!(subjects(&service, "ada").await, registered(&["1", "2"]));
     let moved = link(&service, "bob", "1", true).await.unwrap();
     assert_eq!(
@@ -169,7 +175,7 @@ async fn an_identity_that_two_users_are_to_get_at_once_goes_to_one() {
     );
     let refused = one.and(other).unwrap_err();
     assert!(
-        [held("ada", "bob", "1"), held("bob", "ada", "1")].contains(&refused),
+        [movable("ada", "bob", "1"), movable("bob", "ada", "1")].contains(&refused),
         "{refused}"
     );
 }

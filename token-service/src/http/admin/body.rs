@@ -104,12 +104,18 @@ pub(super) fn query<T: for<'de> Deserialize<'de>>(query: &str) -> Result<T, Admi
 }
 
 fn wrong_parameter<T: for<'de> Deserialize<'de>>(query: &str) -> String {
+    if let Err(error) = web::Query::<T>::from_query(query)
+        && let Some(name) = missing(&error.to_string())
+    {
+        return format!("{name} is missing");
+    }
     let mut seen = BTreeSet::new();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let alone = url::form_urlencoded::Serializer::new(String::new())
             .append_pair(&name, &value)
             .finish();
-        let Err(error) = web::Query::<T>::from_query(&alone) else {
+        let wrong = web::Query::<T>::from_query(&alone).err();
+        let Some(error) = wrong.filter(|error| missing(&error.to_string()).is_none()) else {
             if !seen.insert(name.clone()) {
                 return format!("{}: occurs twice", bounded(&name));
             }
@@ -127,6 +133,12 @@ fn wrong_parameter<T: for<'de> Deserialize<'de>>(query: &str) -> String {
         return format!("{}: expected {expected}, found {found}", bounded(&name));
     }
     "the query cannot be read".to_owned()
+}
+
+/// The required parameter that the query lacks, from the message of the parser.
+fn missing(error: &str) -> Option<&str> {
+    let (_, name) = error.split_once("missing field `")?;
+    Some(name.split_once('`')?.0)
 }
 
 #[cfg(test)]
@@ -159,6 +171,20 @@ mod tests {
             ("after=a%00b", "after: contains a NUL character"),
         ] {
             let error = query::<Some>(text).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{text}");
+        }
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only read")]
+        struct Both {
+            issuer: String,
+            subject: String,
+        }
+        for (text, expected) in [
+            ("issuer=a", "subject is missing"),
+            ("", "issuer is missing"),
+            ("issuer=a&subject=b&subject=c", "subject: occurs twice"),
+        ] {
+            let error = query::<Both>(text).unwrap_err();
             assert_eq!(error.to_string(), expected, "{text}");
         }
         let empty = query::<Some>("after=&limit=").unwrap();

@@ -201,7 +201,7 @@ pub(crate) struct ChangeQuery {
     /// Revoke everything that was issued to the client, in the same transaction. The client gets new tokens 15 seconds later.
     /// Only for clients.
     pub revoke: bool,
-    /// Take linked identities of the change from the users who have them, in the same transaction. Only for users.
+    /// Take the listed identities from the users who have them, in the same transaction. Only for users.
     pub move_identities: bool,
 }
 
@@ -511,7 +511,16 @@ impl Administration {
         let may_lose = |user: &User, identity: &Identity| {
             how.move_identities && (user.managed.is_none() || user.is_linked_by_email(identity))
         };
-        self.refuse_taken(&mut plan, stored, may_lose).await?;
+        let taken = self.refuse_taken(&mut plan, stored, may_lose).await;
+        taken.map_err(|error| match error {
+            AdminError::Taken(mut lines) if before.is_some() && !how.move_identities => {
+                for line in &mut lines {
+                    line.push_str(", or add --move (API: move_identities=true)");
+                }
+                AdminError::Taken(lines)
+            }
+            error => error,
+        })?;
         let mut effects = self.effects(&plan, stored, false).await?;
         effects.warnings.extend(disabling);
         for difference in &plan.differences {

@@ -22,7 +22,7 @@ use crate::telemetry::audit_log::Entry;
 use domain::digest::Digest;
 use domain::object::ObjectKind;
 use domain::{AuditAction, Identity, LinkedAccount, LinkedIdentity, PasswordLink, User, random};
-use registry::apply::Plan;
+use registry::apply::{Difference, Plan};
 use registry::objects::{AccountView, IdentityView, UserView};
 use registry::registrations::looked_up;
 use store::{Store, StoreError};
@@ -171,7 +171,7 @@ async fn link_account(
 /// Unlinks an account and revokes what was authorized for it.
 #[utoipa::path(delete, path = "/admin/users/{username}/accounts", tag = "users",
     params(("username" = String, Path), AccountQuery),
-    responses((status = 200, body = UserView), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = UserView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn unlink_account(
     administrator: Administrator,
     username: Path<String>,
@@ -207,14 +207,14 @@ async fn link_identity(
 pub(crate) struct IdentityQuery {
     /// Issuer of the identity provider.
     pub issuer: String,
-    /// The person there.
+    /// `sub` of the provider's tokens for this person.
     pub subject: String,
 }
 
 /// Unlinks an identity and ends the sessions and grants from sign-ins with it.
 #[utoipa::path(delete, path = "/admin/users/{username}/identities", tag = "users",
     params(("username" = String, Path), IdentityQuery),
-    responses((status = 200, body = UserView), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
+    responses((status = 200, body = UserView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn unlink_identity(
     administrator: Administrator,
     username: Path<String>,
@@ -286,7 +286,9 @@ impl Administration {
             };
             let mut plan = Plan::on(&stored);
             plan.put(after.clone(), Some(before));
-            let effects = self.effects(&plan, &stored, false).await?;
+            let mut effects = self.effects(&plan, &stored, false).await?;
+            let differences = plan.differences.iter();
+            effects.changes.extend(differences.flat_map(Difference::lines));
             self.make(plan, None).await?;
             Ok(self.changed_with(&after, effects).await)
         })
