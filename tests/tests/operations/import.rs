@@ -306,7 +306,7 @@ fn the_report_names_who_can_no_longer_sign_in() {
     for line in [
         "identities of users at the identity provider google (1): name its issuer with --identity-provider",
         "user key cannot sign in: the passkey is not imported; user invite NAME prints",
-        "user social cannot sign in: the issuer of the identity provider is not named; user invite NAME prints",
+        "user social cannot sign in: the issuer of the identity provider is not given (--identity-provider ALIAS=ISSUER); user invite NAME prints",
         "user staff cannot sign in: the password is at a directory; user invite NAME prints",
         "user invited cannot sign in: the export has no password; user invite NAME prints",
     ] {

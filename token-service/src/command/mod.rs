@@ -52,7 +52,8 @@ enum Command {
     Check(check::Arguments),
     /// Check whether the running service is ready; exit with 1 if not.
     Health(health::Arguments),
-    /// Sign a user assertion for the JWT bearer grant (protocol.md §2.3), or a client assertion (§5.12), as an integrator would.
+    /// Sign a user assertion for the JWT bearer grant (protocol.md §2.3), or a client assertion (§5.12), as an integrator would. It cannot sign
+    /// the assertion of an identity provider.
     Assertion(assertion::Arguments),
     /// Make a DPoP proof for one request, as a client would (protocol.md §5.13).
     Proof(proof::Arguments),

@@ -34,9 +34,9 @@ pub struct ClientRegistration {
     /// Whether people need a second factor for codes and refreshed tokens of the client: `optional` or `required`. `optional` if absent. For
     /// `web_server`, `installed`, `legacy`.
     pub second_factor: Option<String>,
-    /// Issuers of identity providers: those whose assertions a `non_interactive` client may bring, those by which the people of
-    /// other clients sign in (none: all that are configured). With exactly one, sign-ins begin there. For `web_server`, `installed`,
-    /// `non_interactive`, `legacy`.
+    /// Issuers of identity providers. A `non_interactive` client may bring their assertions. For other clients, the sign-in page
+    /// offers these providers (default: all with a `client_id`); with exactly one, the browser goes there without a page. For
+    /// `web_server`, `installed`, `non_interactive`, `legacy`.
     pub identity_providers: Option<Vec<String>>,
     /// The client secret. 32 to 1024 bytes. The administration generates an absent one, but not for `legacy`. For `web_server`,
     /// `non_interactive`, `user_bound`, `legacy`.
@@ -93,8 +93,8 @@ pub struct ClientView {
     /// `required` if people need a second factor for codes and refreshed tokens of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_factor: Option<String>,
-    /// Issuers of identity providers: those whose assertions a `non_interactive` client may bring, those by which the people of
-    /// other clients sign in.
+    /// Issuers of identity providers. A `non_interactive` client may bring their assertions. For other clients, the sign-in page
+    /// offers these providers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity_providers: Option<Vec<String>>,
     /// Live client secrets: two during a rotation.

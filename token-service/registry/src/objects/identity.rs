@@ -13,7 +13,7 @@ use domain::{Identity, LinkedIdentity};
 pub struct IdentityView {
     /// Issuer of the identity provider: `iss` of its tokens.
     pub issuer: String,
-    /// The person there: `sub` of its tokens. 1 to 255 bytes.
+    /// `sub` of the provider's tokens for this person. 1 to 255 bytes.
     pub subject: String,
 }
 

@@ -50,9 +50,9 @@ struct Flags {
     /// installed, legacy).
     #[arg(long, value_name = "RULE")]
     second_factor: Option<String>,
-    /// Issuers of identity providers: those whose assertions a non_interactive client may bring, those by which the people of other
-    /// clients sign in (none: all that are configured). With exactly one, sign-ins begin there (web_server, installed,
-    /// non_interactive, legacy).
+    /// Issuers of identity providers. A non_interactive client may bring their assertions. For other clients, the sign-in page offers
+    /// these providers (default: all with a client_id); with exactly one, the browser goes there without a page (web_server,
+    /// installed, non_interactive, legacy).
     #[arg(long = "identity-provider", value_name = "ISSUER")]
     identity_providers: Vec<String>,
     /// The public keys of client assertions, with which the client authenticates (private_key_jwt) (web_server, non_interactive,

@@ -23,8 +23,8 @@ Exits with 1 when the token would be refused.";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Arguments {
-    /// Access token, refresh token (also legacy), user assertion or client assertion. `-` reads it from standard input,
-    /// which keeps it out of the shell's history.
+    /// Access token, refresh token (also legacy), user assertion (also of an identity provider) or client assertion. `-` reads it
+    /// from standard input, which keeps it out of the shell's history.
     #[arg(allow_hyphen_values = true)]
     token: String,
     /// DPoP proof that was sent with the token. `--method` and `--request-url` name the request.

@@ -42,7 +42,7 @@ pub(super) enum Command {
     /// Clients: add, list, show, update, remove, rotate secrets, certificates.
     #[command(subcommand, visible_alias = "clients", after_help = client::EXAMPLES)]
     Client(Box<client::Command>),
-    /// Users and their linked accounts: add, list, show, update, remove.
+    /// Users, their linked accounts and identities: add, list, show, update, remove.
     #[command(subcommand, visible_alias = "users", after_help = user::EXAMPLES)]
     User(user::Command),
     /// Signing keys: list, rotate, remove.

@@ -221,7 +221,7 @@ pub(in crate::command) struct LinkedIdentity {
     /// Issuer of the identity provider: iss of its tokens.
     #[arg(long, value_name = "URL")]
     issuer: String,
-    /// The person there: sub of its tokens.
+    /// `sub` of the provider's tokens for this person.
     #[arg(long, value_name = "SUB")]
     subject: String,
 }

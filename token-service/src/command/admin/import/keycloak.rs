@@ -79,7 +79,10 @@ const REASONS: [(&str, &str); 15] = [
         "the password is at a directory; set one here",
     ),
     ("groups", "this service has no groups"),
-    ("identityProviders", PASSWORDS),
+    (
+        "identityProviders",
+        "configure them as [[identity_providers]]",
+    ),
     (
         "protocolMappers",
         "docs/protocol/api.md has the claims of tokens",
@@ -501,7 +504,9 @@ fn user(user: Object, given: Given<'_>, import: &mut Import<'_>) -> anyhow::Resu
         });
         let why = match () {
             () if has_passkey => "the passkey is not imported",
-            () if has("federatedIdentities") => "the issuer of the identity provider is not named",
+            () if has("federatedIdentities") => {
+                "the issuer of the identity provider is not given (--identity-provider ALIAS=ISSUER)"
+            }
             () if has("federationLink") => "the password is at a directory",
             () => "the export has no password",
         };
