@@ -288,7 +288,9 @@ impl Administration {
             plan.put(after.clone(), Some(before));
             let mut effects = self.effects(&plan, &stored, false).await?;
             let differences = plan.differences.iter();
-            effects.changes.extend(differences.flat_map(Difference::lines));
+            effects
+                .changes
+                .extend(differences.flat_map(Difference::lines));
             self.make(plan, None).await?;
             Ok(self.changed_with(&after, effects).await)
         })

@@ -1,19 +1,19 @@
 //! The start of a request for a code: `GET /auth/authorize` (protocol.md §4.1) and the start pages of other flows.
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{self, HeaderValue};
-use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
+use actix_web::http::header;
 
 use super::confirm;
 use super::due;
 use super::failure::PageFailure;
 use super::journey::Journey;
+use super::looks::only_looks;
 use super::provider;
 use super::purpose::{Purpose, show};
 use super::response;
 use super::select_account;
 use super::templates::{ConfirmPage, NoAccountPage, SignInPage};
-use crate::http::method::IsHead;
 use protocol::oauth::authorize::{RedirectError, Step};
 
 /// Shows the next step, or redirects to the client's redirect URI.
@@ -69,22 +69,6 @@ async fn ask_to_sign_in(purpose: &Purpose, has_session: bool) -> Result<HttpResp
 }
 
 const NO_STORE: (header::HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
-
-/// The status of the answer if nobody has opened the address: a code would be lost, and a pushed request used up. A browser that
-/// prefetches drops an answer with an error, and asks again when the person follows the link.
-pub(super) fn only_looks(http: &HttpRequest) -> Option<StatusCode> {
-    let prefetches = ["sec-purpose", "purpose", "x-moz"].into_iter().any(|name| {
-        let purpose = http.headers().get(name).map(HeaderValue::as_bytes);
-        let purpose = purpose.and_then(|value| value.get(..8));
-        purpose.is_some_and(|value| value.eq_ignore_ascii_case(b"prefetch"))
-    });
-    let is_head = http.extensions().contains::<IsHead>();
-    match (prefetches, is_head) {
-        (true, _) => Some(StatusCode::FORBIDDEN),
-        (false, true) => Some(StatusCode::OK),
-        (false, false) => None,
-    }
-}
 
 /// A redirect that ends a GET.
 fn found(location: &str) -> HttpResponse {

@@ -27,6 +27,7 @@ mod frame;
 mod home;
 mod journey;
 mod language;
+mod looks;
 mod new_password;
 mod own;
 mod problem;

@@ -8,12 +8,12 @@ use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use guard::schedule::TIMEOUT_SECONDS;
 use tokio::time::timeout;
 
-use super::authorize::only_looks;
 use super::browser::Browser;
 use super::browser_token::with_token;
 use super::carried;
 use super::failure::PageFailure;
 use super::form::{Carried as _, Form};
+use super::looks::only_looks;
 use super::problem::{Problem, ProviderProblem};
 use super::purpose::Purpose;
 use super::response;

@@ -87,7 +87,7 @@ pub(crate) async fn sign_ins_are_known_until_the_user_is_removed(subject: &mut i
     let begin = async |store: Arc<dyn Store>, stage, seconds| {
         let session = Session {
             stage,
-            authenticated_at: at(seconds),
+            used_at: at(seconds),
             ..session("ada", at(100))
         };
         start(&*store, Digest::of(&[1]), session, None).await;
