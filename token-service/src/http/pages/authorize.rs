@@ -13,7 +13,8 @@ use super::provider;
 use super::purpose::{Purpose, show};
 use super::response;
 use super::select_account;
-use super::templates::{ConfirmPage, NoAccountPage, SignInPage};
+use super::sign_in;
+use super::templates::{ConfirmPage, NoAccountPage};
 use protocol::oauth::authorize::{RedirectError, Step};
 
 /// Shows the next step, or redirects to the client's redirect URI.
@@ -60,12 +61,8 @@ async fn ask_to_sign_in(purpose: &Purpose, has_session: bool) -> Result<HttpResp
         let oldest = purpose.oldest_sign_in();
         return provider::leave(purpose, provider, StatusCode::FOUND, oldest).await;
     }
-    purpose.show(None, |flow| SignInPage {
-        frame: flow.frame,
-        flow,
-        username: journey.and_then(Journey::login_hint).unwrap_or_default(),
-        problem: None,
-    })
+    let hint = journey.and_then(Journey::login_hint);
+    sign_in::ask(purpose, hint.unwrap_or_default(), None)
 }
 
 const NO_STORE: (header::HeaderName, &str) = (header::CACHE_CONTROL, "no-store");

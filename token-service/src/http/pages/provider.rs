@@ -18,7 +18,7 @@ use super::problem::{Problem, ProviderProblem};
 use super::purpose::Purpose;
 use super::response;
 use super::sign_in;
-use super::templates::{NotLinkedPage, SignInPage};
+use super::templates::NotLinkedPage;
 use crate::http::origin::{self, RequestId};
 use crate::providers::RedeemError;
 use crate::telemetry::audit_log::Entry;
@@ -107,13 +107,7 @@ pub(super) async fn again(
     if let Some(provider) = providers.find(|provider| provider.issuer == *issuer) {
         return leave(purpose, provider, status, Some(now)).await.map(Some);
     }
-    let page = purpose.show(None, |flow| SignInPage {
-        frame: flow.frame,
-        flow,
-        username: session.username.as_str(),
-        problem: None,
-    });
-    page.map(Some)
+    sign_in::ask(purpose, session.username.as_str(), None).map(Some)
 }
 
 /// The sign-in page, with what went wrong at the provider.
@@ -126,14 +120,8 @@ fn sign_in_page(
 }
 
 fn show(purpose: &Purpose, problem: Problem<'_>) -> Result<HttpResponse, PageFailure> {
-    let problem = Some(problem);
     let hint = purpose.journey().and_then(|journey| journey.login_hint());
-    purpose.show(problem, |flow| SignInPage {
-        frame: flow.frame,
-        flow,
-        username: hint.unwrap_or_default(),
-        problem,
-    })
+    sign_in::ask(purpose, hint.unwrap_or_default(), Some(problem))
 }
 
 /// `GET /auth/provider/{id}`: the browser comes back (OpenID Connect Core 1.0 §3.1.2.5).
@@ -220,8 +208,7 @@ async fn answered(
 ) -> Result<Answer, PageFailure> {
     let browser = purpose.browser();
     let failed = |problem: ProviderProblem, why: &str| {
-        let entry = Entry::new(AuditAction::SignInRefused);
-        browser.record(entry.detail(format!("identity provider {}: {why}", provider.id)));
+        refused(browser, provider, None, why);
         Ok(Answer::Problem(problem))
     };
     let providers = &browser.service.providers;
@@ -276,6 +263,16 @@ async fn answered(
     }
 }
 
+/// Records a sign-in that stopped, of the user if somebody is linked.
+fn refused(browser: &Browser, provider: &IdentityProvider, user: Option<&User>, why: &str) {
+    let entry = Entry::new(AuditAction::SignInRefused);
+    let entry = entry.detail(format!("identity provider {}: {why}", provider.id));
+    browser.record(match user {
+        Some(user) => entry.by_user(user.username.as_str()),
+        None => entry,
+    });
+}
+
 /// A text of the provider for the audit log.
 fn printable(text: &str) -> String {
     let text: String = text.chars().take(200).collect();
@@ -292,12 +289,13 @@ async fn receive(
     let browser = purpose.browser();
     let context = browser.context();
     let Some(user) = linked(browser, provider, &token).await? else {
-        let entry = Entry::new(AuditAction::SignInRefused);
         let subject = printable(&token.identity.subject);
-        browser.record(entry.detail(format!(
-            "identity provider {}: nobody is linked to {subject}",
-            provider.id
-        )));
+        refused(
+            browser,
+            provider,
+            None,
+            &format!("nobody is linked to {subject}"),
+        );
         let request_id = browser.http.extensions().get::<RequestId>().cloned();
         return purpose.show(None, |flow| NotLinkedPage {
             frame: flow.frame,
@@ -308,10 +306,7 @@ async fn receive(
         });
     };
     let expected = purpose.expected_user();
-    let refused = |why: &str| {
-        let entry = Entry::new(AuditAction::SignInRefused).by_user(user.username.as_str());
-        browser.record(entry.detail(format!("identity provider {}: {why}", provider.id)));
-    };
+    let refused = |why: &str| refused(browser, provider, Some(&user), why);
     if expected.is_some_and(|expected| expected.username != user.username) {
         refused("the request is for another user");
         return sign_in_page(purpose, provider, ProviderProblem::OtherPerson);

@@ -42,11 +42,20 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
         PasswordOutcome::Refused(_) => Problem::PasswordRefused,
         PasswordOutcome::Wait(_, wait) => Problem::Wait(wait),
     };
-    purpose.show(Some(problem), |flow| SignInPage {
+    ask(purpose, username, Some(problem))
+}
+
+/// The page that asks for the password, or for a provider. `username`: suggestion for the field.
+pub(super) fn ask(
+    purpose: &Purpose,
+    username: &str,
+    problem: Option<Problem<'_>>,
+) -> Result<HttpResponse, PageFailure> {
+    purpose.show(problem, |flow| SignInPage {
         frame: flow.frame,
         flow,
         username,
-        problem: Some(problem),
+        problem,
     })
 }
 

@@ -5,7 +5,8 @@ use actix_web::HttpResponse;
 use super::due;
 use super::failure::PageFailure;
 use super::purpose::Purpose;
-use super::templates::{OTHER_USER, SignInPage};
+use super::sign_in;
+use super::templates::OTHER_USER;
 use domain::Session;
 use protocol::oauth::authorize::SignedIn;
 use protocol::sign_in::SessionId;
@@ -35,11 +36,6 @@ pub(super) async fn visitor(
         }
         Some((_, Err(_))) | None => String::new(),
     };
-    let page = purpose.show(None, |flow| SignInPage {
-        frame: flow.frame,
-        flow,
-        username: &username,
-        problem: None,
-    });
+    let page = sign_in::ask(purpose, &username, None);
     page.map(Visitor::Asked)
 }
