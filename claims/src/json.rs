@@ -48,15 +48,23 @@ pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
 /// Editors of Windows begin a text with this character, and so do some servers.
 pub const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// [`parse_object`] for a file that a server publishes: a byte order mark before it is ignored (RFC 8259 §8.1).
+/// True if the text is in UTF-16, as `>` of Windows PowerShell writes it.
+pub fn is_utf_16(text: &[u8]) -> bool {
+    text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff])
+}
+
+/// The text without a byte order mark at its start.
+pub fn unmarked(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BYTE_ORDER_MARK.as_bytes())
+        .unwrap_or(text)
+}
+
+/// [`parse_object`] for a file: a byte order mark before it is ignored (RFC 8259 §8.1).
 ///
 /// # Errors
 /// Those of [`parse_object`].
 pub fn parse_file(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
-    parse_object(
-        text.strip_prefix(BYTE_ORDER_MARK.as_bytes())
-            .unwrap_or(text),
-    )
+    parse_object(unmarked(text))
 }
 
 /// Builds a [`Value`]. Stops at the first repeated name or at a level too deep, and stores the reason in
@@ -163,6 +171,11 @@ pub fn numeric_date(value: &Value) -> Option<u64> {
     (0.0..9_007_199_254_740_992.0)
         .contains(&seconds)
         .then_some(seconds as u64)
+}
+
+/// A member of the object. `null` counts as absent, because some libraries write unset members as `null` (D-10).
+pub fn present<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    object.get(name).filter(|value| !value.is_null())
 }
 
 /// Deserializes one claim as `T`.

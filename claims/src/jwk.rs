@@ -1,18 +1,12 @@
 //! Public keys as JSON Web Keys (RFC 7517, RFC 7518 §6, RFC 8037 §2).
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::jws::Algorithm;
 use crate::thumbprint::Thumbprint;
 
 /// Members that only private and symmetric keys have (RFC 7518 §6, RFC 8037 §2).
 pub const PRIVATE_MEMBERS: [&str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
-
-/// A member of a JWK. `null` counts as absent, because some libraries write unset members as `null`.
-pub fn member<'a>(jwk: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
-    jwk.get(name).filter(|value| !value.is_null())
-}
 
 /// A public signing key as the token service publishes it at `/auth/jwks`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

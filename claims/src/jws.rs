@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json::{self, JsonError};
+use crate::media_type;
 
 /// Longest compact form that is parsed, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
@@ -98,6 +99,8 @@ pub struct JoseHeader {
     pub kid: Option<String>,
     /// SHA-1 thumbprint of a certificate, base64url.
     pub x5t: Option<String>,
+    /// SHA-256 thumbprint of a certificate, base64url: `x5t#S256`.
+    pub x5t_s256: Option<String>,
 }
 
 /// A parsed, **unverified** compact JWS.
@@ -157,12 +160,25 @@ impl<'a> CompactJws<'a> {
 }
 
 impl JoseHeader {
+    /// True if `typ` is this media type (D-67).
+    pub fn has_type(&self, typ: &str) -> bool {
+        self.type_among([typ]).is_some()
+    }
+
+    /// The one of these media types that `typ` is (D-67).
+    pub fn type_among<'t>(&self, types: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
+        let own = self.typ.as_deref()?;
+        let mut types = types.into_iter();
+        types.find(|typ| media_type::is_same(typ, own))
+    }
+
     fn read(header: &mut Map<String, Value>) -> Result<Self, JwsError> {
         if header.contains_key("crit") {
             return Err(JwsError::Critical);
         }
         let mut take = |name: &'static str| match header.remove(name) {
-            None => Ok(None),
+            // Some libraries write unset members as `null` (D-10).
+            None | Some(Value::Null) => Ok(None),
             Some(Value::String(value)) => Ok(Some(value)),
             Some(_) => Err(JwsError::HeaderType(name)),
         };
@@ -171,6 +187,7 @@ impl JoseHeader {
             typ: take("typ")?,
             kid: take("kid")?,
             x5t: take("x5t")?,
+            x5t_s256: take("x5t#S256")?,
         })
     }
 }
@@ -216,6 +233,11 @@ mod tests {
             text
         );
         assert_eq!(jws.claims().unwrap()["a"], 1);
+        let types = ["rt+jwt", "AT+JWT"];
+        assert_eq!(jws.header.type_among(types), Some("AT+JWT"));
+        let unset = token(r#"{"typ":null}"#, "{}");
+        let unset = CompactJws::parse(&unset).unwrap();
+        assert_eq!(unset.header.type_among(["null", ""]), None);
     }
 
     /// RFC 7515 §4.1.11, RFC 8725 §3.3: strict base64, no unknown critical extension, no duplicate member.

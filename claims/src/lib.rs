@@ -7,6 +7,7 @@ pub mod dpop;
 pub mod json;
 pub mod jwk;
 pub mod jws;
+pub mod media_type;
 pub mod message;
 pub mod revocation;
 pub mod thumbprint;

@@ -21,9 +21,10 @@ impl HostPattern {
     /// with a port.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
+        let text = text.strip_suffix('.').unwrap_or(&text);
         let (name, pattern) = match text.strip_prefix('*') {
             Some(end) => (end.strip_prefix('.')?, Self::Under(end.to_owned())),
-            None => (text.as_str(), Self::Name(text.clone())),
+            None => (text, Self::Name(text.to_owned())),
         };
         is_name(name).then_some(pattern)
     }
@@ -78,8 +79,13 @@ fn is_internal_host(host: &str, configured: &[HostPattern]) -> bool {
         let address = address.strip_suffix(']');
         return address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
     }
+    // A final dot makes a name absolute (RFC 1034 §3.1). Without another dot, the owner of a top-level domain has the name.
+    let (name, is_absolute) = match name.strip_suffix('.') {
+        Some(name) => (name, name != "localhost"),
+        None => (name, false),
+    };
     is_name(name)
-        && (!name.contains('.')
+        && ((!name.contains('.') && !is_absolute)
             || name.parse::<Ipv4Addr>().is_ok()
             || PRIVATE.iter().any(|end| name.ends_with(end))
             || configured.iter().any(|pattern| pattern.fits(name)))
@@ -91,7 +97,7 @@ mod tests {
 
     #[test]
     fn names_of_web_pages_are_refused() {
-        let configured = ["Gatepass.example.com", "*.ops.example.com"]
+        let configured = ["Gatepass.example.com", "*.ops.example.com."]
             .map(|text| HostPattern::parse(text).unwrap());
         for host in [
             "127.0.0.1",
@@ -109,6 +115,10 @@ mod tests {
             "gatepass.example.com:9081",
             "GATEPASS.example.com",
             "a.ops.example.com",
+            "a.ops.example.com.:9081",
+            "gatepass.example.com.",
+            "token-service.gatepass.svc.cluster.local.:9081",
+            "localhost.",
         ] {
             assert!(is_internal_host(host, &configured), "{host}");
         }
@@ -123,7 +133,10 @@ mod tests {
             "ops.example.com",
             ".ops.example.com",
             "evil.example.",
-            "localhost.",
+            "evil.",
+            "localhost..",
+            "gatepass.example.com..",
+            ".",
             "evil.local",
             "user@127.0.0.1",
             "127.0.0.1:9081:1",
@@ -157,7 +170,7 @@ mod tests {
     #[test]
     fn patterns_are_names() {
         for text in [
-            "", "*", "*.", "a..b", "a:1", "http://a", "*a.b", "a.*.b", "a/b", "[::1]",
+            "", "*", "*.", ".", "a..", "a..b", "a:1", "http://a", "*a.b", "a.*.b", "a/b", "[::1]",
         ] {
             assert_eq!(HostPattern::parse(text), None, "{text}");
         }

@@ -12,8 +12,6 @@ pub mod internal_host;
 mod key_path;
 #[cfg(feature = "toml")]
 mod lines;
-#[cfg(feature = "toml")]
-mod pieces;
 mod place;
 mod problem;
 mod schema;
@@ -28,9 +26,9 @@ mod toml;
 #[cfg(feature = "toml")]
 mod variables;
 
-#[cfg(feature = "toml")]
-pub use pieces::Pieces;
 pub use place::{Located, Place};
 pub use problem::{InvalidDocument, Problem, Problems};
-pub use section::{Section, unknown};
+pub use section::{Section, unknown, unknown_word};
 pub use table::Table;
+#[cfg(feature = "toml")]
+pub use toml::read_text;

@@ -269,6 +269,10 @@ impl<'p> Section<'p> {
                 }
             }
             Value::String(text) if place.is_variable() => {
+                if text.trim().is_empty() {
+                    self.wrong(&place, key, "is empty");
+                    return None;
+                }
                 let items = text.split(',').map(str::trim);
                 for item in items.filter(|item| !item.is_empty()) {
                     let (value, place) = (item.to_owned(), place.clone());
@@ -315,10 +319,30 @@ impl<'p> Section<'p> {
         match value {
             Value::Object(members) => Some(self.within(key, members)),
             other => {
-                self.wrong_type(&place, key, nouns(&place).0, &other);
+                let expected = self.written(&place, key, nouns(&place).0, ["[", "]"]);
+                self.wrong_type(&place, key, &expected, &other);
                 None
             }
         }
+    }
+
+    /// `expected`, with the line that begins it in a file.
+    fn written(
+        &self,
+        place: &Place,
+        key: &str,
+        expected: &str,
+        [open, close]: [&str; 2],
+    ) -> String {
+        if place.is_json() {
+            return expected.to_owned();
+        }
+        let path = key_path::member(&self.path, key);
+        // Numbers of elements are not written.
+        let parts = path
+            .split('[')
+            .map(|part| part.split_once(']').map_or(part, |(_, rest)| rest));
+        format!("{expected} ({open}{}{close})", parts.collect::<String>())
     }
 
     /// Takes the tables of the list at `key`; none if the list is absent.
@@ -361,7 +385,8 @@ impl<'p> Section<'p> {
         let values = match value {
             Value::Array(values) => values,
             other => {
-                self.wrong_type(&place, key, nouns(&place).1, &other);
+                let expected = self.written(&place, key, nouns(&place).1, ["[[", "]]"]);
+                self.wrong_type(&place, key, &expected, &other);
                 Vec::new()
             }
         };
@@ -461,6 +486,14 @@ impl<'p> Section<'p> {
 /// The message about a `name` that is not in `known`.
 pub fn unknown(noun: &str, name: &str, known: &[&str]) -> String {
     unlike(noun, closest(name, known))
+}
+
+/// Like [`unknown`], with all of `known` if none of them is similar.
+pub fn unknown_word(noun: &str, name: &str, known: &[&str]) -> String {
+    match closest(name, known) {
+        Some(known) => unlike(noun, Some(known)),
+        None => format!("unknown {noun}; expected one of {}", known.join(", ")),
+    }
 }
 
 fn unlike(noun: &str, known: Option<&str>) -> String {

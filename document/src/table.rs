@@ -45,15 +45,6 @@ impl Table {
     }
 }
 
-impl Table {
-    /// The length of the list at `key`; 0 for another value; `None` if `key` is absent.
-    #[cfg(feature = "toml")]
-    pub(crate) fn count(&self, key: &str) -> Option<usize> {
-        let value = self.members.get(key)?;
-        Some(value.as_array().map_or(0, Vec::len))
-    }
-}
-
 fn remove_nulls(members: &mut Map<String, Value>) {
     members.retain(|_, value| !value.is_null());
     members.values_mut().for_each(remove_nulls_below);

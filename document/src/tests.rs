@@ -238,7 +238,7 @@ mod files {
                 "folder/a.toml:4: empty: is empty",
                 "folder/a.toml:5: list: expected strings in the list, found an integer",
                 "folder/a.toml:6: table: expected a string, found a table",
-                "folder/a.toml:8: single: expected a list of tables, found a table",
+                "folder/a.toml:8: single: expected a list of tables ([[single]]), found a table",
                 "folder/a.toml:9: other: unknown key",
                 "folder/a.toml:11: number: must be a finite number",
                 "folder/a.toml:12: a b: unknown key of [last]; keys that belong to no table stand above the first table",
@@ -330,8 +330,10 @@ mod files {
             ("T__U__0__NAM", "x"),
             ("T__lower", "x"),
             ("T__S__FLAG", "yes"),
+            ("T__LIST", " "),
         ];
         let problems = read("a = 'x'\n[[t]]\n", &environment, |root| {
+            root.texts("list");
             root.text("color");
             root.text("a");
             root.sections("t");
@@ -348,6 +350,7 @@ mod files {
             [
                 "T__A__B: a has no keys of its own",
                 "T__COLOUR: unknown setting; did you mean T__COLOR?",
+                "T__LIST: is empty",
                 "T__S__FLAG: expected true or false, found a string",
                 "T__S__FLAGS: unknown setting; did you mean T__S__FLAG?",
                 "T__T__0: names a table; add __ and a key of it",

@@ -21,7 +21,7 @@ impl Table {
 
     /// Reads a TOML document. A syntax error is a problem with its line; the parser stops at the first one.
     pub fn parse(path: &Path, text: &str, problems: &Problems) -> Self {
-        Source::new(path.into(), text, 0, problems).read(text)
+        Source::new(path.into(), text, problems).read(text)
     }
 
     /// Reads the TOML file at `path`. A file that cannot be read is a problem.
@@ -42,17 +42,15 @@ impl Table {
 }
 
 /// The text of the file at `path`. A file that cannot be read is a problem.
-pub(crate) fn read_text(path: &Path, problems: &Problems) -> Option<String> {
+pub fn read_text(path: &Path, problems: &Problems) -> Option<String> {
     let read = std::fs::read_to_string(path);
     let report = |error| problems.report(&Place::file(path), format!("cannot be read: {error}"));
     read.map_err(report).ok()
 }
 
-/// Converts the values of a document, which is a file or a part of a file, to JSON, and records their lines.
-pub(crate) struct Source<'a> {
+/// Converts the values of a file to JSON, and records their lines.
+struct Source<'a> {
     path: Arc<Path>,
-    /// Number of lines of the file before the document.
-    lines_before: usize,
     /// Byte offsets of all lines except the first.
     line_starts: Vec<usize>,
     lines: Lines,
@@ -60,26 +58,20 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn new(
-        path: Arc<Path>,
-        text: &str,
-        lines_before: usize,
-        problems: &'a Problems,
-    ) -> Self {
+    fn new(path: Arc<Path>, text: &str, problems: &'a Problems) -> Self {
         let whole = Place::File {
             path: Arc::clone(&path),
             line: None,
         };
         Self {
             path,
-            lines_before,
             line_starts: text.match_indices('\n').map(|(at, _)| at + 1).collect(),
             lines: Lines::of(whole),
             problems,
         }
     }
 
-    pub(crate) fn read(mut self, text: &str) -> Table {
+    fn read(mut self, text: &str) -> Table {
         let members = match toml_span::parse(text).map(|mut document| document.take()) {
             Ok(ValueInner::Table(table)) => self.members(table, ""),
             Ok(_) => Map::new(),
@@ -96,7 +88,7 @@ impl<'a> Source<'a> {
         let line = self.line_starts.partition_point(|start| *start <= offset);
         Place::File {
             path: Arc::clone(&self.path),
-            line: Some(1 + self.lines_before + line),
+            line: Some(1 + line),
         }
     }
 

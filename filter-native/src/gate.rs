@@ -12,11 +12,13 @@ use guard::answers::Answer;
 use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::{Driver, End, Held, SOON, Task};
-use guard::fetch::{Fetch, Severity};
+use guard::fetch::Fetch;
 use guard::parts::Parts;
 use guard::verdict::Denial;
 use guard::{Effect, Guard};
-use guard_native::{Clocks, NativeSignatures, ProcessData};
+use guard_native::{Clocks, ProcessData};
+use keys::failures::Severity;
+use keys_native::NativeSignatures;
 
 use crate::abi::{self, EnvoyConfig, Level, MainThread, Resumer};
 use crate::metrics::Metrics;

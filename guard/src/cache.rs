@@ -7,9 +7,9 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use claims::Confirmation;
+use keys::Key;
 
 use crate::forward::Header;
-use crate::keys::Key;
 use crate::rules::RequiredClaim;
 use crate::verify::TokenReference;
 
@@ -245,10 +245,11 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::algorithm::Algorithm;
+
+    use keys::algorithm::Algorithm;
+    use keys::testing::Issuer;
 
     use super::*;
-    use crate::fixtures::Issuer;
 
     const LARGE: usize = 1024 * 1024 * 1024;
 

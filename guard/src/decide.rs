@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use claims::dpop::UsedProofs;
+use keys::signature::{HostVerifier, NoHostVerifier};
 use serde_json::Value;
 
 pub(crate) use self::counts::Counts;
@@ -35,7 +36,6 @@ use crate::fetch::{Fetch, FetchId, FetchKind};
 use crate::forward::{self, Header, Stripped};
 use crate::rules::Access;
 use crate::shared_data::{NoSharedData, SharedData};
-use crate::signature::{HostVerifier, NoHostVerifier};
 use crate::verdict::{Denial, Verdict};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference};
 

@@ -16,6 +16,9 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use keys::failures::{FailureLog, Severity};
+use keys::signature::HostVerifier;
+
 pub use self::passing::Passing;
 pub use self::remark::Remark;
 pub use crate::waiting::Held;
@@ -24,9 +27,8 @@ use crate::census::Census;
 use crate::clock::{Clock, HostClock, Time};
 use crate::decide::{Decision, Effect, Guard, Metrics, Patience, Request};
 use crate::denial_log::{Denied, Throttle};
-use crate::fetch::{Failure, FailureLog, Fetch, FetchId, FetchKind, Severity};
+use crate::fetch::{Failure, Fetch, FetchId, FetchKind};
 use crate::shared_data::SharedData;
-use crate::signature::HostVerifier;
 use crate::source::WhenStale;
 use crate::verdict::Denial;
 use crate::waiting::{BATCH, Waiting};

@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use claims::json::numeric_date;
+use keys::schedule::{TIMEOUT_SECONDS, growing_pause};
 use sha2::{Digest as _, Sha256};
 
 use crate::clock::Time;
-use crate::schedule::{TIMEOUT_SECONDS, growing_pause};
 use crate::secret::Secret;
 use crate::source::{IntrospectionSource, WhenStale};
 use crate::verdict::{Denial, Verdict};
@@ -303,7 +303,7 @@ impl Introspection {
         let body = claims::json::parse_object(body).map_err(|error| error.to_string())?;
         let active = body.get("active").and_then(serde_json::Value::as_bool);
         let is_active = active.ok_or("it has no member active that is true or false")?;
-        let left = match body.get("exp") {
+        let left = match claims::json::present(&body, "exp") {
             None => u64::MAX,
             Some(exp) => numeric_date(exp)
                 .ok_or("its exp is no date")?

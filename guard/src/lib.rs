@@ -19,7 +19,6 @@
 )]
 
 pub mod access_log;
-pub mod algorithm;
 pub mod answers;
 pub mod authorization;
 pub mod cache;
@@ -28,7 +27,6 @@ pub mod clock;
 pub mod config;
 mod decide;
 pub mod denial_log;
-pub mod discovery;
 pub mod driver;
 pub mod feed;
 pub mod fetch;
@@ -37,16 +35,13 @@ mod fixtures;
 pub mod forward;
 pub mod gauges;
 pub mod introspection;
-pub mod keys;
 pub mod parts;
 pub mod profile;
 pub mod revocations;
 pub mod rules;
-pub mod schedule;
 pub mod secret;
 pub mod shared_data;
 mod shared_key;
-pub mod signature;
 pub mod source;
 pub mod verdict;
 pub mod verify;

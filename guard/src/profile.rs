@@ -4,12 +4,10 @@
 //! kind needs rules that no other kind meets (RFC 8725 §3.12). RFC 9068 marks access tokens by `typ`. For
 //! issuers that set no such `typ`, the configuration must name claims that only their access tokens have.
 
+use claims::media_type;
 use claims::token::ACCESS_TOKEN_TYPE;
 use serde_json::{Map, Value};
 use strum::EnumString;
-
-/// Optional prefix of a media type in `typ` (RFC 7515 §4.1.9).
-const APPLICATION: &str = "application/";
 
 /// Claims that only ID tokens have (OpenID Connect Core §2 and §3.3.2.11, FAPI 1.0 part 2 §5.1), or security
 /// events such as logout tokens (RFC 8417 §2.2). A token without the `typ` of access tokens must have none of
@@ -145,7 +143,7 @@ impl Profile {
         claims: &Map<String, Value>,
     ) -> Result<(), NoAccessToken> {
         let is_accepted = self.types.iter().any(|accepted| match (accepted, typ) {
-            (Some(accepted), Some(typ)) => same_type(accepted, typ),
+            (Some(accepted), Some(typ)) => media_type::is_same(accepted, typ),
             (None, None) => true,
             _ => false,
         });
@@ -177,20 +175,5 @@ impl Profile {
 }
 
 fn is_access_token_type(typ: &str) -> bool {
-    same_type(ACCESS_TOKEN_TYPE, typ)
-}
-
-/// True if two values of `typ` are the same media type. Case does not matter, nor does the prefix
-/// `application/` if no other slash follows (RFC 7515 §4.1.9).
-fn same_type(one: &str, other: &str) -> bool {
-    short_type(one).eq_ignore_ascii_case(short_type(other))
-}
-
-/// Removes the optional prefix `application/` from a media type in `typ`.
-pub fn short_type(typ: &str) -> &str {
-    typ.get(..APPLICATION.len())
-        .filter(|prefix| prefix.eq_ignore_ascii_case(APPLICATION))
-        .and_then(|_| typ.get(APPLICATION.len()..))
-        .filter(|rest| !rest.contains('/'))
-        .unwrap_or(typ)
+    media_type::is_same(ACCESS_TOKEN_TYPE, typ)
 }

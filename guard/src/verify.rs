@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use claims::json::{JsonError, numeric_date};
 use claims::{CompactJws, Confirmation, JwsError};
+use keys::algorithm::Algorithm;
+use keys::signature::HostVerifier;
+use keys::{Key, KeySet};
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::algorithm::Algorithm;
 use crate::config::IssuerConfig;
-use crate::keys::{Key, KeySet};
 use crate::profile::{NoAccessToken, OptionalClaim, Profile};
-use crate::signature::HostVerifier;
 
 /// Dates beyond the year 9999 are not dates; refusing them keeps every calculation far from overflow.
 const LAST_DATE: u64 = 253_402_300_799;

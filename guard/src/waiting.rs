@@ -33,7 +33,7 @@ pub(crate) const MAX_WAITING: usize = 1024;
 pub(crate) const BATCH: usize = 32;
 
 /// Longest time that a request is held for one source, in seconds.
-pub(crate) const MAX_SECONDS: u64 = crate::schedule::TIMEOUT_SECONDS;
+pub(crate) const MAX_SECONDS: u64 = keys::schedule::TIMEOUT_SECONDS;
 
 /// Longest time that a request is held for several sources, or while pages of a feed arrive, in seconds.
 pub(crate) const MAX_EXTENDED_SECONDS: u64 = 30;

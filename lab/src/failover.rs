@@ -196,7 +196,7 @@ fn fail_over(cluster: &mut Cluster, fault: Fault, world: &World, watch: &Watch) 
     })
 }
 
-/// Prints the table of lab/failover.md and what went wrong. Returns true if nothing did.
+/// Prints the table of docs/failover.md and what went wrong. Returns true if nothing did.
 fn report(world: &World, measured: &BTreeMap<&str, Vec<Round>>) -> bool {
     let mut all_well = true;
     println!("\nTTL of the leader: {TTL} s. Seconds, p50 and longest:");

@@ -8,9 +8,53 @@ use percent_encoding::percent_decode;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-/// A value is not a certificate.
+/// Why a certificate that came cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unreadable;
+pub enum Unreadable {
+    /// The form of RFC 9440.
+    ClientCert,
+    /// The form of Envoy's `x-forwarded-client-cert`.
+    ForwardedClientCert,
+    Other,
+    /// The header came more than once.
+    Repeated,
+}
+
+impl Unreadable {
+    /// The reason for a value that is no certificate in a form that [`read`] knows.
+    fn of(value: &[u8]) -> Self {
+        // What an element of Envoy's header begins with.
+        const MEMBERS: [&[u8]; 7] = [
+            b"by=",
+            b"hash=",
+            b"cert=",
+            b"chain=",
+            b"subject=",
+            b"uri=",
+            b"dns=",
+        ];
+        let value = value.to_ascii_lowercase();
+        if value.starts_with(b":") {
+            Self::ClientCert
+        } else if MEMBERS.iter().any(|member| value.starts_with(member)) {
+            Self::ForwardedClientCert
+        } else {
+            Self::Other
+        }
+    }
+
+    /// A sentence about the certificate, or the header.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::ClientCert => "it is in the form of RFC 9440 (Client-Cert)",
+            Self::ForwardedClientCert => "it is in the form of Envoy's x-forwarded-client-cert",
+            Self::Other => {
+                "it is neither PEM, nor DER in base64, nor a SHA-256 in hexadecimal digits"
+            }
+            Self::Repeated => "the header came more than once",
+        }
+    }
+}
 
 /// The first byte of a certificate in DER (X.690 §8.9).
 const SEQUENCE: u8 = 0x30;
@@ -42,19 +86,20 @@ pub fn read(value: &[u8]) -> Result<Option<Thumbprint>, Unreadable> {
         return Ok(Some(digest).filter(|digest| *digest != Thumbprint::of(b"")));
     }
     if is_digest {
-        return Err(Unreadable);
+        return Err(Unreadable::Other);
     }
     let text: Vec<u8> = percent_decode(value).collect();
     let der = if text.starts_with(PEM) {
-        let certificate = CertificateDer::from_pem_slice(&text).map_err(|_| Unreadable)?;
+        let certificate =
+            CertificateDer::from_pem_slice(&text).map_err(|_| Unreadable::of(value))?;
         certificate.to_vec()
     } else {
         // Traefik writes a chain with commas.
         let first = text.split(|byte| *byte == b',').next().unwrap_or_default();
-        STANDARD.decode(first).map_err(|_| Unreadable)?
+        STANDARD.decode(first).map_err(|_| Unreadable::of(value))?
     };
     if der.first() != Some(&SEQUENCE) {
-        return Err(Unreadable);
+        return Err(Unreadable::Other);
     }
     Ok(Some(Thumbprint::of(&der)))
 }
@@ -117,7 +162,21 @@ mod tests {
             &format!("sha256:{}", STANDARD.encode([SEQUENCE; 32])),
             &format!("{digest}{digest}, x"),
         ] {
-            assert_eq!(read(value.as_bytes()), Err(Unreadable), "{value}");
+            assert_eq!(read(value.as_bytes()), Err(Unreadable::Other), "{value}");
+        }
+        let base64 = STANDARD.encode([SEQUENCE; 32]);
+        for (value, reason) in [
+            (format!(":{base64}:"), Unreadable::ClientCert),
+            (
+                format!("Hash={digest};Subject=\"CN=a\""),
+                Unreadable::ForwardedClientCert,
+            ),
+            (
+                format!("By=spiffe://a;Hash={digest}"),
+                Unreadable::ForwardedClientCert,
+            ),
+        ] {
+            assert_eq!(read(value.as_bytes()), Err(reason), "{value}");
         }
     }
 }

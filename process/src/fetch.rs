@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use claims::json::BYTE_ORDER_MARK;
+use claims::json::{is_utf_16, unmarked};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::oneshot;
@@ -110,21 +110,35 @@ impl Client {
 }
 
 fn roots(ca_file: Option<&Path>) -> anyhow::Result<Vec<Certificate<'static>>> {
-    let certificates: Vec<CertificateDer<'static>> = match ca_file {
+    let certificates = match ca_file {
         None => rustls_native_certs::load_native_certs().certs,
-        Some(path) => {
-            let unreadable = || format!("cannot read certificates from {}", path.display());
-            let text = std::fs::read(path).with_context(unreadable)?;
-            let pem = text.strip_prefix(BYTE_ORDER_MARK.as_bytes());
-            let certificates = CertificateDer::pem_slice_iter(pem.unwrap_or(&text))
-                .collect::<Result<Vec<_>, _>>()
-                .with_context(unreadable)?;
-            anyhow::ensure!(!certificates.is_empty(), "{}: none in it", unreadable());
-            certificates
-        }
+        Some(path) => certificates(path)?,
     };
     Ok(certificates
         .iter()
         .map(|certificate| Certificate::from_der(certificate).to_owned())
         .collect())
+}
+
+/// Reads the certificates in the PEM file at `path`.
+///
+/// # Errors
+/// The file cannot be read, or contains no certificate in PEM.
+pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let unreadable = || format!("cannot read certificates from {}", path.display());
+    let text = std::fs::read(path).with_context(unreadable)?;
+    anyhow::ensure!(
+        !is_utf_16(&text),
+        "{}: it is UTF-16: save it as UTF-8",
+        unreadable()
+    );
+    let certificates = CertificateDer::pem_slice_iter(unmarked(&text))
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(unreadable)?;
+    anyhow::ensure!(
+        !certificates.is_empty(),
+        "{}: none in it in PEM (BEGIN CERTIFICATE)",
+        unreadable()
+    );
+    Ok(certificates)
 }

@@ -11,7 +11,7 @@ mod sockets;
 mod stop;
 
 pub use sockets::{Opener, PassedSockets};
-pub use stop::{Connections, Running, StopSignals, stop_on_signals};
+pub use stop::{Connections, Running, StopSignals, end_on_signals, stop_on_signals};
 
 /// Raises the limit of open files: each connection needs a file descriptor, and the usual soft limit of 1,024 is too low.
 pub fn raise_open_files() {

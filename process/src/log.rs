@@ -35,6 +35,10 @@ fn parse(directives: &str) -> anyhow::Result<Targets> {
         !directives.contains('['),
         "found a span or field in brackets, expected levels and TARGET=LEVEL, such as debug"
     );
+    anyhow::ensure!(
+        !directives.trim().is_empty(),
+        "is empty: set a level, such as debug, or remove the variable"
+    );
     let given = directives.split(',').map(str::trim);
     // An empty directive would let everything through.
     let given = given.filter(|directive| !directive.is_empty());
@@ -88,7 +92,6 @@ mod tests {
             ("token_service=trace", Some(Level::TRACE), None),
             ("info, actix_server=off,", Some(Level::INFO), None),
             ("off", None, None),
-            ("", None, None),
         ] {
             for (target, most) in [("token_service::feed", service), ("actix_server", server)] {
                 for level in [
@@ -114,7 +117,7 @@ mod tests {
         for directives in ["trace", "ureq_proto=trace", "ureq_proto::util=trace"] {
             assert!(!enabled(directives, "ureq_proto::util", Level::TRACE));
         }
-        for directives in ["a=b=c", "[request]=debug", "info,a[{b}]=debug"] {
+        for directives in ["a=b=c", "[request]=debug", "info,a[{b}]=debug", "", " "] {
             assert!(parse(directives).is_err(), "{directives}");
         }
     }

@@ -1,9 +1,13 @@
 //! Stopping after SIGTERM or SIGINT.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actix_web::dev::{Extensions, ServerHandle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_shutdown;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -94,6 +98,25 @@ async fn pause(time: Duration) {
     let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
 }
 
+/// True until the program handles the signals itself.
+static ENDS_AT_ONCE: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(true)));
+
+/// Lets SIGTERM and SIGINT end the process until [`StopSignals::begin`], also if it is process 1 of a container: the kernel
+/// drops signals to process 1 that it does not handle (`pid_namespaces(7)`). Call this first, because a start may take long.
+/// Any other process keeps the default action, which tells shells and systemd of the signal.
+///
+/// # Errors
+/// The operating system refuses the handler.
+pub fn end_on_signals() -> io::Result<()> {
+    if std::process::id() != 1 {
+        return Ok(());
+    }
+    for signal in [SIGTERM, SIGINT] {
+        register_conditional_shutdown(signal, 128 + signal, Arc::clone(&ENDS_AT_ONCE))?;
+    }
+    Ok(())
+}
+
 /// SIGTERM and SIGINT.
 #[derive(Debug)]
 pub struct StopSignals {
@@ -108,10 +131,12 @@ impl StopSignals {
     /// # Errors
     /// The operating system refuses the handler.
     pub fn begin() -> io::Result<Self> {
-        Ok(Self {
+        let signals = Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-        })
+        };
+        ENDS_AT_ONCE.store(false, Ordering::Relaxed);
+        Ok(signals)
     }
 
     async fn next(&mut self) {

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Folders that builds and installations create.
@@ -242,8 +244,8 @@ fn links_of_pages_lead_somewhere() {
 /// Two clicks from the README: the page, and the section that it names.
 #[test]
 fn the_first_questions_of_a_team_have_answers() {
-    assert!(page("README.md").text.contains("](docs/questions.md)"));
-    let questions = page("docs/questions.md");
+    assert!(page("README.md").text.contains("](docs/decide.md)"));
+    let questions = page("docs/decide.md");
     for question in [
         "token valid",
         "library",
@@ -282,4 +284,81 @@ fn citations_are_read_as_people_write_them() {
     );
     assert_eq!(cited("RFC 6749 §4.1"), "");
     assert_eq!(decisions("D-4 (UUID-4, D-12)"), ["4", "12"]);
+}
+
+/// What a key of a configuration may be, in words, from its JSON Schema. `required` are the members that the section needs.
+fn values(schema: &Value) -> String {
+    if let Some(names) = schema["enum"].as_array() {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        return names.join(", ").replace('"', "");
+    }
+    let required = schema["required"].as_array();
+    match (schema["type"].as_str(), schema["properties"].as_object()) {
+        (_, Some(members)) => {
+            let members = members.iter().map(|(name, member)| {
+                let is_required = required.is_some_and(|required| required.contains(&json!(name)));
+                let needed = if is_required { " (required)" } else { "" };
+                format!("`{name}`{needed}: {}", values(member))
+            });
+            members.collect::<Vec<_>>().join("; ")
+        }
+        (Some("array"), None) if schema["items"]["properties"].is_object() => {
+            format!("tables with {}", values(&schema["items"]))
+        }
+        (Some("array"), None) => "list of texts".to_owned(),
+        (Some("integer"), None) => format!("{} to {}", schema["minimum"], schema["maximum"]),
+        (Some("boolean"), None) => "`true`, `false`".to_owned(),
+        (Some("string"), None) => "text".to_owned(),
+        (Some("object"), None) => "table".to_owned(),
+        _ => "any".to_owned(),
+    }
+}
+
+/// The first two columns of the table of the guard's keys come from the schema, which its reader writes (`guard/src/config/schema.rs`).
+/// `WRITE_REFERENCE=1` writes them, and keeps the column with the meaning of each key.
+#[test]
+fn the_reference_of_the_guard_is_that_of_its_schema() {
+    let schema = page("charts/gatepass/values.schema.json").text;
+    let schema: Value = schema.parse().unwrap();
+    let guard = &schema["properties"]["guard"]["properties"];
+    let configuration = &guard["configuration"];
+    let sections = [
+        ("issuers[].", &guard["issuers"]["items"]),
+        ("rules[].", &configuration["properties"]["rules"]["items"]),
+        ("", configuration),
+    ];
+    let gateways = page("docs/gateways.md");
+    let head = "| key | values | meaning |\n|---|---|---|\n";
+    let (before, rest) = gateways.text.split_once(head).unwrap();
+    let (table, after) = rest.split_once("\n\n").unwrap();
+    let meaning = |start: &str| {
+        let mut rows = table.lines();
+        let row = rows.find_map(|row| row.strip_prefix(start));
+        let (_, meaning) = row
+            .and_then(|row| row.split_once(" | "))
+            .unwrap_or_default();
+        meaning.to_owned()
+    };
+    let rows = sections.into_iter().flat_map(|(section, schema)| {
+        let keys = schema["properties"].as_object().into_iter().flatten();
+        keys.filter(|(key, _)| *key != "rules")
+            .map(move |(key, schema)| {
+                let start = format!("| `{section}{key}` | ");
+                format!("{start}{} | {}", values(schema), meaning(&start))
+            })
+    });
+    let rows = rows.collect::<Vec<_>>();
+    if std::env::var_os("WRITE_REFERENCE").is_some() {
+        let text = format!("{before}{head}{}\n\n{after}", rows.join("\n"));
+        fs::write(&gateways.path, text).unwrap();
+        return;
+    }
+    let found: Vec<&str> = table.lines().collect();
+    assert!(
+        found == rows
+            && rows
+                .iter()
+                .all(|row| row.len() > 20 && !row.ends_with("| ")),
+        "docs/gateways.md is not that of the schema: WRITE_REFERENCE=1 cargo test --lib -- the_reference"
+    );
 }

@@ -11,6 +11,19 @@ use crate::tls::{self, Identity};
 /// The name of the token service in these files.
 pub const HOST: &str = "id.example.com";
 
+/// The pages for people that a file of Envoy has inline: the service is away, too many requests, other requests that Envoy refuses.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn pages(file: &str) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(Artifacts::find()?.repository.join(file))?;
+    let texts = text.lines().filter_map(|line| {
+        let text = line.trim().strip_prefix("inline_string: '<!")?;
+        Some(format!("<!{}", text.strip_suffix('\'')?))
+    });
+    Ok(texts.collect())
+}
+
 /// A running proxy.
 #[derive(Debug)]
 pub struct Front {
@@ -25,7 +38,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts a proxy before the public listener and the listener for mutual TLS of a token service, and waits until it serves.
+    /// Starts a proxy before the public listener and the listener for mutual TLS of a token service, and waits until it answers.
     /// `changes` are replacements in its configuration.
     ///
     /// # Errors
@@ -49,7 +62,16 @@ impl Front {
         let files: (&str, &[&str]) = match kind {
             Kind::Nginx | Kind::DebianNginx => ("examples/nginx", &["front.conf"]),
             Kind::Caddy => ("examples/caddy", &["front.Caddyfile"]),
-            Kind::Traefik => ("examples/traefik", &["front.yaml", "front-routes.yaml"]),
+            Kind::Traefik => (
+                "examples/traefik",
+                &[
+                    "front.yaml",
+                    "front-routes.yaml",
+                    "plugins-local/src/pages/.traefik.yml",
+                    "plugins-local/src/pages/go.mod",
+                    "plugins-local/src/pages/pages.go",
+                ],
+            ),
             Kind::HaProxy => ("examples/haproxy", &["front.cfg"]),
             Kind::EnvoyExtAuthz => ("examples/envoy-ext-authz", &["front.yaml"]),
             Kind::EnvoyFilter => bail!("envoy/envoy.yaml is the configuration with the filter"),
@@ -61,9 +83,10 @@ impl Front {
         let mut process = Process::start(kind.name(), &command, &log)?;
         let request =
             format!("GET /auth/jwks HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
-        process.until("serving", || {
+        process.until("answering", || {
             let answer = tls::send(https, identity, None, &request).ok().flatten();
-            answer.is_some_and(|answer| answer.status == 200)
+            // Traefik listens before it has routes.
+            answer.is_some_and(|answer| answer.status != 404)
         })?;
         Ok(Self {
             http,

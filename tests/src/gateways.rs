@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
-use harness::{Artifacts, Log, Process, envoy, free_port, listens, pace, status_of};
+use harness::{Artifacts, Form, Log, Process, free_port, listens, pace, status_of};
 
 use crate::tls::{self, Identity};
 
@@ -56,15 +56,16 @@ impl Kind {
         }
     }
 
-    /// The folder of the gateway's configuration, and the files in it: first that which the program reads.
-    const fn files(self) -> (&'static str, &'static [&'static str]) {
+    /// The folder of the gateway's configuration, and the files in it: first that which the program reads. `form` is that of the
+    /// filter.
+    const fn files(self, form: Form) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Nginx | Self::DebianNginx => ("examples/nginx", &["nginx.conf"]),
             Self::Caddy => ("examples/caddy", &["Caddyfile"]),
             Self::Traefik => ("examples/traefik", &["traefik.yaml", "dynamic.yaml"]),
             Self::HaProxy => ("examples/haproxy", &["haproxy.cfg", "token-guard.lua"]),
             Self::EnvoyExtAuthz => ("examples/envoy-ext-authz", &["envoy.yaml"]),
-            Self::EnvoyFilter => ("examples/envoy", &["envoy.yaml"]),
+            Self::EnvoyFilter => (plain_envoy(form), &["envoy.yaml"]),
         }
     }
 
@@ -120,6 +121,24 @@ impl Kind {
                 envoy
             }
         })
+    }
+}
+
+/// The folder of the configuration of plain Envoy with the filter in this form.
+#[must_use]
+pub const fn plain_envoy(form: Form) -> &'static str {
+    match form {
+        Form::Wasm => "examples/envoy",
+        Form::Native => "examples/envoy-native-module",
+    }
+}
+
+/// What this configuration mounts.
+#[must_use]
+pub const fn mounted(form: Form) -> &'static str {
+    match form {
+        Form::Wasm => "../../target/wasm32-wasip1/release/filter.wasm",
+        Form::Native => "../../target/release/libtoken_filter.so",
     }
 }
 
@@ -194,24 +213,29 @@ impl Gateway {
         let port = free_port()?;
         let ports = [
             ("8080", port),
+            ("8070", port),
             ("9090", neighbours.guard),
             ("8000", neighbours.resource_server),
+            ("9080", neighbours.token_service.0),
+            ("9081", neighbours.token_service.1),
             ("9901", free_port()?),
+            ("9911", free_port()?),
         ];
         let edited = |mut text: String| {
             if kind == Kind::EnvoyFilter {
                 text = with_plugin(&text, &artifacts, neighbours)?;
             }
             if identity.is_some() {
-                text = with_tls(&text);
+                text = with_tls(&text)?;
             }
             Ok(text)
         };
-        copy(kind.files(), folder.path(), edited, changes, &ports)?;
+        let files = kind.files(artifacts.form);
+        copy(files, folder.path(), edited, changes, &ports)?;
         if let Some(identity) = identity {
             identity.write_to(folder.path())?;
         }
-        let command = kind.command(&artifacts, folder.path(), kind.files().1[0])?;
+        let command = kind.command(&artifacts, folder.path(), files.1[0])?;
         let log = folder.path().join("gateway.log");
         let mut process = Process::start(kind.name(), &command, &log)?;
         let url = format!("http://127.0.0.1:{port}/api/");
@@ -249,9 +273,17 @@ impl Gateway {
 }
 
 /// The configuration with its lines for TLS and client certificates: a block of lines that begin with `#tls` replaces the line
-/// above it.
-#[must_use]
-pub fn with_tls(text: &str) -> String {
+/// above it. Those of Envoy are in a file.
+///
+/// # Errors
+/// If that file cannot be read.
+pub fn with_tls(text: &str) -> Result<String> {
+    let chain = "          filters:\n";
+    if text.contains(chain) {
+        let file = Artifacts::find()?.repository;
+        let lines = fs::read_to_string(file.join("examples/envoy/client-certificates.yaml"))?;
+        return Ok(text.replace(chain, &(lines + chain)));
+    }
     let mut lines: Vec<&str> = Vec::new();
     let mut is_within = false;
     for line in text.lines() {
@@ -269,7 +301,7 @@ pub fn with_tls(text: &str) -> String {
             }
         }
     }
-    lines.join("\n") + "\n"
+    Ok(lines.join("\n") + "\n")
 }
 
 /// Copies these files of a folder of the repository to `folder`: edited, with these replacements, and with other ports. Each file
@@ -291,7 +323,9 @@ pub(crate) fn copy(
                 unused.retain(|other| other != from);
             }
         }
-        fs::write(folder.join(file), moved(&text, ports))?;
+        let target = folder.join(file);
+        fs::create_dir_all(target.parent().unwrap_or(folder))?;
+        fs::write(target, moved(&text, ports))?;
     }
     ensure!(
         unused.is_empty(),
@@ -319,7 +353,7 @@ pub fn moved(text: &str, ports: &[(&str, u16)]) -> String {
     moved + rest
 }
 
-/// The configuration of plain Envoy with this plugin configuration, and with all clusters on this machine.
+/// The configuration of plain Envoy with this plugin configuration and the built filter.
 fn with_plugin(text: &str, artifacts: &Artifacts, neighbours: &Neighbours<'_>) -> Result<String> {
     let (before, rest) = text.split_once("value: |").context("no plugin")?;
     let end = rest
@@ -328,27 +362,9 @@ fn with_plugin(text: &str, artifacts: &Artifacts, neighbours: &Neighbours<'_>) -
     let (_, after) = rest.split_at(end);
     ensure!(!neighbours.plugin.contains('\''), "YAML would need escapes");
     let plugin: serde_json::Value = serde_json::from_str(neighbours.plugin)?;
-    let text = format!("{before}value: '{plugin}'\n{after}");
-    let mut text = envoy::mounted(&text, artifacts)?;
-    let (public, internal) = neighbours.token_service;
-    for (from, to) in [
-        ("0.0.0.0", "127.0.0.1".to_owned()),
-        ("address: resource-server", "address: 127.0.0.1".to_owned()),
-        (
-            "address: token-service, port_value: 9080",
-            format!("address: 127.0.0.1, port_value: {public}"),
-        ),
-        (
-            "address: token-service, port_value: 9081",
-            format!("address: 127.0.0.1, port_value: {internal}"),
-        ),
-    ] {
-        if !text.contains(from) {
-            bail!("examples/envoy/envoy.yaml does not contain {from}");
-        }
-        text = text.replace(from, &to);
-    }
-    Ok(text)
+    let filter = artifacts.filter.display().to_string();
+    let before = before.replace(mounted(artifacts.form), &filter);
+    Ok(format!("{before}value: '{plugin}'\n{after}"))
 }
 
 /// A running token-guard.

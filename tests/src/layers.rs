@@ -1,4 +1,4 @@
-//! Checks that modules of a crate do not depend on each other in a cycle.
+//! Checks that modules of a crate do not depend on each other in a cycle, and that the graph of crates in `docs/architecture.md` is true.
 //!
 //! Cargo forbids cycles between crates. This test forbids them within each crate, at every level: the modules of one
 //! parent form no cycle. A module may use items of its parent, and a parent may use its children.
@@ -285,4 +285,56 @@ fn a_cycle_is_found() {
     assert_eq!(of(&[("a", "b"), ("b", "c"), ("a", "c")]), None);
     let found = of(&[("a", "b"), ("b", "c"), ("c", "b")]).unwrap_or_default();
     assert_eq!(found, ["b", "c", "b"]);
+}
+
+/// The crates that a manifest depends on, for whatever target. Not what only its tests or its build need.
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let tables = manifest
+        .split("\n[")
+        .filter_map(|table| table.split_once(']'));
+    let needed = tables.filter(|(name, _)| {
+        name.ends_with("dependencies") && !name.contains("dev-") && !name.contains("build-")
+    });
+    needed.flat_map(|(_, lines)| {
+        let names = lines
+            .lines()
+            .filter_map(|line| line.split(['.', ' ']).next());
+        names.filter(|name| !name.is_empty())
+    })
+}
+
+/// True if arrows lead from one crate to another.
+fn leads(arrows: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
+    let mut steps = arrows.iter().filter(|(start, _)| *start == from);
+    steps.any(|(_, end)| *end == to || leads(arrows, end, to))
+}
+
+/// Each arrow is a dependency, and each dependency is an arrow or a way along arrows.
+#[test]
+fn the_graph_of_the_architecture_is_that_of_cargo() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |name: &str| std::fs::read_to_string(repository.join(name)).unwrap();
+    let page = read("docs/architecture.md");
+    let graph = page.split("graph TD").nth(1).unwrap_or_default();
+    let graph = graph.split("```").next().unwrap_or_default();
+    let arrows = graph
+        .lines()
+        .filter_map(|line| line.trim().split_once(" --> "));
+    let arrows: BTreeSet<(&str, &str)> = arrows.collect();
+    let manifests = crates(&repository).into_iter().map(|folder| {
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        let (_, rest) = manifest.split_once("name = \"").unwrap();
+        (rest.split('"').next().unwrap().to_owned(), manifest)
+    });
+    let manifests: BTreeMap<String, String> = manifests.collect();
+    let needed = manifests.iter().flat_map(|(name, manifest)| {
+        let own = dependencies(manifest).filter(|needed| manifests.contains_key(*needed));
+        own.map(move |needed| (name.as_str(), needed))
+    });
+    let needed: BTreeSet<(&str, &str)> = needed.collect();
+    let untrue = arrows.difference(&needed).collect::<Vec<_>>();
+    let missing = needed.iter().filter(|(from, to)| !leads(&arrows, from, to));
+    let missing = missing.collect::<Vec<_>>();
+    assert!(untrue.is_empty(), "no dependency: {untrue:?}");
+    assert!(missing.is_empty(), "not in the graph: {missing:?}");
 }

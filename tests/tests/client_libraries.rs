@@ -255,5 +255,5 @@ fn the_programs_have_the_lines_of_the_page() {
         }
         tested += 1;
     }
-    assert_eq!(tested, 19);
+    assert_eq!(tested, 24);
 }

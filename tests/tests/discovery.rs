@@ -218,9 +218,12 @@ fn who_asks_in_the_wrong_way_is_told_the_right_one() {
     let browser = Browser::new(&lobby());
     let page = |path| browser.look("GET", path, ("accept", "text/html,*/*;q=0.8"));
     for (path, word) in [
-        ("/auth/profile", "There is nothing at this address."),
-        ("/auth/authorise", "There is nothing at this address."),
+        ("/auth/profile", "This page does not exist"),
+        ("/auth/authorise", "This page does not exist"),
         ("/auth/token/", "Perhaps you mean POST /auth/token."),
+        ("/profile", "This page does not exist"),
+        ("/oauth/token", "Perhaps you mean POST /auth/token."),
+        ("/Logon", "this host is no legacy host."),
     ] {
         let reply = page(path);
         assert_eq!(reply.status, 404, "{path}");
@@ -230,7 +233,12 @@ fn who_asks_in_the_wrong_way_is_told_the_right_one() {
             reply.body
         );
     }
-    page("/profile").assert_error(404, "not_found");
+    // Password managers ask whether the service says 404 to what it does not know.
+    let unknown = "/.well-known/resource-that-should-not-exist-whose-status-code-should-not-be-200";
+    assert_eq!(read(unknown).status, 404);
+    let change = read("/.well-known/change-password");
+    let answered = (change.status, change.header("location"));
+    assert_eq!(answered, (302, Some("/auth/password")));
     for path in ["/", "/auth"] {
         let reply = read(path);
         let answered = (reply.status, reply.header("location"));

@@ -36,18 +36,7 @@ fn set_up(browser: &Browser, page: &Reply, password: Option<&str>) -> (String, R
     assert!(codes.body.contains("Your recovery codes"), "{}", codes.body);
     let first = codes.body.split_once("<li><code>").unwrap().1;
     let first = first.split_once('<').unwrap().0.to_owned();
-    (first, browser.open(&address_of(&Form::of(&codes))))
-}
-
-/// The address that a form leads to that is sent by GET.
-fn address_of(form: &Form) -> String {
-    let path = form.action.split('?').next().unwrap();
-    format!("{path}?{}", crate::support::form_body(&pairs(&form.hidden)))
-}
-
-fn pairs(owned: &[(String, String)]) -> Vec<(&str, &str)> {
-    let pairs = owned.iter();
-    pairs.map(|(name, value)| (&**name, &**value)).collect()
+    (first, browser.open(&Form::of(&codes).address()))
 }
 
 fn signed_in(pair: &OwnPair, name: &str) -> (Browser, Reply) {
@@ -110,14 +99,26 @@ fn a_code_needs_the_second_factor_that_is_required() {
         );
         let signed_in_at = one["auth_time"].as_u64().unwrap();
         assert!(now() - signed_in_at < 60, "{one}");
+        let live = before.text("refresh_token");
+        let is_active = || {
+            WEB.post(&pair.lobby(), "/auth/introspect", &[("token", &live)])
+                .json()
+        };
+        assert_eq!(is_active()["active"], true);
+        let done = browser.authorize(&WEB.request(&[]));
+        let code = answered(&done, WEB.redirect_uri, "code").unwrap();
         pair.release(&[&WEB]);
         pair.done("client update web-demo --second-factor required");
 
+        let refused = WEB.exchange(&pair.lobby(), &code, None);
+        refused.assert_error(400, "invalid_grant");
+        assert!(refused.body.contains("second factor"), "{}", refused.body);
+        assert_eq!(is_active(), json!({"active": false}));
         let refused = refreshed(&pair, &before);
         refused.assert_error(400, "invalid_grant");
         assert!(refused.body.contains("second factor"), "{}", refused.body);
         let explained = pair.run(&format!("explain {}", before.text("refresh_token")));
-        let why = "from a sign-in without one (D-56)";
+        let why = "from a sign-in without one";
         assert!(explained.output.contains(why), "{explained:?}");
         let silent = browser.authorize(&WEB.request(&[("prompt", "none")]));
         let error = answered(&silent, WEB.redirect_uri, "error");

@@ -5,14 +5,15 @@ use std::net::Ipv4Addr;
 
 use serde_json::Value;
 use tests::flood::{self, UnfinishedPosts};
-use tests::{Artifacts, Ports, Process, envoy, free_port, http2, wire};
+use tests::front::pages;
+use tests::{Artifacts, Ports, Process, envoy, free_port, gateways, http2, wire};
 use ureq::http::{HeaderName, Request};
 
 use crate::api::until;
 use crate::nonsense::POSTS;
 use crate::support::{
-    CREDENTIALS, OwnPair, Reply, USER_BOUND, WEB, api, form_body, get, lobby, pair, post, send,
-    stat,
+    CREDENTIALS, OwnPair, Reply, USER_BOUND, WEB, api, file, form_body, get, lobby, pair, post,
+    send, stat,
 };
 
 /// More than 1,024, Envoy's default limit of connections to a cluster.
@@ -106,7 +107,25 @@ fn errors_without_a_service_say_when_to_try_again() {
             let reply = get(&format!("http://127.0.0.1:{port}{path}"), &[]);
             assert_gateway_error(listener, &reply, 503, "temporarily_unavailable");
         }
+        let url = format!("http://127.0.0.1:{port}/auth/authorize");
+        let reply = get(&url, &[("accept", "text/html,*/*;q=0.8")]);
+        assert_eq!(
+            (reply.status, reply.header("retry-after")),
+            (503, Some("1"))
+        );
+        assert_eq!(
+            reply.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+        assert_eq!(
+            reply.body,
+            pages("envoy/envoy.yaml").unwrap()[0],
+            "{listener}"
+        );
     }
+    let of_front = pages("examples/envoy-ext-authz/front.yaml").unwrap();
+    assert_eq!(pages("envoy/envoy.yaml").unwrap(), of_front);
+    assert_eq!(of_front.len(), 3);
 }
 
 /// An Envoy with a changed configuration, without the other parts of a pair.
@@ -116,20 +135,15 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// Starts Envoy with the repository's `file` and the replacements `changes`. Each replaced text must occur in the
-    /// file.
+    /// Starts Envoy with this configuration and the replacements `changes`. Each replaced text must occur in it.
     #[track_caller]
-    fn start(file: &str, admin: u16, changes: &[(&str, String)]) -> Self {
+    fn start(mut text: String, admin: u16, changes: &[(&str, String)]) -> Self {
         let artifacts = Artifacts::find().unwrap();
         let folder = tempfile::TempDir::new().unwrap();
-        let mut text = std::fs::read_to_string(artifacts.repository.join(file)).unwrap();
         for (from, to) in changes {
             assert!(text.contains(from), "{from}");
             text = text.replace(from, to);
         }
-        let text = envoy::mounted(&text, &artifacts)
-            .unwrap()
-            .replace("port_value: 9901", &format!("port_value: {admin}"));
         let config = folder.path().join("envoy.yaml");
         std::fs::write(&config, text).unwrap();
         let process = envoy::serve(&artifacts, &config, admin).unwrap();
@@ -151,6 +165,7 @@ fn one_address_does_not_use_up_the_lobby_of_others() {
         ("port_value: 8082 ", moved(ports.lobby_ea)),
         ("port_value: 8083 ", moved(ports.legacy)),
         ("port_value: 8084 ", moved(ports.keys)),
+        ("port_value: 9901 ", moved(ports.envoy_admin)),
         ("port_value: 9080 ", moved(ports.public)),
         ("port_value: 9081 ", moved(ports.internal)),
         ("port_value: 9082 ", moved(ports.public_ea)),
@@ -160,7 +175,8 @@ fn one_address_does_not_use_up_the_lobby_of_others() {
             "{ max_tokens: 5, tokens_per_fill: 1, fill_interval: 600s }".to_owned(),
         ),
     ];
-    let _gateway = Gateway::start("envoy/envoy.yaml", ports.envoy_admin, &changes);
+    let text = envoy::mounted(&file("envoy/envoy.yaml"), &Artifacts::find().unwrap()).unwrap();
+    let _gateway = Gateway::start(text, ports.envoy_admin, &changes);
 
     let url = format!("http://127.0.0.1:{}/auth/jwks", ports.lobby);
     let runtime = http2::runtime().unwrap();
@@ -188,18 +204,20 @@ fn one_address_does_not_use_up_the_lobby_of_others() {
 #[forms::each]
 fn plain_envoy_answers_for_a_resource_server_that_does_not() {
     let [api, admin, nobody] = [(); 3].map(|()| free_port().unwrap());
+    let artifacts = Artifacts::find().unwrap();
+    let moved = |port: u16| format!("port_value: {port} ");
+    let filter = artifacts.filter.display().to_string();
     let changes = [
-        (
-            "0.0.0.0, port_value: 8080",
-            format!("127.0.0.1, port_value: {api}"),
-        ),
-        (
-            "resource-server, port_value: 8000",
-            format!("127.0.0.1, port_value: {nobody}"),
-        ),
-        ("address: token-service,", "address: 127.0.0.1,".to_owned()),
+        ("port_value: 8070 ", moved(api)),
+        ("port_value: 8000 ", moved(nobody)),
+        ("port_value: 9911 ", moved(admin)),
+        (gateways::mounted(artifacts.form), filter),
     ];
-    let _gateway = Gateway::start("examples/envoy/envoy.yaml", admin, &changes);
+    let text = file(&format!(
+        "{}/envoy.yaml",
+        gateways::plain_envoy(artifacts.form)
+    ));
+    let _gateway = Gateway::start(text, admin, &changes);
 
     let anonymous = get(&format!("http://127.0.0.1:{api}/healthz"), &[]);
     assert_gateway_error("plain", &anonymous, 503, "temporarily_unavailable");

@@ -9,14 +9,14 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tests::gateways::moved;
+use tests::gateways::{self, moved};
 use tests::visitor::Visitor;
-use tests::{Artifacts, Form, Process, Upstream, follow, free_port, status_of};
+use tests::{Artifacts, Form, Process, Upstream, envoy, follow, free_port, status_of};
 
 use crate::api::{token, until};
 use crate::issuers::server::{AUDIENCE, Issuer};
-use crate::mounting::validate;
-use crate::support::{Browser, OwnPair, Reply, file, form_body, get, lobby, pair};
+use crate::mounting::{documents, validate};
+use crate::support::{Browser, OwnPair, Reply, file, form_body, get, pair};
 
 fn repository() -> PathBuf {
     Artifacts::find().unwrap().repository
@@ -157,30 +157,17 @@ fn every_folder_has_a_page_of_a_screen_with_a_curl_line() {
     }
 }
 
-/// Status and body of the API through the gateway at this port.
-fn call(port: u16, token: &str) -> (u16, String) {
-    let url = format!("http://127.0.0.1:{port}/api/projects");
-    let authorization = format!("Bearer {token}");
-    let reply = get(&url, &[("authorization", &authorization)]);
-    (reply.status, reply.body)
-}
-
-/// Starts a gateway, follows its README, and calls the API through it with this token.
-fn check_gateway(gateway: &Example, arguments: &str, token: &str) {
-    let _process = gateway.start("8080", arguments);
-    let port = gateway.port("8080");
+/// Starts a gateway that listens at `port` by its files, and follows its README with this token.
+fn check_gateway(mut gateway: Example, port: &str, arguments: &str, token: &str) {
+    gateway.environment = vec![("TOKEN", token.to_owned())];
+    let _process = gateway.start(port, arguments);
+    let port = gateway.port(port);
     let url = format!("http://127.0.0.1:{port}/api/projects");
     // Traefik listens before it has routes.
     until("the gateway has its routes", || {
         get(&url, &[]).status != 404
     });
     gateway.follow();
-    assert_eq!(
-        call(port, token),
-        (200, "ok".to_owned()),
-        "{}",
-        gateway.name
-    );
 }
 
 #[test]
@@ -226,7 +213,7 @@ fn gateways_that_ask_token_guard_do_what_their_pages_say() {
                     ("8000", upstream.port()),
                     ("9901", free_port().unwrap()),
                 ];
-                check_gateway(&Example::copy(name, &ports, &[]), arguments, token);
+                check_gateway(Example::copy(name, &ports, &[]), "8080", arguments, token);
             };
             scope.spawn(move || form.run(check));
         }
@@ -241,34 +228,21 @@ const ALONE: &str = "--disable-hot-restart --log-level warning --concurrency 1";
 fn envoy_with_the_filter_does_what_its_pages_say() {
     let (pair, upstream) = (pair(), Upstream::start(false).unwrap());
     let token = token();
-    for (name, form, place) in [
-        ("envoy", Form::Wasm, "/etc/envoy/filter.wasm"),
-        (
-            "envoy-native-module",
-            Form::Native,
-            "/usr/local/lib/libtoken_filter.so",
-        ),
-    ] {
+    for (name, form) in [("envoy", Form::Wasm), ("envoy-native-module", Form::Native)] {
         let filter = Artifacts::of(form).unwrap().filter;
+        // The addresses of `make up`, which is this pair.
         let ports = [
-            ("8080", free_port().unwrap()),
+            ("8070", free_port().unwrap()),
             ("8000", upstream.port()),
+            ("8080", pair.ports().api),
+            ("8081", pair.ports().lobby),
             ("9080", pair.ports().public),
             ("9081", pair.ports().internal),
-            ("9901", free_port().unwrap()),
+            ("9911", free_port().unwrap()),
         ];
-        let changes = [
-            ("0.0.0.0", "127.0.0.1"),
-            ("address: resource-server", "address: 127.0.0.1"),
-            ("address: token-service", "address: 127.0.0.1"),
-            ("\"https://lobby.example.com\"", &format!("\"{}\"", lobby())),
-            (
-                "\"https://api.example.com\"",
-                &format!("\"{}\"", pair.api_url()),
-            ),
-            (place, filter.to_str().unwrap()),
-        ];
-        check_gateway(&Example::copy(name, &ports, &changes), ALONE, &token);
+        let changes = [(gateways::mounted(form), filter.to_str().unwrap())];
+        let example = Example::copy(name, &ports, &changes);
+        check_gateway(example, "8070", ALONE, &token);
     }
 }
 
@@ -298,7 +272,8 @@ fn envoy_admits_tokens_with_the_claims_of_keycloak() {
         (place, filter.to_str().unwrap()),
     ];
     assert!(text.contains(&format!("\"{AUDIENCE}\"")));
-    let gateway = Example::copy("envoy-keycloak", &ports, &changes);
+    let mut gateway = Example::copy("envoy-keycloak", &ports, &changes);
+    gateway.environment = vec![("TOKEN", issuer.token("of_keycloak").to_owned())];
     let _process = gateway.start("8080", ALONE);
     gateway.follow();
     let url = format!("http://127.0.0.1:{}/projects", gateway.port("8080"));
@@ -317,31 +292,58 @@ fn envoy_admits_tokens_with_the_claims_of_keycloak() {
     assert_eq!(arrived.values("x-client-id"), ["web"]);
 }
 
-/// The file with the native module is the other one, as its lines with `#native` make it.
+/// The two files differ in the mounted filter, and in the names of its metrics.
 #[test]
 fn the_file_with_the_native_module_is_that_of_envoy() {
+    let around = |folder: &str| {
+        let text = file(&format!("examples/{folder}/envoy.yaml"));
+        let (before, filter) = text.split_once("  - name: token-filter\n").unwrap();
+        let (_, after) = filter.split_once(" value: |\n").unwrap();
+        (before.to_owned(), after.to_owned())
+    };
+    let (plain, mut native) = (around("envoy"), around("envoy-native-module"));
+    let start = native.0.find("# The names of the metrics").unwrap();
+    let end = native.0.find("\nstatic_resources:").unwrap();
+    native.0.replace_range(start..end, "");
+    assert_eq!(native, plain);
+}
+
+/// The command of `envoy/README.md` makes what the tests run with the native module.
+#[test]
+fn the_lines_with_the_native_module_are_found_by_the_printed_command() {
+    let artifacts = Artifacts::of(Form::Native).unwrap();
     let sed = file("envoy/README.md");
     let (_, sed) = sed.split_once("```sh\nsed -i ").unwrap();
     let (arguments, _) = sed.split_once(" envoy.yaml\n").unwrap();
     let output = Command::new("bash")
-        .args(["-c", &format!("sed {arguments} examples/envoy/envoy.yaml")])
+        .args(["-c", &format!("sed {arguments} envoy/envoy.yaml")])
         .current_dir(repository())
         .output()
         .unwrap();
     let made = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        made == file("examples/envoy-native-module/envoy.yaml"),
-        "write what this prints: sed {arguments} examples/envoy/envoy.yaml"
+    let made = made.replace(
+        "target/release/libtoken_filter.so",
+        artifacts.filter.to_str().unwrap(),
     );
+    let run = envoy::mounted(&file("envoy/envoy.yaml"), &artifacts).unwrap();
+    assert!(made == run, "{made}");
 }
 
 /// The route of the Gateway API asks token-guard as the tested Envoy does.
 #[test]
 fn the_route_with_external_auth_asks_as_envoy_does() {
-    let yaml = |path: &str| -> Value { serde_saphyr::from_str(&file(path)).unwrap() };
-    let route = yaml("examples/kubernetes-external-auth/http-route.yaml");
-    let asked = &route["spec"]["rules"][0]["filters"][0]["externalAuth"]["http"];
-    let envoy = yaml("examples/envoy-ext-authz/envoy.yaml");
+    let yaml = |path: &str| documents(&repository().join(path));
+    let [route, grant] = &yaml("examples/kubernetes-external-auth/http-route.yaml")[..] else {
+        panic!("a route and a grant");
+    };
+    let asked = &route["spec"]["rules"][0]["filters"][0]["externalAuth"];
+    // In another namespace, a service needs the grant.
+    let (service, from) = (&asked["backendRef"], &grant["spec"]["from"][0]);
+    assert_eq!(grant["spec"]["to"][0]["name"], service["name"]);
+    assert_eq!(grant["metadata"]["namespace"], service["namespace"]);
+    assert_eq!(from["namespace"], route["metadata"]["namespace"]);
+    let asked = &asked["http"];
+    let envoy = &yaml("examples/envoy-ext-authz/envoy.yaml")[0];
     let manager = &envoy["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0];
     let filters = manager["typed_config"]["http_filters"].as_array().unwrap();
     let filter = filters

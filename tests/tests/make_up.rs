@@ -344,6 +344,37 @@ fn a_port_that_is_taken_is_named_and_nothing_starts() {
     assert!(refusal(twice).starts_with(&message));
 }
 
+/// `make` looks at the ports before it installs or compiles anything.
+#[test]
+fn make_knows_from_the_ports_whether_a_pair_runs() {
+    let make = |target: &str, ports: Ports| {
+        let mut make = Command::new("make");
+        make.current_dir(Artifacts::find().unwrap().repository)
+            .args(["--no-print-directory", target])
+            .envs(variables(ports).map(|(name, port)| (name, port.to_string())));
+        let output = make.output().unwrap();
+        assert!(!output.status.success(), "{target}");
+        assert!(output.stdout.is_empty(), "{target}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let free = Ports::free().unwrap();
+    let told = make("tour", free);
+    let expected = format!("No pair runs at 127.0.0.1:{}: start `make up` ", free.lobby);
+    assert!(told.starts_with(&expected), "{told}");
+    for (name, port) in variables(free) {
+        let _held = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let told = make("up", free);
+        assert!(
+            told.starts_with(&format!("127.0.0.1:{port} is in use: ")),
+            "{told}"
+        );
+        assert!(
+            told.contains(&format!("set {name} to a free port\n")),
+            "{told}"
+        );
+    }
+}
+
 /// Programs of a Python environment have its folder in their first line: in a copied checkout, they would be those of the
 /// original.
 #[test]

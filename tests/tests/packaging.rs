@@ -254,10 +254,10 @@ fn the_kernel_counts_the_connections_of_an_address() {
     );
 }
 
-/// docs/facts.md: images of the Dockerfile, and advisories that deny.toml lets pass, each with a statement for tools.
+/// docs/decide.md: images of the Dockerfile, and advisories that deny.toml lets pass, each with a statement for tools.
 #[test]
 fn the_facts_are_those_of_the_files() {
-    let (facts, dockerfile) = (file("docs/facts.md"), file("Dockerfile"));
+    let (facts, dockerfile) = (file("docs/decide.md"), file("Dockerfile"));
     let stages = dockerfile.split("\nFROM ").skip(1);
     let mut delivered = 0;
     for stage in stages.filter(|stage| !stage.contains("RUN ")) {

@@ -2,7 +2,7 @@
 //! tests of `browser` have a real one.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,8 +14,8 @@ use url::form_urlencoded::parse;
 use crate::api::until;
 use crate::client_libraries::{EVERY_GRANT, MORE, drive_with, node, python};
 use crate::support::{
-    Browser, Form, LEGACY, OwnPair, Reply, Said, ScriptedProvider, WEB, answered, call, database,
-    form_body, lasting_code, logon, now, post,
+    Browser, Form, LEGACY, MailServer, OwnPair, Reply, Said, ScriptedProvider, WEB, answered, call,
+    database, form_body, get, lasting_code, logon, now, post,
 };
 use crate::token::claims;
 
@@ -126,7 +126,7 @@ impl Company {
         assert_eq!(page.status, status, "{}", page.body);
         assert!(page.body.contains(says), "{says}: {}", page.body);
         let home = browser.open("/auth/");
-        assert!(home.body.contains("You are not signed in"), "{}", home.body);
+        assert!(home.body.contains("Sign in to your page"), "{}", home.body);
     }
 }
 
@@ -158,6 +158,7 @@ fn sent(address: &Url, name: &str) -> Option<String> {
 }
 
 const FAILED: &str = "The sign-in with Company contoso failed";
+const SIGNED_OUT: &str = "Company contoso signed you out while you signed in here";
 const NOBODY: &str = "No access with this sign-in";
 
 #[test]
@@ -228,6 +229,7 @@ fn the_provider_begins_and_ends_a_sign_in() {
         (typ(), sid(json!({"iss": "https://other.example"})), "iss"),
         (typ(), sid(json!({"iat": now() - 400})), "older than"),
         (typ(), sid(json!({"exp": now() - 100})), "expired"),
+        (typ(), sid(json!({"exp": null})), "exp is missing"),
         (typ(), sid(json!({"sub": null})), "sub"),
         (typ(), sid(json!({"jti": null})), "jti"),
         (json!({"typ": "at+jwt"}), sid(json!({})), "typ"),
@@ -238,6 +240,19 @@ fn the_provider_begins_and_ends_a_sign_in() {
     refused(&company.provider.sign(&json!({}), &json!({})), "events");
     refused("no token", "is not a JWT");
     assert_eq!(company.pair.call(&access), 200);
+    // Those that the provider signed: what should have ended goes on.
+    until("the audit log has what was refused", || {
+        let audit = company
+            .pair
+            .json("audit --action provider_sign_out_refused");
+        let items = audit["items"].as_array().unwrap();
+        let details = items.iter().map(|entry| entry["detail"].as_str().unwrap());
+        let has_exp = |detail: &str| {
+            detail == "identity provider contoso: exp is missing or has the wrong type"
+        };
+        assert!(items.len() <= 12, "{audit}");
+        items.len() == 12 && details.into_iter().any(has_exp)
+    });
 
     let token = company.logout_token(typ(), json!({"sid": "one"}));
     assert_eq!(company.log_out(&token).status, 200);
@@ -247,7 +262,7 @@ fn the_provider_begins_and_ends_a_sign_in() {
     let late = WEB.exchange(&lobby, &unredeemed, None);
     late.assert_error(400, "invalid_grant");
     let home = browser.open("/auth/");
-    assert!(home.body.contains("You are not signed in"), "{}", home.body);
+    assert!(home.body.contains("Sign in to your page"), "{}", home.body);
     refused(&token, "used before");
     assert_eq!(company.pair.call(&other_access), 200);
     let audit = company.pair.json("audit --action provider_sign_out");
@@ -265,7 +280,7 @@ fn the_provider_begins_and_ends_a_sign_in() {
     let early = company.logout_token(typ(), json!({"sid": "three"}));
     assert_eq!(company.log_out(&early).status, 200);
     let page = overtaken.open(&back);
-    company.assert_stopped(&overtaken, &page, 403, FAILED);
+    company.assert_stopped(&overtaken, &page, 403, SIGNED_OUT);
 
     // Unlinked: what rests on the link ends.
     says("four");
@@ -280,7 +295,7 @@ fn the_provider_begins_and_ends_a_sign_in() {
     ));
     company.pair.until_refused(&access);
     let home = unlinked.open("/auth/");
-    assert!(home.body.contains("You are not signed in"), "{}", home.body);
+    assert!(home.body.contains("Sign in to your page"), "{}", home.body);
     let page = company.sign_in(&unlinked);
     company.assert_stopped(&unlinked, &page, 200, NOBODY);
 
@@ -292,14 +307,96 @@ fn the_provider_begins_and_ends_a_sign_in() {
             .tokens(&company.code(&company.browser()))
             .text("access_token")
     });
-    let under_way = company.browser();
+    let signed_in_at = now();
+    let silently = || {
+        company.says(json!({"sub": "sub-of-lin", "auth_time": signed_in_at}));
+        company.browser()
+    };
+    let under_way = silently();
     let back = company.back(&company.leave(&under_way));
-    let everywhere = company.logout_token(json!({}), json!({}));
-    assert_eq!(company.log_out(&everywhere).status, 200);
+    let ended_at = now();
+    let everywhere = || company.logout_token(json!({}), json!({"iat": ended_at}));
+    assert_eq!(company.log_out(&everywhere()).status, 200);
     company.pair.until_refused(&one);
     company.pair.until_refused(&other);
     let page = under_way.open(&back);
-    company.assert_stopped(&under_way, &page, 403, FAILED);
+    company.assert_stopped(&under_way, &page, 403, SIGNED_OUT);
+    let audit = company.pair.json("audit --action sign_in_refused");
+    let detail = audit["items"][0]["detail"].as_str().unwrap();
+    assert!(detail.contains("signed the person out"), "{audit}");
+
+    // What began after the logout is another sign-in, also if the person was not asked again; a repeated logout does not end it.
+    until("the second of the logout is over", || now() > ended_at);
+    let newer = company.tokens(&company.code(&silently()));
+    let newer = newer.text("access_token");
+    assert_eq!(company.log_out(&everywhere()).status, 200);
+    assert_eq!(company.pair.call(&newer), 200);
+}
+
+/// D-65: the browser of a lost device is still signed in at the provider, to which the application leads straight.
+#[test]
+fn a_browser_that_was_signed_out_does_not_come_back_by_itself() {
+    let company = Company::start("");
+    let issuer = company.provider.issuer();
+    let members = json!({"redirect_uris": ["https://app.example.com/callback"], "identity_providers": [issuer]});
+    let straight = company.pair.register("web_server", members);
+    let says = |auth_time: u64| company.says(json!({"sub": "sub-of-lin", "auth_time": auth_time}));
+    let long_ago = now() - 3600;
+    let at_once = |browser: &Browser| {
+        let left = browser.authorize(&straight.request(&[]));
+        assert_eq!(left.status, 302, "{}", left.body);
+        let at_provider = Url::parse(left.header("location").unwrap()).unwrap();
+        assert!(at_provider.as_str().starts_with(issuer), "{at_provider}");
+        browser.open(&company.back(&at_provider))
+    };
+    let has_code = |browser: &Browser, reply: &Reply| {
+        let done = browser.follow(reply);
+        answered(&done, straight.redirect_uri, "code").is_some()
+    };
+    let [lost, own] = [(); 2].map(|()| company.browser());
+    says(long_ago);
+    assert!(has_code(&lost, &at_once(&lost)));
+    says(now());
+    company.code(&own);
+    let ended = own.submit(&Form::of(&own.open("/auth/end?session=others")), &[]);
+    assert_eq!(ended.status, 200, "{}", ended.body);
+    // Silently, it comes back to the provider and not to the application.
+    says(long_ago);
+    let again = at_once(&lost);
+    assert_eq!(again.status, 302, "{}", again.body);
+    let again = Url::parse(again.header("location").unwrap()).unwrap();
+    assert!(again.as_str().starts_with(issuer), "{again}");
+    assert_eq!(sent(&again, "prompt").as_deref(), Some("login"));
+    // A provider that does not ask is noticed.
+    let page = lost.open(&company.back(&again));
+    company.assert_stopped(&lost, &page, 403, "did not ask you to sign in again");
+    // Whoever knows the password there may come back, and the browser in which the person ended the others never left.
+    says(now());
+    assert!(has_code(&lost, &at_once(&lost)));
+    let home = own.open("/auth/").body;
+    assert!(
+        home.contains("does not sign you out at <bdi><strong>Company contoso"),
+        "{home}"
+    );
+
+    // Signed out here: the page with the button, whoever leads straight to the provider, until somebody signs in.
+    let form = Form::of(&lost.open("/auth/"));
+    assert_eq!(form.action, "/auth/sign-out");
+    lost.submit(&form, &[]);
+    for _ in 0..2 {
+        let page = lost.authorize(&straight.request(&[]));
+        assert_eq!(page.status, 200, "{}", page.body);
+    }
+    let page = lost.authorize(&straight.request(&[]));
+    let at_provider = leave_from(&lost, &page);
+    let back = lost.open(&company.back(&at_provider));
+    let mut cookies = back.headers.get_all("set-cookie").iter();
+    let removed = |cookie: &str| cookie.starts_with("signed-out") && cookie.contains("Max-Age=0");
+    assert!(
+        cookies.any(|cookie| removed(cookie.to_str().unwrap())),
+        "{back:?}"
+    );
+    assert!(has_code(&lost, &back));
 }
 
 #[test]
@@ -534,7 +631,9 @@ fn only_the_browser_that_left_comes_back_and_once() {
 
 #[test]
 fn an_address_links_only_where_the_operator_says_so() {
-    let company = Company::start("link_by_email = true\nemail_domains = [\"contoso.example\"]");
+    let mail = MailServer::start("plain");
+    let links = "link_by_email = true\nemail_domains = [\"contoso.example\"]\n";
+    let company = Company::start(&format!("{links}{}", mail.configuration()));
     company.put_user("kim", json!({"email": "Kim@Contoso.example"}));
     company.put_user("ann", json!({"email": "twins@contoso.example"}));
     company.put_user("ben", json!({"email": "twins@contoso.example"}));
@@ -574,6 +673,14 @@ fn an_address_links_only_where_the_operator_says_so() {
     );
     let audit = company.pair.json("audit --action identity_linked");
     assert_eq!(audit["items"][0]["username"], "kim");
+    // The person is told (D-64).
+    let told = mail.message(1);
+    assert_eq!(told.to, ["Kim@Contoso.example"]);
+    assert!(
+        told.header("Subject")
+            .starts_with("Gatepass: sign-in with ")
+    );
+    assert!(told.text.contains("for the first time as kim"), "{told:?}");
     // The address has gone to another person there: the link stays with the first.
     let (browser, page) = signs_in("sub-of-the-next-kim", "kim@contoso.example", json!(true));
     company.assert_stopped(&browser, &page, 200, NOBODY);
@@ -598,6 +705,168 @@ fn an_address_links_only_where_the_operator_says_so() {
     assert_eq!(
         page("twins@contoso.example"),
         page("nobody@contoso.example")
+    );
+}
+
+/// The page for a name of the company is the same whoever exists, and a message says how people without a password sign in.
+#[test]
+fn people_of_the_company_are_sent_there() {
+    let mail = MailServer::start("plain");
+    let company = Company::start(&format!(
+        "email_domains = [\"contoso.example\"]\n[sign_in_page.clients]\n\"{}\" = \"providers_only\"\n{}",
+        WEB.id,
+        mail.configuration()
+    ));
+    for name in ["k@contoso.example", "m@contoso.example"] {
+        company.put_user(name, json!({"email": name}));
+    }
+    company.link("k@contoso.example", "sub-of-kim");
+    let browser = company.browser();
+    let home = browser.open("/auth/").body;
+    assert!(home.contains("Sign in with <bdi>Company contoso"), "{home}");
+    assert!(home.contains("type=\"password\"") && !home.contains("People at"));
+    let refused = |name: &str| {
+        let fields = [("username", name), ("password", "not-the-password")];
+        let page = browser.submit(&Form::of(&browser.open("/auth/")), &fields);
+        assert_eq!(page.status, 403, "{}", page.body);
+        page.body.replace(name, "NAME")
+    };
+    let page = refused("k@contoso.example");
+    assert_eq!(page, refused("nobody@Contoso.Example"));
+    let sentence = "People at <bdi><strong>contoso.example</strong></bdi> sign in with \
+                    <bdi><strong>Company contoso</strong></bdi>.";
+    assert!(page.contains(sentence), "{page}");
+    assert!(!refused("nobody@other.example").contains("People at"));
+    // The client's people see no password.
+    let page = browser.authorize(&WEB.request(&[]));
+    assert!(!page.body.contains("password"), "{}", page.body);
+    leave_from(&browser, &page);
+
+    let ask = |name: &str| {
+        let form = Form::of(&browser.open("/auth/forgot-password"));
+        let page = browser.submit(&form, &[("username", name)]);
+        assert_eq!(page.status, 200, "{}", page.body);
+    };
+    // Who is not invited yet gets no message.
+    ask("m@contoso.example");
+    ask("k@contoso.example");
+    let message = mail.message_to("k@contoso.example").text;
+    assert!(
+        message.contains("you sign in with Company contoso"),
+        "{message}"
+    );
+    assert!(!message.contains("new-password"), "{message}");
+    assert_eq!(mail.received(), 1);
+}
+
+#[test]
+fn a_person_unlinks_an_own_identity_that_is_not_the_only_way() {
+    let mail = MailServer::start("plain");
+    let company = Company::start(&format!(
+        "email_domains = [\"contoso.example\"]\nlink_by_email = true\n{}",
+        mail.configuration()
+    ));
+    let password = "a password of kay";
+    for (name, email) in [("kay", "kay@other.example"), ("kim", "kim@contoso.example")] {
+        company.put_user(name, json!({"email": email, "password": password}));
+        company.link(name, &format!("sub-of-{name}"));
+    }
+    let digest = |subject: &str| {
+        let text = format!("{} {subject}", company.provider.issuer());
+        URL_SAFE_NO_PAD.encode(Sha256::digest(text))
+    };
+    // The only way to sign in stays, and so does what the next sign-in would link again.
+    let lins = company.browser();
+    lins.follow(&company.sign_in(&lins));
+    let kims = company.browser();
+    let page = kims.open("/auth/");
+    kims.submit(
+        &Form::of(&page),
+        &[("username", "kim"), ("password", password)],
+    );
+    for (browser, name, why) in [
+        (&lins, "lin@example.com", "You have no other way to sign in"),
+        (&kims, "kim", "would link it again"),
+    ] {
+        let page = browser.open("/auth/").body;
+        assert!(page.contains(why), "{page}");
+        assert!(!page.contains("/auth/end?identity="), "{page}");
+        let id = digest(&format!("sub-of-{}", &name[..3]));
+        let form = Form::of(&browser.open("/auth/end?session=others"));
+        let hidden = form
+            .hidden
+            .into_iter()
+            .filter(|(field, _)| field == "csrf")
+            .collect();
+        let forged = Form {
+            hidden,
+            action: "/auth/end".to_owned(),
+            ..form
+        };
+        let done = browser.submit(&forged, &[("identity", &id)]);
+        assert_eq!(
+            (done.status, done.header("location")),
+            (303, Some("/auth/"))
+        );
+        let shown = company.pair.json(&format!("user show {name}"));
+        assert_eq!(shown["identities"].as_array().unwrap().len(), 1, "{shown}");
+    }
+
+    company.says(json!({"sub": "sub-of-kay"}));
+    let there = company.browser();
+    let access = company.tokens(&company.code(&there)).text("access_token");
+    let here = company.browser();
+    let page = here.open("/auth/");
+    here.submit(
+        &Form::of(&page),
+        &[("username", "kay"), ("password", password)],
+    );
+    let address = format!("/auth/end?identity={}", digest("sub-of-kay"));
+    assert!(here.open("/auth/").body.contains(&address));
+    let asked = here.open(&address);
+    assert!(
+        asked.body.contains("no longer be able to sign in"),
+        "{}",
+        asked.body
+    );
+    let done = here.submit(&Form::of(&asked), &[]);
+    assert_eq!(done.status, 200, "{}", done.body);
+    assert!(done.body.contains("is no longer linked"), "{}", done.body);
+    company.pair.until_refused(&access);
+    for (browser, text) in [
+        (&here, "You are signed in"),
+        (&there, "Sign in to your page"),
+    ] {
+        let page = browser.open("/auth/").body;
+        assert!(page.contains(text), "{page}");
+    }
+    assert_eq!(
+        here.open(&address).status,
+        303,
+        "nothing to unlink any more"
+    );
+    let browser = company.browser();
+    let page = company.sign_in(&browser);
+    company.assert_stopped(&browser, &page, 200, NOBODY);
+    let message = mail.message_to("kay@other.example").text;
+    assert!(
+        message.contains("is no longer linked to Company contoso"),
+        "{message}"
+    );
+    let audit = company.pair.json("audit --action identity_unlinked");
+    let entry = &audit["items"][0];
+    assert_eq!(entry["username"], "kay", "{entry}");
+
+    // Whoever has no password is not asked for one before a change.
+    company.says(json!({"sub": "sub-of-lin", "auth_time": now() - 1200}));
+    let lins = company.browser();
+    lins.follow(&company.sign_in(&lins));
+    let asked = lins.open("/auth/end?session=others").body;
+    assert!(asked.contains("Confirm that it is you"), "{asked}");
+    assert!(!asked.contains("type=\"password\""), "{asked}");
+    assert_eq!(
+        lins.open("/auth/password").header("location"),
+        Some("/auth/")
     );
 }
 
@@ -634,17 +903,13 @@ fn a_provider_that_fails_is_named_and_passwords_work() {
     let most = since.elapsed().as_secs() / 2 + 2;
     assert!(fetched as u64 <= most, "{fetched} fetches, {most} at most");
 
-    // No answer: five seconds at most.
+    // No answer: the service waits for five seconds.
     company.provider.say("/token", Said::Nothing);
     let browser = company.browser();
     let back = company.back(&company.leave(&browser));
-    let since = Instant::now();
     let page = browser.open(&back);
-    assert!(
-        since.elapsed() < Duration::from_secs(7),
-        "{:?}",
-        since.elapsed()
-    );
+    let log = company.pair.pair.log();
+    log.until_it_says("no answer within 5s").unwrap();
     const SILENT: &str = "Company contoso does not answer";
     company.assert_stopped(&browser, &page, 503, SILENT);
     let next = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
@@ -656,8 +921,31 @@ fn a_provider_that_fails_is_named_and_passwords_work() {
         .provider
         .say("/token", Said::Json(json!({"error": "invalid_grant"})));
     let browser = company.browser();
-    let refused = (0..70).find(|_| company.sign_in(&browser).status == 429);
-    assert!(refused.is_some_and(|count| count >= 20), "{refused:?}");
+    let backs = (0..70).map(|_| company.back(&company.leave(&browser)));
+    let mut backs = backs.enumerate();
+    let refused = backs.find(|(_, back)| browser.open(back).status == 429);
+    let (count, back) = refused.unwrap();
+    assert!(count >= 20, "{count}");
+    // After the wait, the same address works.
+    until("the wait is over", || {
+        let status = browser.open(&back).status;
+        assert!(matches!(status, 429 | 403), "{status}");
+        status == 403
+    });
+    let commits = || {
+        let url = format!("{}/metrics", company.pair.pair.internal_url());
+        let metrics = get(&url, &[]).body;
+        let name = "token_service_store_commit_duration_seconds_count ";
+        let count = metrics.lines().find_map(|line| line.strip_prefix(name));
+        count.unwrap().parse::<u32>().unwrap()
+    };
+    let back = company.back(&company.leave(&browser));
+    until("those who wait cost no commits", || {
+        let before = commits();
+        let all_wait = (0..20).all(|_| browser.open(&back).status == 429);
+        // The service itself writes too, at intervals.
+        all_wait && commits() - before < 5
+    });
 
     // Down at the start: the service starts, and the page comes.
     let provider = ScriptedProvider::start();
@@ -699,11 +987,12 @@ fn rules_of_the_service_hold_after_the_provider() {
         page.body
     );
     company.says(json!({"sub": "sub-of-lin"}));
+    let asked_at = now();
     let again = company.leave_with(&browser, &WEB.request(&[("prompt", "login")]));
     let done = browser.follow(&browser.open(&company.back(&again)));
     let fresh = answered(&done, WEB.redirect_uri, "code").unwrap();
     let issued = claims(&company.tokens(&fresh).text("access_token"));
-    assert!(issued["auth_time"].as_u64().unwrap() + 10 >= now());
+    assert!(issued["auth_time"].as_u64().unwrap() >= asked_at);
     let aged = company.leave_with(&company.browser(), &WEB.request(&[("max_age", "600")]));
     let max_age: u64 = sent(&aged, "max_age").unwrap().parse().unwrap();
     assert!((600..=660).contains(&max_age), "{max_age}");
@@ -720,6 +1009,10 @@ fn rules_of_the_service_hold_after_the_provider() {
     let code = answered(&done, WEB.redirect_uri, "code").unwrap();
     let issued = claims(&company.tokens(&code).text("access_token"));
     assert_eq!(issued["amr"], json!(["IDENTITY_PROVIDER", "mfa", "TOTP"]));
+    until("the audit log names the provider", || {
+        let audit = company.pair.json("audit --action sign_in --user tess");
+        audit["items"][0]["detail"] == "identity provider contoso, one-time code"
+    });
 
     // Straight to the provider: named by the client, by the address of a hint, and by that of the legacy logon.
     company.says(json!({"sub": "sub-of-lin"}));
@@ -851,7 +1144,7 @@ fn every_replica_receives_the_browser() {
         );
         company.pair.until_refused(&access);
         let home = browser.open("/auth/");
-        assert!(home.body.contains("You are not signed in"), "{}", home.body);
+        assert!(home.body.contains("Sign in to your page"), "{}", home.body);
     }
 }
 

@@ -1,12 +1,9 @@
 //! The tour of `README.md` and `docs/tour.md`.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-
 use tempfile::TempDir;
 use tests::Tour;
 
-use crate::support::{api, file, lobby, lobby_ea, pair};
+use crate::support::{api, file, install, lobby, lobby_ea, pair};
 
 fn tour() -> Tour {
     Tour {
@@ -49,8 +46,7 @@ fn the_tour_works_in_containers_as_printed() {
             "DEMO",
             &artifacts.repository.join("demo").display().to_string(),
         );
-    fs::write(&docker, script).unwrap();
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    install(&docker, script);
     let tour = Tour {
         in_containers: true,
         programs: Some(programs.path().to_owned()),

@@ -1,6 +1,8 @@
 //! The recipes of `examples/envoy-recipes`, each in the pair's own gateway.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tests::gateways::{Gateway, Kind, Neighbours};
+use tests::{Issuer, Upstream};
 
 use crate::api::until;
 use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, file, get};
@@ -88,6 +90,44 @@ fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
         .filter(|entry| entry["status"] == 429)
         .map(|entry| entry["flags"].clone());
     assert!(flags.clone().count() > 0 && flags.into_iter().all(|flag| flag == "RL"));
+}
+
+/// A token opens the API that its `aud` names, and no other.
+#[forms::each]
+fn a_token_for_one_api_does_not_open_the_other() {
+    let (projects, documents) = (
+        "https://projects.example.com",
+        "https://documents.example.com",
+    );
+    let issuer = Issuer::new().unwrap();
+    let mut configuration: Value = serde_json::from_str(&recipe("two-apis.json")).unwrap();
+    configuration["issuers"] = json!([issuer.configuration(projects)]);
+    configuration["issuers"][0]["audiences"] = json!([projects, documents]);
+    let upstream = Upstream::start(false).unwrap();
+    let neighbours = Neighbours {
+        resource_server: upstream.port(),
+        plugin: &configuration.to_string(),
+        ..Neighbours::default()
+    };
+    let gateway = Gateway::start(Kind::EnvoyFilter, &neighbours, &[]).unwrap();
+    for (audience, expected) in [
+        (json!(projects), [200, 403]),
+        (json!(documents), [403, 200]),
+        (json!([projects, documents]), [200, 200]),
+        (json!("https://other.example.com"), [401, 401]),
+    ] {
+        let token = issuer.token("", &[("aud", audience.clone())]).unwrap();
+        let authorization = format!("Bearer {token}");
+        let statuses = ["/projects/1", "/documents/1"].map(|path| {
+            let url = format!("http://127.0.0.1:{}{path}", gateway.port());
+            let reply = get(&url, &[("authorization", &authorization)]);
+            if reply.status == 403 {
+                reply.assert_error(403, "insufficient_scope");
+            }
+            reply.status
+        });
+        assert_eq!(statuses, expected, "{audience}");
+    }
 }
 
 /// Requests that the filter would refuse pass with their token; the filter counts and logs them.

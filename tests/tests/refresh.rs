@@ -72,7 +72,10 @@ fn rfc6749_s5_1_a_repeated_refresh_gets_the_rest_of_the_lifetime() {
 /// If the grace is longer than an access token lives.
 #[test]
 fn a_repeated_refresh_never_gets_an_expired_access_token() {
-    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__ACCESS_TOKEN", "1s")]);
+    let pair = OwnPair::start(&[
+        ("TOKEN_SERVICE__LIFETIMES__ACCESS_TOKEN", "1s"),
+        ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
+    ]);
     let lobby = pair.lobby();
     let first = refresh_token(&WEB, &lobby);
     let issued = WEB.refresh(&lobby, &first).json();

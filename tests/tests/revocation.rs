@@ -252,11 +252,20 @@ fn legacy_clients_introspect_with_their_secret_alone_and_revoke_their_own_tokens
 #[forms::each]
 fn no_token_is_dead_when_it_is_issued() {
     let pair = shared();
-    let account = json!({"user_id": "77", "username": "dead", "site": "https://us1.example.com"});
-    let user = json!({"username": "dead@example.com", "password": "demo-password-of-dead", "accounts": [account]});
+    let site = "https://us1.example.com";
+    let account = |id: &str| json!({"user_id": id, "username": "dead", "site": site});
+    let accounts = json!([account("77"), account("78")]);
+    let user = json!({"username": "dead@example.com", "password": "demo-password-of-dead", "accounts": accounts});
     pair.change("POST", "/users", &user.to_string());
     let client = pair.register("user_bound", json!({"bound_user": "dead@example.com"}));
-    let ask = || client.token(&pair.lobby(), &[("grant_type", "client_credentials")]);
+    let ask_for = |id: &str| {
+        let account = [("user_id", id), ("user_site", site)];
+        client.token(
+            &pair.lobby(),
+            &[&[("grant_type", "client_credentials")], &account[..]].concat(),
+        )
+    };
+    let ask = || ask_for("77");
     let user = "/users/dead@example.com";
     for path in [&format!("/clients/{}", client.id), user] {
         let before = ask().text("access_token");
@@ -270,10 +279,15 @@ fn no_token_is_dead_when_it_is_issued() {
         until("tokens are issued", || ask().status == 200);
         assert_eq!(pair.call(&ask().text("access_token")), 200, "{path}");
     }
-    let linked = format!("{user}/accounts?user_id=77&site=https://us1.example.com");
+    let linked = format!("{user}/accounts?user_id=77&site={site}");
     pair.change("DELETE", &linked, "");
-    pair.change("POST", &format!("{user}/accounts"), &account.to_string());
+    pair.change(
+        "POST",
+        &format!("{user}/accounts"),
+        &account("77").to_string(),
+    );
     ask().assert_error(503, "temporarily_unavailable");
+    assert_eq!(pair.call(&ask_for("78").text("access_token")), 200);
 }
 
 /// A cut-off ends what was issued until now, and nothing that is issued after.

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use tests::SigningKey;
 use tests::proofs::ProofKey;
 
 use crate::api::until;
@@ -102,10 +103,11 @@ fn a_stolen_secret_and_key_end() {
         run(&pair, command, &[]);
     }
     bearer(&stolen()).assert_error(400, "invalid_grant");
+    let key = SigningKey::rs256(&key.serialize_der()).unwrap();
     until("the new key works", || {
         let mut assertion = Assertion::of("ada@example.com");
         assertion.header["kid"] = json!("next");
-        bearer(&assertion.sign_with(&key.serialize_der())).status == 200
+        bearer(&assertion.sign_with(&key)).status == 200
     });
 
     let demo = pair.pair.artifacts().repository.join("demo");

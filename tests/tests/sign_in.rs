@@ -178,7 +178,7 @@ fn the_right_password_alone_is_slowed_down_and_told_and_keeps_nobody_out() {
     ] {
         assert!(told.body.contains(text), "{text}: {}", told.body);
     }
-    let next = device.browser.submit(&Form::of(&told), &[]);
+    let next = device.browser.submit(&Form::posted(&told), &[]);
     assert_eq!(next.status, 303, "{}", next.body);
     for (action, at_least) in [("second_factor_required", 12), ("sign_in_throttled", 20)] {
         until("the audit log has it", || {

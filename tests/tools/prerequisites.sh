@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: the toolchain of rust-toolchain.toml, the crates of Cargo.lock,
-# and on Debian the packages of a C compiler and of Python's venv. With the argument `postgres` also the packages of
-# PostgreSQL, with `failover` those of PostgreSQL and Patroni, with `tests` those of PostgreSQL, Chromium and its WebDriver
-# server. Quick if nothing is missing.
+# and on Debian the packages of a C compiler and of Python's venv. With the argument `lint` also clippy and rustfmt, with
+# `postgres` the packages of PostgreSQL, with `failover` those of PostgreSQL and Patroni, with `tests` those of PostgreSQL,
+# PgBouncer, Chromium and its WebDriver server. Quick if nothing is missing.
 #
 # BUILDS, if set, is the program that make will build. If that program does not exist, this is the first run, which
 # takes long.
@@ -48,12 +48,15 @@ fi
 command -v cc >/dev/null || package gcc libc6-dev
 python3 -c 'import ensurepip' 2>/dev/null || package python3-venv
 
-if ! rustup "+$channel" target list --installed 2>/dev/null | grep --quiet '^wasm32-wasip1$' \
-    || ! cargo "+$channel" clippy --version >/dev/null 2>&1 \
-    || ! cargo "+$channel" fmt --version >/dev/null 2>&1; then
+if ! rustup "+$channel" target list --installed 2>/dev/null | grep --quiet '^wasm32-wasip1$'; then
     tests/tools/install.sh "Rust $channel (with rustup)" "the server of rustup" \
-        env RUSTUP_MAX_RETRIES=0 rustup toolchain install "$channel" --profile minimal \
-        --component clippy --component rustfmt --target wasm32-wasip1
+        env RUSTUP_MAX_RETRIES=0 rustup toolchain install "$channel" --profile minimal --no-self-update --target wasm32-wasip1
+fi
+# Not in rust-toolchain.toml: the first command of cargo would install them.
+if [ "${1:-}" = lint ] \
+    && ! { cargo "+$channel" clippy --version && cargo "+$channel" fmt --version; } >/dev/null 2>&1; then
+    tests/tools/install.sh "clippy and rustfmt (with rustup)" "the server of rustup" \
+        env RUSTUP_MAX_RETRIES=0 rustup component add --toolchain "$channel" clippy rustfmt
 fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 fetch=(cargo fetch --locked --target "$host" --target wasm32-wasip1)
@@ -68,6 +71,7 @@ if [ "${1:-}" = failover ]; then
     command -v patroni >/dev/null && command -v ip >/dev/null || package patroni iproute2
 fi
 if [ "${1:-}" = tests ]; then
+    [ -x /usr/sbin/pgbouncer ] || command -v pgbouncer >/dev/null || package pgbouncer
     command -v chromedriver >/dev/null && command -v chromium-headless-shell >/dev/null \
         || package chromium chromium-driver chromium-headless-shell fonts-dejavu-core
     command -v systemd-analyze >/dev/null || package systemd

@@ -1,7 +1,7 @@
-"""Writes examples/collections/ from the OpenAPI description of the token service at the URL and from demo/registrations.toml.
+"""Writes examples/collections/postman.json from the OpenAPI description of the token service at the URL and from demo/registrations.toml.
 
-    write_collections.py http://127.0.0.1:8081            writes the files
-    write_collections.py http://127.0.0.1:8081 --check    fails if the files differ from what this program writes
+    write_collections.py http://127.0.0.1:8081            writes the file
+    write_collections.py http://127.0.0.1:8081 --check    fails if the file differs from what this program writes
 """
 
 import json
@@ -42,7 +42,7 @@ variables = {
     "non_interactive_demo_key": pem("non-interactive-demo.key.pem"),
 }
 
-# ---- scripts: `get`, `set`, `test`, `expect`, and after the response `status`, `body` and `header`, are those of both tools ----
+# ---- scripts: `get`, `set`, `test`, `expect`, and after the response `status`, `body` and `header`, are defined in `postman` below ----
 
 SIGN = """\
 const base64url = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes)))
@@ -244,16 +244,22 @@ described = {
 assert asked == described, asked ^ described
 
 
-# ---- Postman ----
+PACKAGES = json.loads((repository / "tests/clients/package.json").read_text())
+DESCRIPTION = (
+    "Run the requests in their order: each uses what those before it received. "
+    "The scripts need WebCrypto and top-level await: Postman, or newman {} with the npm override postman-runtime {}. "
+    "Newman without the override cannot run them."
+).format(PACKAGES["dependencies"]["newman"], PACKAGES["overrides"]["newman"]["postman-runtime"])
+
 
 def postman(request):
-    before = "const get = (name) => pm.variables.get(name)\nconst set = (name, value) => pm.collectionVariables.set(name, value)\n"
+    before = "const get = (name) => pm.environment.get(name) ?? pm.collectionVariables.get(name)\nconst set = (name, value) => pm.collectionVariables.set(name, value)\n"
     after = before + """\
 const { test, expect } = pm
 const status = pm.response.code
 const header = (name) => pm.response.headers.get(name)
-const text = pm.response.text()
-const body = text.startsWith('{') ? JSON.parse(text) : text
+let body
+try { body = pm.response.json() } catch { body = pm.response.text() }
 """
 
     def event(listen, script):
@@ -280,68 +286,16 @@ const body = text.startsWith('{') ? JSON.parse(text) : text
     return item
 
 
-# ---- Bruno ----
-
-def bruno(number, request):
-    def block(name, lines):
-        return f"{name} {{\n" + "".join(f"  {line}\n" if line else "\n" for line in lines) + "}\n"
-
-    before = """\
-const crypto = require('node:crypto').webcrypto
-const get = (name) => bru.interpolate(`{{${name}}}`)
-const set = (name, value) => bru.setVar(name, value)
-"""
-    after = before.split("\n", 1)[1] + """\
-const status = res.getStatus()
-const header = (name) => res.getHeader(name)
-const body = res.getBody()
-"""
-    auth = "basic" if request["auth"] else "none"
-    kind = "formUrlEncoded" if request["form"] else "none"
-    query = "&".join(f"{key}={value}" for key, value in request["query"])
-    blocks = [
-        block("meta", [f"name: {request['name']}", "type: http", f"seq: {number}"]),
-        block(request["method"].lower(), [f"url: {request['url']}" + (f"?{query}" if query else ""), f"body: {kind}", f"auth: {auth}"]),
-    ]
-    if query:
-        blocks.append(block("params:query", [f"{key}: {value}" for key, value in request["query"]]))
-    if request["headers"]:
-        blocks.append(block("headers", [f"{key}: {value}" for key, value in request["headers"].items()]))
-    if request["auth"]:
-        username, password = request["auth"]
-        blocks.append(block("auth:basic", [f"username: {username}", f"password: {password}"]))
-    if request["form"]:
-        blocks.append(block("body:form-urlencoded", [
-            f"{'~' * field['disabled']}{field['key']}: {field['value']}" for field in request["form"]]))
-    if request["before"]:
-        blocks.append(block("script:pre-request", (before + request["before"]).splitlines()))
-    blocks.append(block("tests", (after + request["after"]).splitlines()))
-    blocks.append(block("settings", ["encodeUrl: true", "followRedirects: false"]))
-    if request["docs"]:
-        blocks.append(block("docs", request["docs"].splitlines()))
-    return "\n".join(blocks)
-
-
-def as_json(value):
-    return json.dumps(value, indent=2) + "\n"
-
-
-files = {
-    "postman.json": as_json({
-        "info": {"name": "Gatepass demo", "schema": "https://schema.getpostman.com/json/collection/v2.1.0/collection.json"},
-        "item": [postman(request) for request in requests],
-        "variable": [{"key": key, "value": value} for key, value in variables.items()],
-    }),
-    "bruno/bruno.json": as_json({"version": "1", "name": "Gatepass demo", "type": "collection"}),
-    "bruno/collection.bru": "vars:pre-request {\n" + "".join(f"  {key}: {value}\n" for key, value in variables.items()) + "}\n",
-} | {
-    f"bruno/{number:02} {request['name']}.bru": bruno(number, request) for number, request in enumerate(requests, 1)
-}
-folder = repository / "examples/collections"
+text = json.dumps({
+    "info": {
+        "name": "Gatepass demo",
+        "description": DESCRIPTION,
+        "schema": "https://schema.getpostman.com/json/collection/v2.1.0/collection.json",
+    },
+    "item": [postman(request) for request in requests],
+    "variable": [{"key": key, "value": value} for key, value in variables.items()],
+}, indent=2) + "\n"
+file = repository / "examples/collections/postman.json"
 if sys.argv[2:] == ["--check"]:
-    there = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.*") if path.name != "README.md"}
-    different = sorted(name for name in files.keys() | there.keys() if files.get(name) != there.get(name))
-    sys.exit(f"Not as tests/tools/write_collections.py writes: {', '.join(different)}" if different else 0)
-for name, text in files.items():
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(text)
+    sys.exit(0 if file.read_text() == text else "Not as tests/tools/write_collections.py writes: postman.json")
+file.write_text(text)

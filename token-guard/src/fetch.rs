@@ -75,7 +75,7 @@ mod tests {
     use claims::json::BYTE_ORDER_MARK;
     use guard::fetch::{FetchKind, Form};
     use guard::secret::Secret;
-    use guard::source::Endpoint;
+    use keys::endpoint::Endpoint;
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
 

@@ -13,7 +13,7 @@ use actix_web::http::header::{HeaderMap, HeaderValue};
 use claims::Thumbprint;
 use guard::authorization::is_token_byte;
 use guard::forward::is_spelling;
-use process::certificate;
+use process::certificate::{self, Unreadable};
 
 /// Path of a request that carries [`METHOD`] and [`URI`].
 pub(crate) const FORWARD_AUTH: &str = "/forward-auth";
@@ -56,8 +56,8 @@ pub(crate) enum Misuse {
     Repeated(String),
     /// A header has another sign in place of `-`, and some servers treat both spellings as the same header.
     Spelling(Cow<'static, str>),
-    /// The header with the client's certificate has no certificate.
-    Certificate(String),
+    /// The certificate in the header of this name cannot be read.
+    Certificate(String, Unreadable),
     /// The method is not an HTTP token.
     Method,
     NotOriginForm,
@@ -66,6 +66,14 @@ pub(crate) enum Misuse {
 }
 
 impl Misuse {
+    /// The reason in the log. The metric counts all as `handover`.
+    pub(crate) const fn reason(&self) -> &'static str {
+        match self {
+            Self::Certificate(..) => "unreadable_certificate",
+            _ => "handover",
+        }
+    }
+
     /// Text of the response.
     pub(crate) fn description(&self) -> String {
         match self {
@@ -74,7 +82,10 @@ impl Misuse {
             Self::Spelling(name) => {
                 format!("The request has {name} in another spelling")
             }
-            Self::Certificate(name) => format!("The gateway sent no certificate in {name}"),
+            Self::Certificate(name, unreadable) => {
+                let reason = unreadable.reason();
+                format!("token-guard cannot read the certificate of the client in {name}: {reason}")
+            }
             Self::Method => "The request method is not an HTTP token".to_owned(),
             Self::NotOriginForm => "The request target does not start with a slash".to_owned(),
             Self::Illegal => {
@@ -145,7 +156,7 @@ pub(crate) fn client_certificate(
     name: &str,
 ) -> Result<Option<Thumbprint>, Misuse> {
     let value = at_most_one(headers, name)?.unwrap_or_default();
-    certificate::read(value).map_err(|_| Misuse::Certificate(name.to_owned()))
+    certificate::read(value).map_err(|unreadable| Misuse::Certificate(name.to_owned(), unreadable))
 }
 
 fn check(original: Original<'_>) -> Result<Original<'_>, Misuse> {
@@ -272,7 +283,10 @@ mod tests {
                 vec![(NAME, ""), (NAME, &digest)],
                 Misuse::Repeated(NAME.into()),
             ),
-            (vec![(NAME, "forged")], Misuse::Certificate(NAME.into())),
+            (
+                vec![(NAME, "forged")],
+                Misuse::Certificate(NAME.into(), Unreadable::Other),
+            ),
             (
                 vec![("X_Token_Guard_Client_Certificate", &digest)],
                 Misuse::Spelling(NAME.into()),

@@ -190,7 +190,8 @@ fn unrouted(form: Form) -> HttpResponse {
 fn refuse_handover(request: &HttpRequest, worker: &Worker, misuse: Misuse) -> HttpResponse {
     let description = misuse.description();
     let answer = Answer::error(400, "invalid_request", &description);
-    worker.refuse(OwnDenial::Handover, answer.status, &denied(request));
+    let log = denied(request);
+    worker.refuse(OwnDenial::Handover, misuse.reason(), answer.status, &log);
     let form = match request.uri().path() {
         handover::AUTH_REQUEST => Form::Folded,
         _ => Form::Plain,
@@ -204,7 +205,8 @@ fn refuse_peer(request: &HttpRequest, worker: &Worker, peer: Option<IpAddr>) -> 
         None => "The address of the peer is not known".to_owned(),
     };
     let answer = Answer::error(403, "access_denied", &description);
-    worker.refuse(OwnDenial::Peer, answer.status, &denied(request));
+    let denial = OwnDenial::Peer;
+    worker.refuse(denial, denial.into(), answer.status, &denied(request));
     refuse(&answer, Form::Plain)
 }
 

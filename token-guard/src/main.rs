@@ -48,8 +48,8 @@ use crate::http::{Health, State};
 use crate::metrics::Metrics;
 use crate::settings::{Command, Origin, Reader, Settings};
 use crate::worker::Worker;
-use guard_native::NativeSignatures;
 use guard_native::ProcessData;
+use keys_native::NativeSignatures;
 
 /// Time for running requests to finish after draining, in seconds. A request may wait up to 30 seconds for a
 /// feed.
@@ -63,6 +63,10 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
+    if let Err(error) = process::end_on_signals() {
+        eprintln!("token-guard: {error}");
+        return ExitCode::FAILURE;
+    }
     // Before the first thread.
     let passed = PassedSockets::from_environment();
     let settings = Settings::parse();

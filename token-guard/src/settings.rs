@@ -163,6 +163,7 @@ impl Origin {
 
 fn cluster(text: &str) -> Result<(String, Origin), String> {
     let (name, url) = text
+        .trim()
         .split_once('=')
         .filter(|(name, _)| !name.is_empty())
         .ok_or("expected NAME=URL")?;
@@ -187,11 +188,12 @@ fn origin(url: &str) -> Result<Origin, String> {
 }
 
 fn network(text: &str) -> Result<IpNet, &'static str> {
-    networks::parse(text).ok_or("expected an address or a network, such as 10.1.2.3 or 10.1.2.0/24")
+    networks::parse(text.trim())
+        .ok_or("expected an address or a network, such as 10.1.2.3 or 10.1.2.0/24")
 }
 
 fn internal_host(text: &str) -> Result<HostPattern, &'static str> {
-    HostPattern::parse(text)
+    HostPattern::parse(text.trim())
         .ok_or("expected a host name, or *. and the end of host names, without scheme and port")
 }
 
@@ -257,6 +259,8 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     const CONFIG: &[u8] = br#"{
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn every_cluster_has_an_origin() {
-        let config = Config::parse(CONFIG, &guard_native::NativeSignatures).unwrap();
+        let config = Config::parse(CONFIG, &keys_native::NativeSignatures).unwrap();
         let both = [
             "--cluster",
             "keys=https://lobby.example.com/,feed=http://10.0.0.1:9081",
@@ -326,6 +330,32 @@ mod tests {
             let pods = settings(&["--trusted-peers", network]);
             assert!(pods.trusts("10.1.2.3".parse().unwrap()), "{network}");
             assert!(!pods.trusts("127.0.0.1".parse().unwrap()), "{network}");
+        }
+    }
+
+    #[test]
+    fn lists_may_have_blanks_and_nothing_may_be_empty() {
+        let lists = [
+            "--trusted-peers",
+            "127.0.0.1, 10.1.2.0/24 ",
+            "--internal-hosts",
+            "a.example.com, *.b.example.com",
+            "--cluster",
+            "keys=http://a, feed=http://b",
+        ];
+        let settings = settings(&lists);
+        assert!(settings.trusts("10.1.2.3".parse().unwrap()));
+        assert_eq!(settings.internal_hosts.len(), 2);
+        let names = settings.clusters.iter().map(|(name, _)| &**name);
+        assert!(names.eq(["keys", "feed"]));
+        // An empty variable counts as an empty option.
+        for option in Settings::command()
+            .get_arguments()
+            .filter(|one| one.get_env().is_some())
+        {
+            let option = format!("--{}=", option.get_long().unwrap());
+            let parsed = Settings::try_parse_from(["token-guard", "--config=a", &option]);
+            assert!(parsed.is_err(), "{option}");
         }
     }
 

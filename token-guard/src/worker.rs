@@ -11,10 +11,12 @@ use std::rc::Rc;
 use guard::config::Config;
 use guard::denial_log::{Denied, Line};
 use guard::driver::{Driver, Remark, Task};
-use guard::fetch::{Fetch, Severity};
+use guard::fetch::Fetch;
 use guard::verdict::Denial;
 use guard::{Effect, Guard, Request};
-use guard_native::{Clocks, NativeSignatures};
+use guard_native::Clocks;
+use keys::failures::Severity;
+use keys_native::NativeSignatures;
 use tokio::sync::{Notify, oneshot};
 
 use crate::fetch::Fetcher;
@@ -152,12 +154,18 @@ impl Worker {
         })
     }
 
-    /// Counts and logs a request that token-guard refused before the guard saw it.
-    pub(crate) fn refuse(&self, denial: OwnDenial, status: u32, request: &Denied<'_>) {
+    /// Counts and logs a request that token-guard refused before the guard saw it. `reason`: for the log.
+    pub(crate) fn refuse(
+        &self,
+        denial: OwnDenial,
+        reason: &'static str,
+        status: u32,
+        request: &Denied<'_>,
+    ) {
         self.metrics.denied(denial);
         let mut driver = self.driver.borrow_mut();
         driver.keep_time(&Clocks);
-        write(driver.denial_line(denial.into(), status, false, request));
+        write(driver.denial_line(reason, status, false, request));
     }
 
     /// Returns the answer to a request for the metadata of the resource (RFC 9728 §3.2); `None` for any other

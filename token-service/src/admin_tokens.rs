@@ -20,6 +20,8 @@ const LONGEST_NAME: usize = 64;
 const EXPECTED: &str = "TOKEN, TOKEN NAME or TOKEN NAME ROLE: the token is 32 bytes as 43 characters of base64url, the name has \
                         1 to 64 letters, digits or . _ - @, the role is full or read-only";
 
+const NO_TOKEN: &str = "there is no admin token: every request to the administration is refused";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Full,
@@ -78,6 +80,24 @@ impl AdminTokens {
         })
     }
 
+    /// What a start refuses in the file at `path`, which may be missing: the start creates it.
+    ///
+    /// # Errors
+    /// A [`KeyFileError`] if the start would fail.
+    pub(crate) fn check(path: &Path) -> Result<Vec<String>, KeyFileError> {
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        key_file::contents(path)?;
+        let Contents { tokens, problems } = Contents::of(path);
+        let mut problems = problems;
+        if tokens.is_empty() {
+            let path = path.display();
+            problems.push(format!("the key file {path}: {NO_TOKEN}"));
+        }
+        Ok(problems)
+    }
+
     /// The holder of the token `presented`, compared in constant time; `None` if the token is not in the file now
     /// (D-45).
     pub(crate) fn holder(&self, presented: &[u8]) -> Option<Holder> {
@@ -124,7 +144,7 @@ impl Contents {
         }
         let (path, tokens) = (path.display(), self.tokens.len());
         if tokens == 0 {
-            tracing::error!(%path, "there is no admin token: every request to the administration is refused");
+            tracing::error!(%path, "{NO_TOKEN}");
         } else {
             tracing::info!(%path, tokens, "admin tokens read");
         }
@@ -271,7 +291,8 @@ mod tests {
             (format!("{first} ada\n{first} ada full\n"), [ada(), None]),
             (String::new(), [None, None]),
             ("# nobody\n".repeat(200), [None, None]),
-            (format!("{second} ada full\n"), [None, ada()]),
+            // Editors of Windows put a mark before the first token.
+            (format!("\u{feff}{second} ada full\r\n"), [None, ada()]),
         ] {
             std::fs::write(&path, &text).unwrap();
             assert_eq!(holders(), expected, "{text}");

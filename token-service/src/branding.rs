@@ -9,13 +9,13 @@ use actix_web::web::Bytes;
 use domain::digest::Digest;
 
 const STYLESHEET: &str = include_str!("../static/style.css");
-const SCRIPT: &str = include_str!("../static/password.js");
+const SCRIPT: &str = include_str!("../static/pages.js");
 const ICON: &str = include_str!("../static/icon.svg");
 
 /// The accent of the icon and the stylesheet, in light mode.
 const DEFAULT_ACCENT: &str = "#0b57d0";
 
-/// The cards of the stylesheet, on which the accent is a text colour.
+/// The cards of the stylesheet, on which buttons have the accent. The text on a button is about as light or dark as the card.
 const LIGHT_CARD: Colour = Colour([0xff, 0xff, 0xff]);
 const DARK_CARD: Colour = Colour([0x1f, 0x24, 0x29]);
 
@@ -96,12 +96,14 @@ const SVG: (&str, &str) = ("svg", "image/svg+xml");
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Branding {
     pub stylesheet: Asset,
-    /// Shows passwords.
+    /// Shows passwords, copies and prints recovery codes.
     pub script: Asset,
     /// The icon of a browser's tab.
     pub icon: Asset,
     /// Stands above each page; the icon in place of none.
     pub logo: Option<Asset>,
+    /// The logo in dark mode. Without it, the logo has a light plate there.
+    pub dark_logo: Option<Asset>,
     /// The logos of clients, by Client ID.
     pub client_logos: BTreeMap<String, Asset>,
     /// Where people find help.
@@ -132,12 +134,13 @@ impl Branding {
         Self {
             stylesheet: Asset::new("style", css, stylesheet.into()),
             script: Asset::new(
-                "password",
+                "pages",
                 ("js", "text/javascript; charset=utf-8"),
                 SCRIPT.into(),
             ),
             icon: Asset::new("icon", SVG, icon.into()),
             logo: None,
+            dark_logo: None,
             client_logos: BTreeMap::new(),
             help_url: None,
             privacy_url: None,
@@ -148,12 +151,15 @@ impl Branding {
     /// The file at `path`.
     pub fn asset(&self, path: &str) -> Option<&Asset> {
         let own = [&self.stylesheet, &self.script, &self.icon].into_iter();
-        let mut assets = own.chain(&self.logo).chain(self.client_logos.values());
+        let mut assets = own
+            .chain(&self.logo)
+            .chain(&self.dark_logo)
+            .chain(self.client_logos.values());
         assets.find(|asset| asset.path == path)
     }
 }
 
-/// The colour of buttons and links, for each colour scheme.
+/// The colour of the button that goes on, for each colour scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accent {
     light: Colour,
@@ -164,7 +170,7 @@ impl Accent {
     /// Reads `#rrggbb`, the colour in the light scheme. The colour in the dark scheme is a lighter one of the same hue.
     ///
     /// # Errors
-    /// If the text is no such colour, or if links of this colour could not be read.
+    /// If the text is no such colour, or if white text on it could not be read.
     pub fn parse(text: &str) -> Result<Self, String> {
         let light = Colour::parse(text).ok_or("expected a colour as #rrggbb")?;
         let contrast = light.contrast(LIGHT_CARD);

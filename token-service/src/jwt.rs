@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::Algorithm;
-use claims::json::BYTE_ORDER_MARK;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use domain::clock::Timestamp;
 use domain::random::{self, Random};
 use protocol::token::SigningKey;
+use secrets::text_file;
 
 /// What a client signs in place of its secret (RFC 7523 §3).
 #[derive(Debug)]
@@ -58,23 +60,108 @@ pub(crate) fn compact(key: &SigningKey, header: &Value, claims: &Value) -> anyho
 
 /// Reads a private key of any algorithm from a PEM file, or from standard input.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SigningKey> {
-    let file = path.display();
-    let text = if path == Path::new("-") {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        std::fs::read_to_string(path)
-    };
-    let pem = Zeroizing::new(text.with_context(|| file.to_string())?);
-    let lines = pem.trim_start_matches(BYTE_ORDER_MARK).lines();
-    let lines = lines.filter(|line| !line.starts_with("-----"));
-    let base64 = Zeroizing::new(lines.collect::<String>());
-    let pkcs8 = Zeroizing::new(STANDARD.decode(&*base64).unwrap_or_default());
+    let kinds = "Ed25519, P-256, or RSA of 2048 to 8192 bits";
+    let make = "`openssl genpkey -algorithm ED25519` makes one";
+    let pkcs8 = private_key(path, kinds, make)?;
     let mut algorithms = Algorithm::ALL.into_iter();
     let key = algorithms.find_map(|algorithm| SigningKey::from_pkcs8(algorithm, &pkcs8).ok());
     key.with_context(|| {
-        format!(
-            "{file}: expected a private key in PEM (BEGIN PRIVATE KEY): Ed25519, P-256 or RSA; \
-             `openssl genpkey -algorithm ED25519` makes one"
-        )
+        let file = path.display();
+        format!("{file}: the private key is of another kind: expected {kinds}; {make}")
     })
+}
+
+/// The start of a section with a private key.
+const BEGIN_KEY: &str = "PRIVATE KEY-----";
+
+/// Reads the one private key in a PEM file, or in standard input, as PKCS #8 (RFC 7468 §10). Text and certificates around the key
+/// are ignored. `kinds` names the keys that the caller can use, and `make` a command that makes one.
+pub(crate) fn private_key(
+    path: &Path,
+    kinds: &str,
+    make: &str,
+) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let file = path.display();
+    let pem = text_file::bytes(path).with_context(|| file.to_string())?;
+    let lines = pem.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let labels = lines.filter_map(|line| {
+        let line = str::from_utf8(line).ok()?.trim_ascii_end();
+        line.strip_prefix("-----BEGIN ")?.strip_suffix(BEGIN_KEY)
+    });
+    let labels: Vec<&str> = labels.collect();
+    match labels[..] {
+        [""] => {}
+        [] => anyhow::bail!(
+            "{file}: expected a private key in PEM (BEGIN PRIVATE KEY): {kinds}; {make}"
+        ),
+        [other] => anyhow::bail!(
+            "{file}: has BEGIN {other}PRIVATE KEY, expected BEGIN PRIVATE KEY: \
+             `openssl pkcs8 -topk8 -nocrypt -in {file}` converts it"
+        ),
+        [_, _, ..] => anyhow::bail!("{file}: has {} private keys, expected one", labels.len()),
+    }
+    let mut keys = PrivatePkcs8KeyDer::pem_slice_iter(&pem);
+    // The secret is erased with its type, and only here has a copy.
+    let key = keys.find_map(Result::ok);
+    key.map(|key| Zeroizing::new(key.secret_pkcs8_der().to_vec()))
+        .with_context(|| {
+            format!("{file}: the private key is damaged: its lines are not base64, or its end is missing")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::STANDARD;
+    use claims::json::BYTE_ORDER_MARK;
+
+    use super::*;
+
+    /// RFC 7468 §2: text around the sections and blanks at the ends of lines mean nothing.
+    #[test]
+    fn one_private_key_is_read_whatever_is_around_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.pem");
+        let pkcs8 = SigningKey::generate_pkcs8(Algorithm::EdDsa).unwrap();
+        let section = |label: &str, content: &str| {
+            format!("-----BEGIN {label}-----\n{content}\n-----END {label}-----\n")
+        };
+        let base64 = STANDARD.encode(&*pkcs8);
+        let key = section("PRIVATE KEY", &base64);
+        let certificate = section("CERTIFICATE", "AAAA");
+        for text in [
+            key.clone(),
+            format!("{BYTE_ORDER_MARK}{key}"),
+            format!("# the key of gatepass\n{key}"),
+            format!(
+                "Bag Attributes\n    friendlyName: gatepass\nKey Attributes: <No Attributes>\n{key}"
+            ),
+            format!("\r\n{}end of the key", key.replace('\n', " \r\n")),
+            format!("{certificate}{key}"),
+            format!("{key}{certificate}"),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            let read = read_key(&path).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(read.algorithm(), Algorithm::EdDsa);
+        }
+        // A comment in Latin-1.
+        std::fs::write(&path, [b"M\xfcller\n", key.as_bytes()].concat()).unwrap();
+        assert!(read_key(&path).is_ok());
+        for (text, problem) in [
+            (String::new(), "expected a private key in PEM"),
+            (certificate, "expected a private key in PEM"),
+            (format!("{key}{key}"), "has 2 private keys"),
+            (
+                section("ENCRYPTED PRIVATE KEY", &base64),
+                "has BEGIN ENCRYPTED PRIVATE KEY",
+            ),
+            (section("RSA PRIVATE KEY", &base64), "openssl pkcs8 -topk8"),
+            (section("PRIVATE KEY", "AAAA"), "of another kind"),
+            (section("PRIVATE KEY", "?"), "damaged"),
+            (key.replace("-----END", ""), "damaged"),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            let error = read_key(&path).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
 }

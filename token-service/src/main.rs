@@ -9,5 +9,11 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    token_service::command::run()
+    match process::end_on_signals() {
+        Ok(()) => token_service::command::run(),
+        Err(error) => {
+            eprintln!("token-service: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

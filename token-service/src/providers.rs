@@ -17,10 +17,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use guard::algorithm::Algorithm;
-use guard::fetch::{Failures, Severity};
-use guard::keys::{Key, KeySet};
-use guard::schedule::{Schedule, TIMEOUT_SECONDS};
+use keys::algorithm::Algorithm;
+use keys::failures::{Failures, Severity};
+use keys::schedule::{Schedule, TIMEOUT_SECONDS};
+use keys::{Key, KeySet};
 use process::fetch::Client;
 use protocol::identity_provider::{IdentityProvider, ProviderKeys, Unavailable};
 use tokio::sync::{Semaphore, watch};
@@ -88,6 +88,11 @@ struct State {
     failure: Option<String>,
     fetches: Failures,
     redemptions: Failures,
+}
+
+/// Until when one person or client, who comes now, waits for all requests together.
+pub(crate) fn deadline() -> Instant {
+    Instant::now() + TIMEOUT
 }
 
 impl Providers {
@@ -163,7 +168,7 @@ impl Providers {
         self.of(provider)?.endpoints().await
     }
 
-    /// Redeems an authorization code for an ID token, which is not verified yet. Waits five seconds at most.
+    /// Redeems an authorization code for an ID token, which is not verified yet. Waits until the [`deadline`] at most.
     ///
     /// # Errors
     /// [`RedeemError`].
@@ -173,9 +178,12 @@ impl Providers {
         code: &str,
         redirect_uri: &str,
         code_verifier: &str,
+        until: Instant,
     ) -> Result<String, RedeemError> {
         let provider = self.of(provider)?;
-        provider.redeem(code, redirect_uri, code_verifier).await
+        provider
+            .redeem(code, redirect_uri, code_verifier, until)
+            .await
     }
 
     /// Fetches metadata and keys of `provider` now. Returns the number of usable keys, and the endpoints if people sign in with the

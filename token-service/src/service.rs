@@ -1,6 +1,7 @@
 //! The running service: configuration, directory of registrations, store, clock, randomness, keys.
 
 pub(crate) mod limits;
+pub(crate) mod notices;
 pub(crate) mod readiness;
 pub(crate) mod sweep_time;
 pub(crate) mod upkeep;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use claims::dpop::UsedProofs;
 use process::Opener;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, Notify};
 
 use crate::admin_tokens::{AdminTokens, Holder};
 use crate::config::Config;
@@ -31,6 +32,7 @@ use protocol::Directory;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
+use registry::change::Registry;
 use secrets::sealing::EncryptionKey;
 use store::{Store, StoreError};
 
@@ -49,6 +51,8 @@ pub(crate) struct Service {
     pub feed: RevocationFeed,
     /// `None`: the service sends no messages.
     pub mailer: Option<Mailer>,
+    /// Wakes whoever sends notices, after a change that owes one.
+    pub owed: Notify,
     pub providers: Providers,
     pub secret_uses: SecretUses,
     pub readiness: Readiness,
@@ -100,6 +104,7 @@ impl Service {
             config,
             feed,
             mailer,
+            owed: Notify::new(),
             audit,
             metrics,
             secret_uses: SecretUses::default(),
@@ -216,11 +221,6 @@ impl Service {
         self.audit.tell(&self.event(&Origin::default(), entry));
     }
 
-    /// Locks the registry for reading and changing it, so that changes within this process do not overwrite each other.
-    pub(crate) async fn registry_turn(&self) -> MutexGuard<'_, ()> {
-        self.registry_turn.lock().await
-    }
-
     /// From now on the service asks clients to open a new connection, and reports that it is not ready, unless the parent of
     /// the process keeps the sockets for the next process.
     pub(crate) fn start_draining(&self, opener: Opener) {
@@ -308,26 +308,33 @@ impl Service {
         let _ = tokio::time::timeout(Duration::from_secs(2), over).await;
     }
 
-    /// Makes a planned change of the registry. Its entries in the audit log count, and it takes effect in this process: if that fails,
-    /// the log says so, because the change is made, and the upkeep reads registrations again.
-    pub(crate) async fn change_registry(
-        &self,
-        change: RegistryChange,
-    ) -> Result<RegistryOutcome, StoreError> {
+    /// Forgets what changed in the store, so that changes take effect.
+    pub(crate) async fn follow_registrations(&self) -> Result<(), StoreError> {
+        self.directory.follow().await
+    }
+}
+
+impl Registry for Service {
+    fn turn(&self) -> &Mutex<()> {
+        &self.registry_turn
+    }
+
+    /// The entries in the audit log count. If this process cannot read the change, the log says so, because the change is made, and
+    /// the upkeep reads registrations again.
+    async fn make(&self, change: RegistryChange) -> Result<RegistryOutcome, StoreError> {
         let events = Arc::clone(&change.audit);
+        let owes = !change.notices.is_empty();
         let outcome = self.store.change_registry(change, self.clock.now()).await?;
         if outcome == RegistryOutcome::Changed {
+            if owes {
+                self.owed.notify_one();
+            }
             self.recorded(&events);
             if let Err(error) = self.follow_registrations().await {
                 tracing::warn!(%error, "a change was made, but this process has not read it yet");
             }
         }
         Ok(outcome)
-    }
-
-    /// Forgets what changed in the store, so that changes take effect.
-    pub(crate) async fn follow_registrations(&self) -> Result<(), StoreError> {
-        self.directory.follow().await
     }
 }
 

@@ -368,6 +368,7 @@ listener:
     pathPrefix: /ext-authz
     timeout: 10s
     failOpen: false
+    clearRouteCache: true
     statusOnError: "503"
     includeRequestHeadersInCheck: [authorization, dpop, x-request-id]
     {{- if .Values.gateway.clientCertificates }}

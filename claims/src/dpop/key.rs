@@ -4,7 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
-use crate::jwk::{PRIVATE_MEMBERS, PublicKey, member};
+use crate::json::present;
+use crate::jwk::{PRIVATE_MEMBERS, PublicKey};
 use crate::jws::Algorithm;
 
 /// Members with certificates, whose key could be another one than that of the JWK.
@@ -17,7 +18,7 @@ const EXPONENT: &str = "AQAB";
 /// that a key has one thumbprint.
 pub(super) fn read(jwk: &Value, algorithm: Algorithm) -> Option<PublicKey> {
     let members = jwk.as_object()?;
-    let member = |name: &str| member(members, name);
+    let member = |name: &str| present(members, name);
     // RFC 9449 §4.3, check 7.
     let mut refused = PRIVATE_MEMBERS.iter().chain(&CERTIFICATES);
     if refused.any(|name| member(name).is_some()) {

@@ -95,7 +95,7 @@ impl<'a> Proof<'a> {
             _ => ProofRefusal::Malformed,
         };
         let jws = CompactJws::parse(text).map_err(refusal)?;
-        if jws.header.typ.as_deref() != Some(PROOF_TYPE) {
+        if !jws.header.has_type(PROOF_TYPE) {
             return Err(ProofRefusal::Type);
         }
         let algorithm = jws

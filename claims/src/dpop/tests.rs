@@ -85,6 +85,10 @@ fn check(claims: &Value, change: impl FnOnce(&mut Expected<'_>)) -> Result<u64, 
 
 #[test]
 fn rfc9449_s4_3_one_proof_of_the_right_form() {
+    for typ in ["DPoP+JWT", "application/dpop+jwt"] {
+        let header = with(header(), "typ", json!(typ));
+        assert!(parse(&compact(&header, &claims())).is_ok(), "{typ}");
+    }
     let good = compact(&header(), &claims());
     assert!(parse(&good).is_ok());
     let both = [good.as_bytes(), good.as_bytes()];

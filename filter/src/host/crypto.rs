@@ -2,8 +2,8 @@
 //!
 //! The filter uses it for an algorithm only if it has told a valid signature from an invalid one at the start.
 
-use guard::algorithm::Algorithm;
-use guard::signature::HostVerifier;
+use keys::algorithm::Algorithm;
+use keys::signature::HostVerifier;
 use proxy_wasm::hostcalls;
 
 /// The function's name in Envoy (`source/extensions/common/wasm/ext/verify_signature.proto`).

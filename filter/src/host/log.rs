@@ -4,7 +4,7 @@ use proxy_wasm::types::LogLevel;
 
 use super::calls;
 use guard::driver::Remark;
-use guard::fetch::Severity;
+use keys::failures::Severity;
 
 /// Writes a line to the host's log. A refusal is ignored.
 pub(super) fn write(level: LogLevel, line: &str) {

@@ -2,15 +2,8 @@
 
 use std::time::SystemTime;
 
+use coarsetime::Instant;
 use guard::clock::HostClock;
-use nix::time::{ClockId, clock_gettime};
-
-/// Each request reads this clock. On Linux it shows the time of the kernel's last tick, some milliseconds ago, and takes a
-/// fraction of the time of an exact clock.
-#[cfg(target_os = "linux")]
-const MONOTONIC: ClockId = ClockId::CLOCK_MONOTONIC_COARSE;
-#[cfg(not(target_os = "linux"))]
-const MONOTONIC: ClockId = ClockId::CLOCK_MONOTONIC;
 
 /// The wall clock, and the monotonic clock.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +19,10 @@ impl HostClock for Clocks {
         elapsed.map_or(0, |elapsed| elapsed.as_secs())
     }
 
+    /// Each request reads this clock. On Linux it shows the time of the kernel's last tick, some milliseconds ago, and takes a
+    /// fraction of the time of an exact clock. Threads share nothing: [`Instant::now`] would write to a common variable.
     fn monotonic(&self) -> Option<u64> {
-        u64::try_from(clock_gettime(MONOTONIC).ok()?.tv_sec()).ok()
+        let now = Instant::now_without_cache_update();
+        Some(now.duration_since(Instant::from_ticks(0)).as_secs())
     }
 }

@@ -2,8 +2,6 @@
 
 mod clocks;
 mod shared_data;
-mod signatures;
 
 pub use clocks::Clocks;
 pub use shared_data::ProcessData;
-pub use signatures::NativeSignatures;

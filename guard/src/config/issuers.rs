@@ -4,19 +4,20 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use claims::media_type;
 use document::Section;
+use keys::KeySet;
+use keys::algorithm::Algorithm;
+use keys::discovery::{self, Discovery, Document, HttpUrl, KeyHost};
+use keys::signature::HostVerifier;
 use serde_json::Value;
 
 use super::{
     Endpoint, IssuerConfig, KeySource, RevocationSource, WhenStale, flag, number, one_of,
     required_text, text,
 };
-use crate::algorithm::Algorithm;
-use crate::discovery::{self, Discovery, Document, HttpUrl, KeyHost};
-use crate::keys::KeySet;
-use crate::profile::{Profile, Required, short_type};
+use crate::profile::{Profile, Required};
 use crate::secret::Secret;
-use crate::signature::HostVerifier;
 use crate::source::IntrospectionSource;
 
 const DEFAULT_REFRESH_SECONDS: u64 = 300;
@@ -157,7 +158,7 @@ fn token_types(list: &Value) -> Option<Vec<Option<String>>> {
             _ if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 return None;
             }
-            _ => Some(short_type(text).to_owned()),
+            _ => Some(media_type::short(text).to_owned()),
         });
     }
     Some(types).filter(|types| !types.is_empty())

@@ -10,17 +10,18 @@ use std::ops::RangeInclusive;
 
 use claims::json::JsonError;
 use document::{Problems, Section, Table};
+use keys::KeySet;
+use keys::algorithm::Algorithm;
+use keys::discovery::Discovery;
+use keys::endpoint::Endpoint;
+use keys::signature::HostVerifier;
 use serde_json::Value;
 
 pub use self::dpop::DpopConfig;
-use crate::algorithm::Algorithm;
-use crate::discovery::Discovery;
 use crate::forward::ForwardedHeader;
-use crate::keys::KeySet;
 use crate::profile::Profile;
 use crate::rules::{PathPattern, Rules};
-use crate::signature::HostVerifier;
-use crate::source::{Endpoint, IntrospectionSource, WhenStale};
+use crate::source::{IntrospectionSource, WhenStale};
 
 /// Everything that is configured.
 #[derive(Debug)]
@@ -167,7 +168,7 @@ impl Config {
     /// # Errors
     /// All problems, each as `path: message`. An algorithm that this host cannot verify is a problem.
     pub fn parse(text: &[u8], host: &dyn HostVerifier) -> Result<Self, Vec<String>> {
-        let object = claims::json::parse_object(text)
+        let object = claims::json::parse_file(text)
             .map_err(|error| vec![format!("the configuration: {}", slip(text, error))])?;
         let problems = Problems::default();
         let config = Self::read(Table::from_strict_json(object), host, &problems);

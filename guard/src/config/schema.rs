@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
+use keys::signature::NoHostVerifier;
+use keys::testing::Issuer;
 use serde_json::json;
 
 use super::*;
-use crate::fixtures::Issuer;
-use crate::signature::NoHostVerifier;
 
 /// Every key, and every form of a source.
 fn samples() -> Vec<Value> {

@@ -1,8 +1,8 @@
+use keys::signature::NoHostVerifier;
+use keys::testing::LeastHost;
 use serde_json::json;
 
 use super::*;
-use crate::fixtures::LeastHost;
-use crate::signature::NoHostVerifier;
 
 mod issuers;
 
@@ -101,6 +101,9 @@ fn a_slip_in_the_json_is_named_with_line_and_column() {
         let found = Config::parse(text.as_bytes(), &NoHostVerifier).unwrap_err();
         assert_eq!(found, [format!("the configuration: {problem}")], "{text}");
     }
+    // Editors of Windows put a mark before a file.
+    let marked = format!("\u{feff}{}", example());
+    assert!(Config::parse(marked.as_bytes(), &NoHostVerifier).is_ok());
 }
 
 #[test]

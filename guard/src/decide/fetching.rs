@@ -1,11 +1,12 @@
 //! What the guard fetches: which fetches are due, and what it does with their results.
 
+use keys::endpoint::Endpoint;
+use keys::schedule::TIMEOUT_SECONDS;
+
 use super::{Guard, hand_over};
 use crate::clock::Time;
 use crate::fetch::{Fetch, FetchKind, Form};
 use crate::introspection::Fault;
-use crate::schedule::TIMEOUT_SECONDS;
-use crate::source::Endpoint;
 
 impl Guard {
     /// Returns the fetches to start now, and counts each as started. Here and in the methods below, times are

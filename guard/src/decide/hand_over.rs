@@ -1,8 +1,9 @@
 //! Keys that one VM leaves in the shared data for VMs that start later, so that a change of the configuration refuses no
 //! request while the issuer is away.
 
+use keys::KeySet;
+
 use crate::config::{IssuerConfig, KeySource};
-use crate::keys::KeySet;
 use crate::shared_data::SharedData;
 use crate::shared_key;
 

@@ -1,19 +1,20 @@
 //! The state of one issuer, and the check of its tokens.
 
+use keys::discovery::Discovery;
+use keys::endpoint::Endpoint;
+use keys::schedule::{Schedule, TIMEOUT_SECONDS};
+use keys::signature::HostVerifier;
+use keys::{KeySet, Skipped};
+
 use super::effect::Patience;
 use super::hand_over;
 use super::shared_feed::{SharedFeed, is_usable};
 use crate::cache::CachedToken;
 use crate::clock::Time;
 use crate::config::{Config, IssuerConfig, KeySource};
-use crate::discovery::Discovery;
 use crate::fetch::{FetchId, FetchKind};
 use crate::introspection::{Asker, Introspection};
-use crate::keys::{KeySet, Skipped};
-use crate::schedule::{Schedule, TIMEOUT_SECONDS};
 use crate::shared_data::SharedData;
-use crate::signature::HostVerifier;
-use crate::source::Endpoint;
 use crate::verdict::{Denial, Verdict};
 use crate::verify::{ParsedToken, Refusal, VerifiedToken};
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use claims::dpop::{Expected, Nonces, Proof, ProofRefusal, RefusedProof};
+use keys::signature;
 
 use super::Host;
 use super::effect::Request;
@@ -14,7 +15,6 @@ use crate::config::Config;
 use crate::fetch::FetchId;
 use crate::forward::Header;
 use crate::rules::Access;
-use crate::signature;
 use crate::verdict::{Denial, Verdict};
 use crate::verify::{Refusal, TokenReference};
 

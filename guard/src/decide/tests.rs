@@ -1,11 +1,12 @@
 use std::ops::{Deref, DerefMut};
 
+use ::keys::algorithm::Algorithm;
+use ::keys::testing::Issuer;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::algorithm::Algorithm;
 use crate::answers::Answer;
-use crate::fixtures::{self, Issuer, NOW, Store, claims, with};
+use crate::fixtures::{self, NOW, Store, claims, token_of, with};
 
 mod feed;
 mod introspection;

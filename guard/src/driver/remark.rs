@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::fetch::Severity;
-use crate::source::Endpoint;
+use keys::endpoint::Endpoint;
+use keys::failures::Severity;
 
 /// A line for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]

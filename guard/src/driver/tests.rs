@@ -1,12 +1,13 @@
+use keys::algorithm::Algorithm;
+use keys::signature::NoHostVerifier;
+use keys::testing::Issuer;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::Fate;
-use crate::algorithm::Algorithm;
 use crate::config::Config;
-use crate::fixtures::{self, Issuer, NOW, Store, claims, with};
+use crate::fixtures::{self, NOW, Store, claims, with};
 use crate::shared_data::NoSharedData;
-use crate::signature::NoHostVerifier;
 use crate::waiting::MAX_WAITING;
 
 /// Both clocks. The monotonic clock differs from the wall clock, as in real hosts.

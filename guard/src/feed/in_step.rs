@@ -1,10 +1,11 @@
 //! What a VM does with the data that other VMs share.
 
+use keys::schedule::TIMEOUT_SECONDS;
+
 use super::Feed;
 use super::sharing::{News, Role};
 use super::wire::Snapshot;
 use crate::clock::Time;
-use crate::schedule::TIMEOUT_SECONDS;
 use crate::shared_data::SharedData;
 
 impl Feed {

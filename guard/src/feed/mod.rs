@@ -11,15 +11,15 @@ mod stalls;
 mod wire;
 
 use claims::revocation::{MAX_WAIT_SECONDS, VERSION};
+use keys::endpoint::Endpoint;
+use keys::schedule::{Schedule, TIMEOUT_SECONDS};
 
 pub use self::freshness::Freshness;
 use self::sharing::{NewPage, Role, Sharing, prefix};
 use self::stalls::Stalls;
 use crate::clock::Time;
 use crate::revocations::{Page, Revocations};
-use crate::schedule::{Schedule, TIMEOUT_SECONDS};
 use crate::shared_data::SharedData;
-use crate::source::Endpoint;
 
 /// Seconds without held requests after a held request failed, because a proxy in between may cut long requests.
 const SHORT_REQUESTS_SECONDS: u64 = 60;

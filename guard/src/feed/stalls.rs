@@ -1,7 +1,7 @@
 //! The pauses of a reader whose feed does not settle. A cache that drops the query, or two stores behind one address, would
 //! otherwise be asked as fast as they answer.
 
-use crate::schedule::growing_pause;
+use keys::schedule::growing_pause;
 
 /// The longest pause, in seconds.
 const MAX_PAUSE: u64 = 30;

@@ -1,14 +1,14 @@
 //! A fetch: whose, of which kind, and from where.
 
 use claims::revocation::MAX_PAGE_BYTES;
+use keys::MAX_JWKS_BYTES;
+use keys::discovery::MAX_METADATA_BYTES;
+use keys::endpoint::Endpoint;
 use strum::IntoStaticStr;
 
 use super::Failure;
-use crate::discovery::MAX_METADATA_BYTES;
 use crate::introspection::MAX_ANSWER_BYTES;
-use crate::keys::MAX_JWKS_BYTES;
 use crate::secret::Secret;
-use crate::source::Endpoint;
 
 /// What a request waits for: the index of an issuer, and the kind of the fetch. If several issuers share a feed, the index is that
 /// of the first.

@@ -1,8 +1,8 @@
+use keys::endpoint::Endpoint;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::source::Endpoint;
 
 const NOW: u64 = 1_800_000_000;
 
@@ -155,6 +155,11 @@ fn the_answer_may_bring_an_earlier_end() {
         .answer(question, &json!({"active": true, "exp": NOW + 5}))
         .unwrap();
     assert_eq!(asked.left("t"), Verdict::Accepted(NOW + 5));
+    let question = asked.ask("v");
+    asked.due();
+    asked
+        .answer(question, &json!({"active": true, "exp": null}))
+        .unwrap();
     let question = asked.ask("u");
     asked.due();
     asked

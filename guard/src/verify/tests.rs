@@ -1,5 +1,7 @@
 use std::sync::OnceLock;
 
+use ::keys::signature::RSA;
+use ::keys::testing::{Issuer, LeastHost};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::jws::MAX_TOKEN_BYTES;
@@ -7,8 +9,7 @@ use serde_json::json;
 
 use super::*;
 use crate::config::Config;
-use crate::fixtures::{Issuer, LeastHost, NOW, claims, config, with};
-use crate::signature::RSA;
+use crate::fixtures::{NOW, claims, config, with};
 
 mod keys;
 mod properties;

@@ -7,8 +7,8 @@ use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::Driver;
 use guard::rules::Access;
-use guard::signature::NoHostVerifier;
 use guard::{Fate, Guard, Request};
+use keys::signature::NoHostVerifier;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

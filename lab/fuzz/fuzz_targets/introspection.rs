@@ -5,9 +5,10 @@
 use guard::clock::Time;
 use guard::introspection::{Asker, Introspection};
 use guard::secret::Secret;
-use guard::source::{Endpoint, IntrospectionSource, WhenStale};
+use guard::source::{IntrospectionSource, WhenStale};
 use guard::verdict::{Denial, Verdict};
 use guard::verify::Refusal;
+use keys::endpoint::Endpoint;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

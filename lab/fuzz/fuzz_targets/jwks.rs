@@ -2,8 +2,8 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use guard::algorithm::Algorithm;
-use guard::keys::KeySet;
+use keys::KeySet;
+use keys::algorithm::Algorithm;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

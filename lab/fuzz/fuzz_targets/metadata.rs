@@ -2,8 +2,8 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use guard::discovery::{Discovery, KeyHost};
-use guard::source::Endpoint;
+use keys::discovery::{Discovery, KeyHost};
+use keys::endpoint::Endpoint;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

@@ -10,8 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::Algorithm;
 use claims::dpop::{Expected, NonceKey, Nonces, Proof, PublicOrigin, Window};
-use guard::signature::{HostVerifier, NoHostVerifier, signed_once};
-use guard_native::NativeSignatures;
+use keys::signature::{HostVerifier, NoHostVerifier, signed_once};
+use keys_native::NativeSignatures;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

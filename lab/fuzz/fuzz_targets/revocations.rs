@@ -7,8 +7,8 @@ use claims::{Confirmation, Thumbprint};
 use guard::clock::Time;
 use guard::feed::{Feed, FeedConfig};
 use guard::shared_data::NoSharedData;
-use guard::source::Endpoint;
 use guard::verify::TokenReference;
+use keys::endpoint::Endpoint;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

@@ -17,9 +17,9 @@ use guard::clock::Time;
 use guard::config::Config;
 use guard::denial_log::Denied;
 use guard::driver::Driver;
-use guard::signature::{HostVerifier, NoHostVerifier};
 use guard::{Fate, Guard, Request};
-use guard_native::NativeSignatures;
+use keys::signature::{HostVerifier, NoHostVerifier};
+use keys_native::NativeSignatures;
 #[cfg(fuzzing)]
 use libfuzzer_sys::fuzz_target;
 

@@ -2,14 +2,14 @@
 //! the same clients again and again, for another client each time, and for unknown clients. On PostgreSQL also the time until
 //! a second service follows a change.
 //!
-//! Also the starts with a registrations file of 300,000 users and 30,000 clients: the first start, starts with the
+//! Also the starts with a registrations file of 27,000 users and 2,700 clients: the first start, starts with the
 //! unchanged file, and starts with a file in which every thousandth user has changed.
 //!
 //! Run: `make bench-service`; only this one: `lab bench registrations`. CPU time is the CPU time of the
 //! server process. Blocks of all variants alternate. PostgreSQL is measured if it is installed.
 //!
 //! - `SIZES=1000,10000000`: other numbers of clients and users. The least one is the base of the ratios.
-//! - `FILE=300000`: another number of users in the file, or `FILE=0`: no file. PostgreSQL gets a tenth.
+//! - `FILE=27000`: another number of users in the file, or `FILE=0`: no file. A start applies at most 30,000 entries.
 //! - `STORES=redb` or `STORES=postgres`: only this store.
 //! - `SHORT=1`: for a moment each, to see that it works.
 
@@ -26,7 +26,7 @@ use crate::measure::{Bound, cpu, heads, microseconds, peak, percentile, ratios, 
 use crate::short;
 
 /// Users in the registrations file.
-const USERS_IN_FILE: usize = 300_000;
+const USERS_IN_FILE: usize = 27_000;
 
 /// Blocks per variant.
 const ROUNDS: usize = 7;
@@ -58,7 +58,7 @@ pub(crate) async fn measure() {
         match Postgres::start() {
             Some(postgres) => {
                 let demo = Demo::on(Some(&postgres), "from_file");
-                apply_file("PostgreSQL", demo, users / 10);
+                apply_file("PostgreSQL", demo, users);
                 compare("PostgreSQL", &sizes, Some(&postgres)).await;
             }
             None => println!("PostgreSQL is not installed, and not measured"),

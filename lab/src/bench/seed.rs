@@ -242,6 +242,7 @@ pub(crate) async fn grant(
         scope: None,
         issued_at: now,
         refresh_expires_at: now + HOUR * 24,
+        second_factor: Arc::default(),
     };
     let presented = PresentedCode {
         client_id: record.client_id.clone(),

@@ -128,6 +128,7 @@ async fn rotate(store: &dyn Store, grant: &mut Grant) {
         grant_id: grant.grant_id,
         refresh_id: grant.current.refresh_id,
         client_id: grant.client_id.clone(),
+        username: Some(grant.username.clone()),
         proven: Confirmation::default(),
         scope: None,
         second_factor: Arc::default(),

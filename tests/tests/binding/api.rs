@@ -151,7 +151,7 @@ fn a_lost_device_ends_with_its_key_or_certificate() {
         let listed = pair.own.done(&format!("grant list --client {}", app.id));
         assert!(listed.contains(&id), "{listed}");
         let done = pair.own.done(&format!("grant revoke --key {id}"));
-        assert!(done.starts_with("1 grants revoked"), "{done}");
+        assert!(done.starts_with("1 grant revoked"), "{done}");
         let refresh =
             |shown, tokens: &Reply| pair.refresh(shown, &app, &tokens.text("refresh_token"));
         refresh(lost, &lost_app).assert_error(400, "invalid_grant");

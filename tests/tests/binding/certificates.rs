@@ -187,7 +187,10 @@ fn the_header_of_the_gateway_has_one_certificate() {
             continue;
         };
         let why = reply.assert_error(status, error);
-        assert!(status == 401 || why.contains("The gateway sent"), "{why}");
+        assert!(
+            status == 401 || why.contains("The gateway handed over"),
+            "{why}"
+        );
     }
 }
 

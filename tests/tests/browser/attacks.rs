@@ -79,7 +79,7 @@ fn forms_of_other_pages_are_refused() {
         for path in ["/sign-out", "/sign-in"] {
             let window = victim(&app, &format!("{origin}{path}"));
             window.press("Win a prize");
-            window.expect_heading("Sign-in stopped");
+            window.expect_text("Allow cookies for this site");
             window.visit(&format!("{}/auth/", lobby()));
             window.expect_heading("You are signed in");
             window.expect_text("ada@example.com");

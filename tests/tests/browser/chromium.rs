@@ -27,21 +27,26 @@ pub(super) struct Chromium(Session);
 impl Chromium {
     /// Opens a window of a person who reads English and prefers light pages.
     pub(super) fn open() -> Self {
-        Self::with(&json!({"binary": "/usr/lib/chromium/chromium-headless-shell"}))
+        Self::with(&headless_shell(), &json!({}))
+    }
+
+    /// Likewise, with the log that [`Self::network_event`] reads. Keeping it takes chromedriver and Chromium a part of their time.
+    pub(super) fn with_network_events() -> Self {
+        Self::with(&headless_shell(), &json!({"performance": "ALL"}))
     }
 
     /// Likewise, of a person who allows no cookies: a preference of the whole Chromium.
     pub(super) fn without_cookies() -> Self {
         const BLOCK: u8 = 2;
         let preferences = json!({"profile.default_content_setting_values.cookies": BLOCK});
-        Self::with(&json!({"prefs": preferences}))
+        Self::with(&json!({"prefs": preferences}), &json!({}))
     }
 
-    fn with(options: &Value) -> Self {
+    fn with(options: &Value, logs: &Value) -> Self {
         static DRIVER: LazyLock<Chromedriver> =
             LazyLock::new(|| Chromedriver::start(pair().pair.log_directory()).unwrap());
 
-        let window = Self(Session::open(&DRIVER.url(), &capabilities(options)));
+        let window = Self(Session::open(&DRIVER.url(), &capabilities(options, logs)));
         window.prefer("light");
         window
     }
@@ -262,7 +267,7 @@ impl Chromium {
         );
     }
 
-    /// Waits until `found` returns a value for a network event (Chrome DevTools Protocol).
+    /// Waits until `found` returns a value for a network event (Chrome DevTools Protocol) of [`Self::with_network_events`].
     #[track_caller]
     pub(super) fn network_event<T>(&self, found: impl Fn(&Value) -> Option<T>) -> T {
         let start = Instant::now();
@@ -341,7 +346,11 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-fn capabilities(options: &Value) -> Value {
+fn headless_shell() -> Value {
+    json!({"binary": "/usr/lib/chromium/chromium-headless-shell"})
+}
+
+fn capabilities(options: &Value, logs: &Value) -> Value {
     let mut arguments = vec![
         "--headless=new".to_owned(),
         // Containers have a small `/dev/shm`.
@@ -358,7 +367,7 @@ fn capabilities(options: &Value) -> Value {
     json!({
         "browserName": "chrome",
         "goog:chromeOptions": options,
-        "goog:loggingPrefs": {"performance": "ALL"},
+        "goog:loggingPrefs": logs,
     })
 }
 

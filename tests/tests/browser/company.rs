@@ -99,7 +99,7 @@ fn a_day_with_the_company(name: &str, axe: bool) {
     window.expect_heading("Sign-out Success");
     pair.until_refused(&access);
     window.visit(&home);
-    window.expect_heading("You are not signed in");
+    window.expect_heading("Sign in to your page");
     window.expect("//button[contains(., 'Company contoso')]");
     look("own-page-with-company");
 }

@@ -33,11 +33,11 @@ fn pair() -> &'static OwnPair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| {
         let repository = Artifacts::find().unwrap().repository;
         let logo = repository.join("tests/tests/browser/logo.svg");
+        let dark = repository.join("token-service/static/icon.svg");
         let configuration = format!(
-            "[branding]\nlogo_file = {logo:?}\naccent = \"#006400\"\nhelp_url = \"https://help.example.com/\"\n\
+            "[branding]\nlogo_file = {logo:?}\nlogo_dark_file = {dark:?}\naccent = \"#006400\"\nhelp_url = \"https://help.example.com/\"\n\
              privacy_url = \"https://example.com/privacy\"\n[branding.client_logos]\ninstalled-demo = {logo:?}\n\
-             [site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n\
-             [scopes]\nprojects = {{ en = \"See your projects\", de = \"Ihre Projekte sehen\" }}\n{}",
+             {}",
             mail().configuration()
         );
         let dpop = r#""dpop": {"#;

@@ -23,7 +23,7 @@ fn a_bad_day(axe: bool) {
             window.disable_scripts();
         }
         window.visit(&home());
-        window.expect_heading("You are not signed in");
+        window.expect_heading("Sign in to your page");
         window
     };
     let look = |window: &Chromium, page: &str| {
@@ -40,8 +40,8 @@ fn a_bad_day(axe: bool) {
     phone.expect_heading("Set up an authenticator app");
     let secret = phone.expect("//*[@class='secret']").text();
     let secret: String = secret.split_whitespace().collect();
-    phone.fill("Code that the app shows", &code_at(&secret, now()));
     phone.fill("Your password", PASSWORD);
+    phone.fill("Code that the app shows", &code_at(&secret, now()));
     phone.press("Turn on");
     phone.expect_heading("Your recovery codes");
     let codes = phone.expect("//ul").text();
@@ -91,10 +91,10 @@ fn a_bad_day(axe: bool) {
     window.expect_heading("Sign out all other browsers");
     look(&window, "end-other-sessions");
     window.press("Sign out all other browsers");
-    window.expect_heading("Done");
+    window.expect_heading("Other browsers signed out");
     look(&window, "other-sessions-ended");
     stranger.visit(&home());
-    stranger.expect_heading("You are not signed in");
+    stranger.expect_heading("Sign in to your page");
 
     window.follow("Back to your page");
     assert_eq!(window.count("//li[contains(., 'Chrome on Linux')]"), 1);
@@ -108,7 +108,7 @@ fn a_bad_day(axe: bool) {
         window.focused() == "End access" && window.shows_focus()
     });
     window.type_at_focus("\u{e007}");
-    window.expect_heading("Done");
+    window.expect_heading("Access ended");
     window.expect_text("Field Notes no longer has access.");
     look(&window, "access-ended");
     pair().until_refused(&access);
@@ -120,10 +120,12 @@ fn a_bad_day(axe: bool) {
     window.fill("New password", NEW_PASSWORD);
     window.press("Set the password");
     window.expect_heading("Your password is set");
+    window.press("Continue");
+    window.expect_heading("You are signed in");
     stranger.visit(&home());
     sign_in(&stranger, &name, PASSWORD);
     stranger.expect("//*[@role='alert']");
-    window.visit(&home());
+    window.press("Sign out");
     sign_in(&window, &name, NEW_PASSWORD);
     use_recovery_code(&window, codes.next().unwrap());
     window.expect_text("Recovery codes left: 8.");

@@ -10,7 +10,7 @@ use crate::support::{INSTALLED, file, lasting_code, post};
 /// The address of an app that does not exist on this machine: Chromium asks the system for the app, and stops there.
 #[test]
 fn a_private_use_scheme_is_followed() {
-    let window = Chromium::open();
+    let window = Chromium::with_network_events();
     window.visit(&authorize(
         "installed-demo",
         "com.example.fieldnotes:/callback",
@@ -80,7 +80,7 @@ fn the_redirect_uri_may_redirect_to_another_origin() {
     sign_in_as(&window, "ada");
     arrives(&window, &site);
 
-    let window = Chromium::open();
+    let window = Chromium::with_network_events();
     window.visit(&App::leading_to("com.example.fieldnotes:/done").authorize());
     sign_in_as(&window, "ada");
     window.network_event(|event| {

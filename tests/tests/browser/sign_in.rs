@@ -3,6 +3,9 @@
 use super::{App, Chromium, lobby, pair};
 use crate::support::{code_at, is_accepted, lasting_code, now};
 
+/// The heading for a request of a client that is not registered.
+pub(super) const UNKNOWN_APPLICATION: &str = "The application that sent you here is not known";
+
 /// The label of the field for the second factor.
 pub(super) const CODE: &str = "Six-digit code";
 
@@ -161,7 +164,7 @@ fn a_person_sets_up_an_authenticator_app() {
     other.expect_heading("Back in the app");
 
     window.visit(&format!("{}/auth/", lobby()));
-    window.expect_text("You sign in with your password only.");
+    window.expect_text("You sign in without a code.");
     window.follow("Set up an authenticator app");
     window.expect_heading("Set up an authenticator app");
     window.expect("//*[@role='img']/*[name()='svg']");
@@ -190,6 +193,7 @@ fn a_person_sets_up_an_authenticator_app() {
     let codes = window.expect("//ul").text();
     let codes: Vec<&str> = codes.lines().collect();
     assert_eq!(codes.len(), 10, "{codes:?}");
+    assert!(!window.has("//button[@type='button' and not(@hidden)]"));
     // A link that contains the codes and saves them without a script.
     let file = window.expect("//a[@download]").attribute("href").unwrap();
     let (kind, text) = file.split_once(',').unwrap();
@@ -223,17 +227,19 @@ fn a_person_sets_up_an_authenticator_app() {
     other.visit(&format!("{}/auth/", lobby()));
     other.expect_text("Recovery codes left: 9.");
     other.press("Sign out");
-    other.expect_heading("You are not signed in");
+    other.expect_heading("Sign in to your page");
     other.visit(&app.authorize());
     sign_in(&other, "evelyn@example.com", password);
-    use_recovery_code(&other, codes.first().unwrap());
+    // In the other field.
+    other.fill(CODE, codes.first().unwrap());
+    other.press("Continue");
     other.expect_text("This recovery code is not right");
     other.fill("Recovery code", codes.last().unwrap());
     other.expect("//details[@open]//button").click();
     other.expect_text("Recovery codes left: 8.");
     other.visit(&format!("{}/auth/", lobby()));
     other.press("Sign out");
-    other.expect_heading("You are not signed in");
+    other.expect_heading("Sign in to your page");
     other.visit(&app.authorize());
     sign_in(&other, "evelyn@example.com", password);
     // The app's next code, possibly one step early, because the service allows a drift of one step.
@@ -299,14 +305,14 @@ fn a_person_signs_in_at_the_home_page() {
     let home = format!("{}/auth/", lobby());
     let sign_in = |password: &str| sign_in(&window, "hedy@example.com", password);
     window.visit(&home);
-    window.expect_heading("You are not signed in");
+    window.expect_heading("Sign in to your page");
     sign_in("not-the-password");
     window.expect_text("Username or password is wrong");
-    window.expect_heading("You are not signed in");
+    window.expect_heading("Sign in to your page");
     sign_in("demo-password-of-hedy");
     window.expect_heading("Enter your code");
     window.follow("Sign in as somebody else");
-    window.expect_heading("You are not signed in");
+    window.expect_heading("Sign in to your page");
     window.visit(&home);
     window.expect_heading("Enter your code");
     window.fill(CODE, "00000");
@@ -367,15 +373,15 @@ fn signing_out_leaves_nothing_behind() {
     window.expect_text("ada@example.com");
     let copied = window.cookies();
     window.press("Sign out");
-    window.expect_heading("You are not signed in");
+    window.expect_heading("Sign in to your page");
     window.back();
-    window.expect_heading("You are not signed in");
+    window.expect_heading("Sign in to your page");
     assert!(!window.has("//*[contains(text(), 'ada@example.com')]"));
     for (name, value) in copied {
         window.set_cookie(&name, &value);
     }
     window.visit(&home);
-    window.expect_heading("You are not signed in");
+    window.expect_heading("Sign in to your page");
     window.visit(&app.authorize());
     window.expect_heading("Sign in");
 }
@@ -417,12 +423,22 @@ fn an_unsafe_request_is_explained_and_goes_nowhere() {
     let window = Chromium::open();
     let foreign = App::serving("127.0.0.1", vec![]);
     let redirect = foreign.other_site() + "/callback";
-    for (client, redirect_uri, word) in [
-        ("nobody", foreign.callback(), "client_id"),
-        ("installed-demo", redirect, "redirect_uri"),
+    for (client, redirect_uri, heading, word) in [
+        (
+            "nobody",
+            foreign.callback(),
+            UNKNOWN_APPLICATION,
+            "client_id",
+        ),
+        (
+            "installed-demo",
+            redirect,
+            "The application has not registered the address to which the request would send you",
+            "redirect_uri",
+        ),
     ] {
         window.visit(&super::app::authorize(client, &redirect_uri, &[]));
-        window.expect_heading("Sign-in stopped");
+        window.expect_heading(heading);
         window.expect_text(word);
         assert!(window.address().as_str().starts_with(&lobby()));
     }
@@ -441,5 +457,5 @@ fn every_page_works_without_scripts() {
     window.expect_heading("Back in the app");
     window.visit(&format!("{}/auth/", lobby()));
     window.press("Sign out");
-    window.expect_heading("You are not signed in");
+    window.expect_heading("Sign in to your page");
 }

@@ -131,6 +131,7 @@ fn envoy_asks_token_guard_as_the_tested_gateway_does() {
     let provider = &provider[0]["envoyExtAuthzHttp"];
     assert_eq!(provider["includeRequestHeadersInCheck"], asked);
     assert_eq!(provider["headersToDownstreamOnDeny"], denied);
+    assert_eq!(provider["clearRouteCache"], guard["clear_route_cache"]);
     let additional = &provider["includeAdditionalHeadersInCheck"];
     assert_eq!(additional[certificate.as_str().unwrap()], *fingerprint);
 
@@ -138,6 +139,7 @@ fn envoy_asks_token_guard_as_the_tested_gateway_does() {
     let policy = &of_kind(documents, "SecurityPolicy")[0]["spec"]["extAuth"];
     let asked = json!([list(&asked), std::slice::from_ref(certificate)].concat());
     assert_eq!(policy["headersToExtAuth"], asked);
+    assert_eq!(policy["recomputeRoute"], guard["clear_route_cache"]);
     let headers = &of_kind(documents, "ClientTrafficPolicy")[0]["spec"]["headers"];
     let set = json!([{"name": certificate, "value": fingerprint}]);
     assert_eq!(headers["earlyRequestHeaders"]["set"], set);
@@ -159,7 +161,7 @@ fn traefik_asks_token_guard_as_the_tested_gateway_does() {
         let named = named.find(|middleware| middleware["metadata"]["name"] == name);
         named.unwrap_or_else(|| panic!("no middleware {name}"))["spec"].clone()
     };
-    let tested = with_tls(&file("examples/traefik/dynamic.yaml"));
+    let tested = with_tls(&file("examples/traefik/dynamic.yaml")).unwrap();
     let tested: Value = serde_saphyr::from_str(&tested).unwrap();
     let tested = &tested["http"]["middlewares"];
     assert_eq!(spec("gatepass-certificate"), tested["client-certificate"]);

@@ -1,5 +1,5 @@
-//! The Helm chart: what Helm renders from each file of values in its folder `ci/`, and what it refuses, stands in
-//! `tests/chart/rendered/`. Kubernetes, the gateways, the token service and the guard accept it.
+//! The Helm chart: Kubernetes, the gateways, the token service and the guard accept what Helm renders from each file of values in its
+//! folder `ci/`. Two of these renderings, and what the chart refuses, stand in `tests/chart/rendered/`.
 
 mod containers;
 mod enforcement;

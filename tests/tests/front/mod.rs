@@ -45,8 +45,8 @@ fn service(certificate_header: &str) -> (OwnPair, u16) {
     (pair, port)
 }
 
-/// Replacements in a proxy's configuration: three seconds for unfinished requests, and 60 requests of an address at once. Caddy
-/// gets a certificate of its own.
+/// Replacements in a proxy's configuration: three seconds for unfinished requests, 60 requests of an address at once, and no further
+/// attempts to connect. Caddy gets a certificate of its own.
 const fn changes(kind: Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
         Kind::Nginx | Kind::DebianNginx => &[
@@ -66,6 +66,8 @@ const fn changes(kind: Kind) -> &'static [(&'static str, &'static str)] {
         ],
         Kind::HaProxy => &[
             ("timeout http-request 10s", "timeout http-request 3s"),
+            // HAProxy waits for a second before each of its three.
+            ("timeout connect 2s", "timeout connect 2s\n    retries 0"),
             ("sc0_http_req_rate gt 1000", "sc0_http_req_rate gt 60"),
         ],
         Kind::EnvoyExtAuthz | Kind::EnvoyFilter => &[
@@ -217,10 +219,13 @@ fn every_proxy_keeps_the_table() {
     .map(service);
     at_every_gateway(|kind| {
         let is_traefik = kind == Kind::Traefik;
-        let place = |reads_other_header: bool, is_behind, changes: &[(&str, &str)]| {
+        let place = |reads_other_header: bool, is_deserted, is_behind, changes: &[(&str, &str)]| {
             let (service, with_certificates) =
                 &services[usize::from(is_traefik != reads_other_header)];
-            let ports = [service.pair.ports().public, *with_certificates];
+            let ports = match is_deserted {
+                true => [(); 2].map(|()| free_port().unwrap()),
+                false => [service.pair.ports().public, *with_certificates],
+            };
             Place {
                 kind,
                 front: Front::start(kind, ports, changes, &server).unwrap(),
@@ -230,15 +235,17 @@ fn every_proxy_keeps_the_table() {
                 found: RefCell::default(),
             }
         };
-        let alone = place(false, false, changes(kind));
+        let alone = place(false, false, false, changes(kind));
         rows::check(&alone);
+        let deserted = place(false, true, false, changes(kind));
+        rows::check_deserted(&deserted);
         let behind = behind(kind, balancer(kind));
         let behind = behind.iter().map(|(from, to)| (&**from, &**to));
         let behind: Vec<_> = changes(kind).iter().copied().chain(behind).collect();
         // Its token service reads the certificate from the header of the other proxies.
-        let behind = place(true, true, &behind);
+        let behind = place(true, false, true, &behind);
         rows::check_behind(&behind);
-        [alone, behind]
+        [alone, deserted, behind]
             .map(|place| place.found.into_inner())
             .concat()
     });

@@ -1,8 +1,6 @@
 //! The commands of `docs/front.md`, with nginx.
 
 use std::fs;
-use std::io::Write as _;
-use std::process::Stdio;
 
 use tempfile::TempDir;
 use tests::front::{Front, HOST};
@@ -38,11 +36,11 @@ fn the_commands_of_the_page_work() {
     )
     .unwrap();
 
-    let [variable, service, _, add] = block(&page, "Start the service", "sh")
+    let [variable, service, _, add, invite] = block(&page, "Start the service", "sh")
         .lines()
         .collect::<Vec<_>>()[..]
     else {
-        panic!("the block has four lines");
+        panic!("the block has five lines");
     };
     let mut serving = bash(folder.path());
     // The shell becomes the service, which so ends with this test.
@@ -52,12 +50,13 @@ fn the_commands_of_the_page_work() {
     let mut serving = Process::start("token-service", &serving, &log).unwrap();
     serving.until_listening(internal).unwrap();
     let mut adding = bash(folder.path());
-    adding.args(["-c", &format!("{variable}; {add}")]);
-    let mut adding = adding.stdin(Stdio::piped()).spawn().unwrap();
-    let mut password = adding.stdin.take().unwrap();
-    password.write_all(b"apples fall down, not up\n").unwrap();
-    drop(password);
-    assert!(adding.wait().unwrap().success(), "{add}");
+    adding.args(["-c", &format!("{variable}; {add} && {invite}")]);
+    let added = adding.output().unwrap();
+    let link = "\nhttps://id.example.com/auth/new-password?link=";
+    assert!(
+        String::from_utf8_lossy(&added.stdout).contains(link),
+        "{added:?}"
+    );
 
     let server = Identity::named(HOST).unwrap();
     let front = Front::start(Kind::Nginx, [public, free_port().unwrap()], &[], &server).unwrap();

@@ -1,9 +1,10 @@
 //! The rows of the table.
 
 use std::io::{Read as _, Write as _};
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use tests::front::HOST;
+use tests::front::{HOST, pages};
 use tests::gateways::Kind;
 use tests::tls::{self, Identity};
 use tests::{Answer, wire};
@@ -16,6 +17,7 @@ use crate::support::{ADA, CREDENTIALS, Client, Form, Reply, WEB, answered};
 
 pub(super) fn check(place: &Place) {
     single_requests(place);
+    other_hosts(place);
     redirect_and_http2(place);
     forged_addresses(place);
     throttling(place);
@@ -33,6 +35,51 @@ pub(super) fn check_behind(place: &Place) {
     let port = place.front.mutual_tls;
     let answer = place.ask((1, None), port, "POST /auth/token", &forged, &form);
     place.expect("the other header", answer.status == 401, answer);
+}
+
+/// The pages of every proxy's own answers: away, too many requests, other requests.
+static PAGES: LazyLock<Vec<String>> =
+    LazyLock::new(|| pages("examples/envoy-ext-authz/front.yaml").unwrap());
+
+/// What a browser accepts when a person opens an address.
+const BROWSER: &str = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\n";
+
+/// Before a token service that does not run: a page for people, JSON for programs, and when to try again.
+pub(super) fn check_deserted(place: &Place) {
+    for (headers, kind, text) in [
+        (BROWSER, "text/html; charset=utf-8", &*PAGES[0]),
+        (
+            "Accept: */*\r\n",
+            "application/json",
+            "\"temporarily_unavailable\"",
+        ),
+        ("", "application/json", "\"temporarily_unavailable\""),
+    ] {
+        for start in ["GET /auth/", "POST /auth/sign-in", "GET /nowhere"] {
+            let answer = place.ask((1, None), place.front.https, start, headers, "");
+            let is_right = (502..=504).contains(&answer.status)
+                && answer.header("content-type") == Some(kind)
+                && answer.values("retry-after").len() == 1
+                && answer.body.contains(text);
+            place.expect("without a service", is_right, (headers, answer));
+        }
+    }
+}
+
+/// A host that the proxy does not know.
+fn other_hosts(place: &Place) {
+    let request = format!(
+        "GET /auth/ HTTP/1.1\r\nHost: other.example.com\r\nConnection: close\r\n{BROWSER}\r\n"
+    );
+    let connection = place.connect(1, place.front.https);
+    let mut connection = tls::open(connection, place.server, None).unwrap();
+    let answer = wire::exchange(&mut connection, &request);
+    let is_right = answer.as_ref().is_some_and(|answer| {
+        [404, 421].contains(&answer.status)
+            && answer.header("content-type") == Some("text/html; charset=utf-8")
+            && answer.body.contains(&PAGES[2])
+    });
+    place.expect("another host", is_right, answer);
 }
 
 /// What no client may send: at most a refusal of the proxy.
@@ -277,14 +324,15 @@ fn sign_in(place: &Place) {
     }
 }
 
-/// 100 requests at once. The released Caddy cannot limit them.
+/// 100 requests at once, of a browser and of a program in turn. The released Caddy cannot limit them.
 fn rate(place: &Place) {
-    let next = format!("GET /auth/jwks HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    let last = next.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    let program = format!("GET /auth/jwks HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+    let browser = program.replace("\r\n\r\n", &format!("\r\n{BROWSER}\r\n"));
+    let last = program.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
     let mut connection =
         tls::open(place.connect(5, place.front.https), place.server, None).unwrap();
     connection
-        .write_all((next.repeat(99) + &last).as_bytes())
+        .write_all(((browser.clone() + &program).repeat(49) + &browser + &last).as_bytes())
         .unwrap();
     let mut answers = Vec::new();
     // A proxy may close the connection early.
@@ -294,9 +342,20 @@ fn rate(place: &Place) {
         [200, 429].map(|status| answers.matches(&format!("HTTP/1.1 {status}")).count());
     let is_right = match place.kind {
         Kind::Caddy => passed == 100,
-        _ => passed >= 60 && refused > 0,
+        _ => {
+            let bodies = [
+                &*PAGES[1],
+                "\"Too many requests come from this address; send fewer\"",
+            ];
+            passed >= 60
+                && bodies
+                    .map(|body| answers.matches(body).count())
+                    .iter()
+                    .sum::<usize>()
+                    == refused
+        }
     };
-    place.expect("rate", is_right, (passed, refused));
+    place.expect("rate", is_right, (passed, refused, answers.lines().last()));
 }
 
 /// Three seconds. Caddy waits for the rest of a form as long as the client stays.

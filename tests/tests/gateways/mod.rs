@@ -9,6 +9,7 @@ mod http2;
 mod internal_listener;
 mod log;
 mod real;
+mod routes;
 mod table;
 mod token_guard;
 

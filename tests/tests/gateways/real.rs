@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -19,8 +18,9 @@ use tests::gateways::{Gateway, Kind};
 use tests::{Artifacts, Issuer, Process, free_port, wire};
 
 use super::attacks::{Attack, Sent, attacks};
-use super::{configuration, http2, neighbours as neighbours_of, ready_guard};
+use super::{asking, configuration, http2, neighbours as neighbours_of, ready_guard};
 use crate::api::token;
+use crate::support::install;
 
 /// Names of requests that pass.
 const PASSES: [&str; 3] = [
@@ -56,8 +56,7 @@ impl Server {
             for path in ["healthz", "public/x", "api/projects", "api/documents/1"] {
                 let file = www.join(path);
                 fs::create_dir_all(file.parent().unwrap()).unwrap();
-                fs::write(&file, CGI).unwrap();
-                fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+                install(&file, CGI);
             }
             let file = folder.join("lighttpd.conf");
             let configuration = format!(
@@ -280,14 +279,16 @@ const fn http2_and_quick(kind: Kind) -> &'static [(&'static str, &'static str)] 
     }
 }
 
-#[forms::each]
-fn no_gateway_opens_a_server_of_others() {
-    let mounts = Kind::ALL.map(|kind| (Some(kind), http2_and_quick(kind)));
+fn no_server_of_others_is_opened(kinds: &[Kind]) {
+    let mounts: Vec<Mount> = kinds
+        .iter()
+        .map(|kind| (Some(*kind), http2_and_quick(*kind)))
+        .collect();
     let [allowed, forbidden] = run(&mounts, "insensitive", &[""]);
     assert!(forbidden.is_empty(), "{}", forbidden.join("\n"));
-    for kind in Kind::ALL {
+    for kind in kinds {
         // The nginx of Debian has no HTTP/2.
-        let passes = &PASSES[usize::from(kind == Kind::DebianNginx)..];
+        let passes = &PASSES[usize::from(*kind == Kind::DebianNginx)..];
         for (server, passes) in ["Express", "lighttpd"]
             .iter()
             .flat_map(|server| passes.iter().map(move |passes| (server, passes)))
@@ -296,6 +297,16 @@ fn no_gateway_opens_a_server_of_others() {
             assert!(allowed.contains(&line), "{line}: did not arrive");
         }
     }
+}
+
+#[test]
+fn no_gateway_that_asks_opens_a_server_of_others() {
+    no_server_of_others_is_opened(&asking().collect::<Vec<_>>());
+}
+
+#[forms::each]
+fn envoy_with_the_filter_opens_no_server_of_others() {
+    no_server_of_others_is_opened(&[Kind::EnvoyFilter]);
 }
 
 /// Shows that the servers open what a careless configuration lets through.

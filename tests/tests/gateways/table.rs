@@ -7,7 +7,7 @@ mod rows;
 
 use guard::config::Config;
 use guard::rules::Access;
-use guard::signature::NoHostVerifier;
+use keys::signature::NoHostVerifier;
 use tests::gateways::Kind;
 use tests::{Answer, wire};
 use tests::{Arrived, Upstream};

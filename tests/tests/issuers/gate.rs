@@ -1,15 +1,28 @@
-//! The two gates that decide about tokens: the filter in real Envoy, and token-guard.
+//! The gates that decide about tokens: the filter in real Envoy, in both forms, and token-guard.
 
 use serde_json::{Value, json};
 use tests::gateways::TokenGuard;
-use tests::{Artifacts, Log, Process, envoy, free_port};
+use tests::{Artifacts, Form, Log, Process, envoy, free_port};
 
 use crate::support::{Reply, get};
 
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Filter(Form),
+    TokenGuard,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 3] = [
+        Self::Filter(Form::Wasm),
+        Self::Filter(Form::Native),
+        Self::TokenGuard,
+    ];
+}
+
 /// A gate with one entrance for each list of issuers. Each entrance has one worker.
 pub(super) struct Gate {
-    /// Name in messages.
-    name: &'static str,
+    kind: Kind,
     entrances: Vec<String>,
     running: Running,
     _folder: Option<tempfile::TempDir>,
@@ -21,20 +34,27 @@ enum Running {
 }
 
 impl Gate {
-    /// The filter in Envoy, and token-guard. Each entrance accepts the tokens of one of these issuers; the cluster of each
-    /// port is `at-PORT`.
-    pub(super) fn both(issuers: &[Value], ports: &[u16]) -> [Self; 2] {
+    /// A gate of each kind, as [`Gate::start`] starts it.
+    pub(super) fn all(issuers: &[Value], ports: &[u16]) -> [Self; 3] {
+        Kind::ALL.map(|kind| Self::start(kind, issuers, ports))
+    }
+
+    /// Each entrance accepts the tokens of one of these issuers; the cluster of each port is `at-PORT`.
+    pub(super) fn start(kind: Kind, issuers: &[Value], ports: &[u16]) -> Self {
         let lists: Vec<Value> = issuers.iter().map(|issuer| json!([issuer])).collect();
-        Self::both_of_lists(&lists, ports)
+        Self::of_lists(kind, &lists, ports)
     }
 
     /// The same, with an entrance for each list of issuers.
-    pub(super) fn both_of_lists(lists: &[Value], ports: &[u16]) -> [Self; 2] {
-        [Self::envoy(lists, ports), Self::token_guard(lists, ports)]
+    pub(super) fn of_lists(kind: Kind, lists: &[Value], ports: &[u16]) -> Self {
+        match kind {
+            Kind::Filter(form) => Self::envoy(form, lists, ports),
+            Kind::TokenGuard => Self::token_guard(lists, ports),
+        }
     }
 
-    fn envoy(lists: &[Value], ports: &[u16]) -> Self {
-        let artifacts = Artifacts::find().unwrap();
+    fn envoy(form: Form, lists: &[Value], ports: &[u16]) -> Self {
+        let artifacts = Artifacts::of(form).unwrap();
         let folder = tempfile::TempDir::new().unwrap();
         let admin = free_port().unwrap();
         let apis: Vec<u16> = lists.iter().map(|_| free_port().unwrap()).collect();
@@ -53,7 +73,7 @@ impl Gate {
         let process = envoy::serve(&artifacts, &config, admin).unwrap();
         let entrance = |port: &u16| format!("http://127.0.0.1:{port}/projects");
         Self {
-            name: "the filter",
+            kind: Kind::Filter(form),
             entrances: apis.iter().map(entrance).collect(),
             running: Running::Envoy(Box::new(process)),
             _folder: Some(folder),
@@ -81,7 +101,7 @@ impl Gate {
         let entrance =
             |guard: &TokenGuard| format!("http://127.0.0.1:{}/ext-authz/projects", guard.port());
         Self {
-            name: "token-guard",
+            kind: Kind::TokenGuard,
             entrances: guards.iter().map(entrance).collect(),
             running: Running::TokenGuards(guards),
             _folder: None,
@@ -123,7 +143,7 @@ impl Gate {
     #[track_caller]
     pub(super) fn accepts(&self, entrance: usize, token: &str) -> Reply {
         let reply = self.call(entrance, token);
-        assert_eq!(reply.status, 200, "{}: {reply:?}", self.name,);
+        assert_eq!(reply.status, 200, "{:?}: {reply:?}", self.kind);
         reply
     }
 
@@ -132,7 +152,11 @@ impl Gate {
     pub(super) fn refuses(&self, entrance: usize, token: &str, words: &str) {
         let reply = self.call(entrance, token);
         let description = reply.assert_error(401, "invalid_token");
-        assert!(description.contains(words), "{}: {description}", self.name);
+        assert!(
+            description.contains(words),
+            "{:?}: {description}",
+            self.kind
+        );
     }
 
     /// Asserts that the gate gets no answer about the token, and refuses the request.

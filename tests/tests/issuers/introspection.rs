@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tests::free_port;
 
-use super::gate::Gate;
+use super::gate::{Gate, Kind};
 use super::server::Issuer;
 use crate::api::until;
 use crate::support::{form_body, get, post};
@@ -36,11 +36,11 @@ fn asked(authlib: &Issuer, port: u16, cache_seconds: u64, when_unavailable: &str
     }))
 }
 
-#[forms::each]
+#[test]
 fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
     let [brief, long, closed, open] = [0, 1, 2, 3];
     // Each gate gets its own tokens, because a revoked token stays revoked.
-    for of_filter in [true, false] {
+    for kind in Kind::ALL {
         let authlib = Issuer::authlib();
         let dead = free_port().unwrap();
         let issuers = [
@@ -49,8 +49,7 @@ fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
             asked(&authlib, dead, 1, "deny"),
             asked(&authlib, dead, 1, "allow"),
         ];
-        let [filter, token_guard] = Gate::both(&issuers, &[authlib.port, dead]);
-        let gate = if of_filter { filter } else { token_guard };
+        let gate = Gate::start(kind, &issuers, &[authlib.port, dead]);
 
         // The gate asks once, and only about tokens that pass all other checks.
         let (token, another) = (authlib.token("access"), authlib.token("another"));
@@ -86,7 +85,7 @@ fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
 
 /// The endpoint stops while the gate has cached answers. Each answer counts for `cache_seconds` and no longer, and
 /// revoked tokens stay refused with `allow` and with `deny`.
-#[forms::each]
+#[test]
 fn without_an_endpoint_answers_count_for_their_time() {
     let [long, closed, open] = [0, 1, 2];
     let authlib = Issuer::authlib();
@@ -95,7 +94,7 @@ fn without_an_endpoint_answers_count_for_their_time() {
         asked(&authlib, authlib.port, 1, "deny"),
         asked(&authlib, authlib.port, 1, "allow"),
     ];
-    let gates = Gate::both(&issuers, &[authlib.port]);
+    let gates = Gate::all(&issuers, &[authlib.port]);
     let [active, revoked, unseen] =
         ["access", "another", "third"].map(|name| authlib.token(name).to_owned());
     for gate in &gates {
@@ -127,7 +126,7 @@ fn without_an_endpoint_answers_count_for_their_time() {
 }
 
 /// Glewlwyd requires a bearer token with the right scope.
-#[forms::each]
+#[test]
 fn rfc7662_s2_1_a_gateway_may_ask_with_a_bearer_token() {
     let glewlwyd = Issuer::glewlwyd();
     let asked = |bearer: &str| {
@@ -143,7 +142,7 @@ fn rfc7662_s2_1_a_gateway_may_ask_with_a_bearer_token() {
     let introspects = glewlwyd.token("introspects");
     // Without the scope, the endpoint answers nothing about the token.
     let issuers = [asked(introspects), asked(glewlwyd.token("access"))];
-    let gates = Gate::both(&issuers, &[glewlwyd.port]);
+    let gates = Gate::all(&issuers, &[glewlwyd.port]);
     let token = glewlwyd.token("access");
     for gate in &gates {
         gate.accepts(0, token);

@@ -3,19 +3,19 @@
 use serde_json::json;
 use tests::free_port;
 
-use super::gate::Gate;
+use super::gate::{Gate, Kind};
 use super::server::Issuer;
 use crate::support::get;
 
 /// An issuer whose metadata names another issuer, for example because of a wrong proxy.
-#[forms::each]
+#[test]
 fn rfc8414_s3_3_metadata_of_another_issuer_is_not_used() {
     let issuer = Issuer::mock_server(&[]);
     let members = json!({
         "issuer": format!("http://localhost:{}", issuer.port),
         "discovery": {"cluster": issuer.cluster()},
     });
-    for gate in Gate::both(&[issuer.configured(&members)], &[issuer.port]) {
+    for gate in Gate::all(&[issuer.configured(&members)], &[issuer.port]) {
         let mistake = "its issuer is not the configured one";
         gate.log().until_it_says(mistake).unwrap();
         let access = issuer.token("access");
@@ -24,7 +24,7 @@ fn rfc8414_s3_3_metadata_of_another_issuer_is_not_used() {
 }
 
 /// The metadata may name only key hosts that the configuration allows.
-#[forms::each]
+#[test]
 fn keys_at_another_host_need_its_name_in_jwks_hosts() {
     let elsewhere = free_port().unwrap();
     let issuer = Issuer::authlib_with_keys_at(elsewhere);
@@ -42,7 +42,8 @@ fn keys_at_another_host_need_its_name_in_jwks_hosts() {
         ),
     ];
     let asked = || get(&format!("http://{host}/asked"), &[]).json();
-    for gate in Gate::both(&issuers, &[issuer.port, elsewhere]) {
+    for kind in Kind::ALL {
+        let gate = Gate::start(kind, &issuers, &[issuer.port, elsewhere]);
         gate.accepts(0, issuer.token("access"));
         gate.refuses(0, issuer.token("id"), "not an access token");
         let before = asked();

@@ -1,5 +1,5 @@
 //! Tokens of other products: `oidc-provider`, `oauth2-mock-server`, Authlib and Glewlwyd. Each test runs with the
-//! filter in real Envoy, and with token-guard.
+//! filter in real Envoy, in both forms, and with token-guard.
 
 mod algorithms;
 pub(crate) mod gate;
@@ -43,7 +43,7 @@ fn assert_guarded(gate: &Gate, entrance: usize, issuer: &Issuer, others: &[&Issu
 }
 
 /// Each issuer with the profile that `docs/issuers.md` names, and with discovery of its keys.
-#[forms::each]
+#[test]
 fn rfc8725_s3_12_access_tokens_of_four_issuers_pass_and_their_other_tokens_do_not() {
     let oidc_provider = Issuer::oidc_provider();
     let mock_server = Issuer::mock_server(&[]);
@@ -70,7 +70,7 @@ fn rfc8725_s3_12_access_tokens_of_four_issuers_pass_and_their_other_tokens_do_no
         })),
     ];
     let all = [&oidc_provider, &mock_server, &authlib, &glewlwyd];
-    for gate in Gate::both(&issuers, &all.map(|issuer| issuer.port)) {
+    for gate in Gate::all(&issuers, &all.map(|issuer| issuer.port)) {
         for (entrance, issuer) in all.into_iter().enumerate() {
             let others: Vec<&Issuer> = all
                 .into_iter()
@@ -84,11 +84,11 @@ fn rfc8725_s3_12_access_tokens_of_four_issuers_pass_and_their_other_tokens_do_no
 }
 
 /// The issuer binds the token to the key of a proof at its token endpoint, and the gates ask for proofs of this key.
-#[forms::each]
+#[test]
 fn rfc9449_s6_1_bound_tokens_of_oidc_provider_need_the_key_of_their_client() {
     let issuer = Issuer::oidc_provider();
     let configured = issuer.configured(&json!({"discovery": {"cluster": issuer.cluster()}}));
-    let gates = Gate::both(&[configured], &[issuer.port]);
+    let gates = Gate::all(&[configured], &[issuer.port]);
     for (gate, algorithm) in gates
         .iter()
         .flat_map(|gate| [(gate, "ES256"), (gate, "EdDSA")])

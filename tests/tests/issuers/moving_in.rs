@@ -11,7 +11,7 @@ use tests::{Artifacts, Process, envoy, free_port};
 use super::gate::{address, cluster, listener};
 use super::server::Issuer;
 use crate::api::until;
-use crate::operations::import::{REALM, token_of_kim};
+use crate::operations::import::{registrations_of_realm, token_of_kim};
 use crate::support::{OwnPair, Reply, get};
 
 /// Envoy with a listener that changes while it runs.
@@ -191,9 +191,7 @@ fn an_api_moves_to_the_token_service_and_no_client_notices() {
 
         // 4. The client moves, and people: passwords come along, and the old `sub` is the user's id.
         token.lock().unwrap().clone_from(&of_new);
-        let import = format!("import keycloak {REALM} --site https://us1.example.com");
-        // Some clients of the realm do not fit.
-        new.run(&import).failed(3);
+        new.done(&format!("apply --import {}", registrations_of_realm(&new)));
         let reply = gateway.call(&token_of_kim(&new));
         assert_eq!(reply.header("x-token-issuer"), Some(&*new.lobby()));
         assert_eq!(reply.header("x-user-id"), Some("0190f3a2-0000000000a"));

@@ -4,7 +4,6 @@
 //! nothing and says that it failed.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,7 +14,7 @@ use tests::{Artifacts, Form, Issuer, Process, free_port};
 use super::{CALLBACK, metric, serve};
 use crate::api::until;
 use crate::issuers::gate::{cluster, listener};
-use crate::support::get;
+use crate::support::{get, install};
 
 const AUDIENCE: &str = "https://api.example.com";
 
@@ -92,8 +91,7 @@ impl Gateway {
             artifacts.envoy.display()
         );
         artifacts.envoy = folder.path().join("envoy");
-        fs::write(&artifacts.envoy, script).unwrap();
-        fs::set_permissions(&artifacts.envoy, fs::Permissions::from_mode(0o755)).unwrap();
+        install(&artifacts.envoy, script);
         let [keys, admin] = [(); 2].map(|()| free_port().unwrap());
         let configuration = |issuer, report_only| {
             json!({

@@ -10,11 +10,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{Artifacts, Form, Issuer, Process, envoy, free_port};
+use tests::{Artifacts, Form, Issuer, Process, envoy, free_port, gateways};
 
 use crate::api::until;
 use crate::issuers::gate::{address, listener};
-use crate::support::{file, get, stat};
+use crate::support::{file, get, install, stat};
 
 const CALLBACK: &str = "envoy_dynamic_module_callback_";
 
@@ -81,18 +81,22 @@ fn each_line_of_the_linker_script_names_functions_of_the_module() {
 fn the_module_refuses_an_envoy_of_another_abi() {
     let artifacts = Artifacts::of(Form::Native).unwrap();
     let folder = TempDir::new().unwrap();
-    let text = file("examples/envoy/envoy.yaml");
+    let text = file("examples/envoy-native-module/envoy.yaml");
     let config = folder.path().join("envoy.yaml");
-    fs::write(&config, envoy::mounted(&text, &artifacts).unwrap()).unwrap();
+    let filter = artifacts.filter.display().to_string();
+    fs::write(
+        &config,
+        text.replace(gateways::mounted(Form::Native), &filter),
+    )
+    .unwrap();
     let mut program = fs::read(&artifacts.envoy).unwrap();
     let own = b"\x001.40.0\0";
     let place = program.windows(own.len()).position(|bytes| bytes == own);
     let place = place.unwrap() + 1;
     let patched = folder.path().join("envoy");
-    fs::copy(&artifacts.envoy, &patched).unwrap();
     for (version, is_taken) in [("1.41.0", true), ("1.42.0", false), ("1.39.9", false)] {
         program[place..place + version.len()].copy_from_slice(version.as_bytes());
-        fs::write(&patched, &program).unwrap();
+        install(&patched, &program);
         let output = Command::new(&patched)
             .args(["--mode", "validate", "--config-path"])
             .arg(&config)

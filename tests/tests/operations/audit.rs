@@ -156,7 +156,10 @@ fn refused_sign_ins_are_in_the_log_without_the_password() {
 fn names_of_nothing_are_told() {
     let pair = OwnPair::start(&[]);
     for (arguments, expected) in [
-        ("--action nonsense", "nonsense: unknown action"),
+        (
+            "--action nonsense",
+            "--action: nonsense: unknown action; expected one of sign_in, ",
+        ),
         (
             "--action sign_inn",
             "sign_inn: unknown action; did you mean sign_in?",

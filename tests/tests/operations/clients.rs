@@ -1,6 +1,7 @@
 //! Clients and their secrets, registered while the service runs.
 
 use serde_json::json;
+use tests::SigningKey;
 
 use crate::api::until;
 use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, WEB, basic, get, post};
@@ -129,10 +130,11 @@ fn certificates_are_added_and_removed_while_the_service_runs() {
         .unwrap();
     let file = pair.write("cert.der", certificate.der());
     pair.release(&[&NON_INTERACTIVE]);
+    let key = SigningKey::rs256(&key.serialize_der()).unwrap();
     let assert_with = |alias: &str| {
         let mut assertion = Assertion::of("ada@example.com");
         assertion.header["kid"] = json!(alias);
-        let signed = assertion.sign_with(&key.serialize_der());
+        let signed = assertion.sign_with(&key);
         NON_INTERACTIVE.assert(&pair.lobby(), &signed, &[])
     };
     assert_with("new").assert_error(400, "invalid_grant");

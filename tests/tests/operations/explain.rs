@@ -146,7 +146,9 @@ fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
     for (change, cause) in [("--disable", "user"), ("--enable", "revocation")] {
         pair.done(&format!("user update ada@example.com {change}"));
         for token in [&current, &legacy] {
-            fails(&pair, token, &[cause]);
+            let explained = fails(&pair, token, &[cause]);
+            let because = "because the user ada@example.com was disabled by administrator";
+            assert!(explained.contains(because), "{explained}");
         }
     }
     assert_eq!(legacy_refresh(&legacy).status, 400);
@@ -217,15 +219,29 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
         fails(&pair, &refresh, &[]);
         next = WEB.refresh(&lobby, &refresh).done().text("refresh_token");
     }
-    WEB.post(&lobby, "/auth/revoke", &[("token", &next)]);
-    fails(&pair, &next, &["revocation"]);
+    let narrower = [
+        ("grant_type", "refresh_token"),
+        ("refresh_token", &*next),
+        ("scope", "projects"),
+    ];
+    let last = WEB
+        .post(&lobby, "/auth/token", &narrower)
+        .text("refresh_token");
+    let explained = fails(&pair, &next, &[]);
+    assert!(explained.contains("rotation: was used before, with another scope"));
+    WEB.post(&lobby, "/auth/revoke", &[("token", &last)]);
+    let explained = fails(&pair, &next, &["revocation"]);
+    assert!(
+        explained.contains(", because of token_revoked"),
+        "{explained}"
+    );
     assert_eq!(WEB.refresh(&lobby, &next).status, 400);
 
     let ada = || Assertion::of("ada@example.com");
     let mut with_type = ada();
     with_type.header = json!({"type": "JWT", "alg": "RS256", "kid": "demo-2020"});
-    let mut null_kid = ada();
-    null_kid.header["kid"] = json!(null);
+    let mut numeric_kid = ada();
+    numeric_kid.header["kid"] = json!(1);
     let good = ada();
     for (name, assertion, cause) in [
         ("good", good.clone(), None),
@@ -238,7 +254,7 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
             None,
         ),
         ("type for typ", with_type, Some("typ")),
-        ("null kid", null_kid, Some("structure")),
+        ("numeric kid", numeric_kid, Some("structure")),
         ("expired", ada().with("exp", json!(now() - 60)), Some("exp")),
         ("wrong audience", ada().with("aud", json!("x")), Some("aud")),
         (

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 
 use crate::support::{
     ADA, Browser, Client, Form, INSTALLED, Instance, LEGACY, OwnPair, Pkce, Reply, USER_BOUND, WEB,
-    answered, code_at, database, lasting_code, now,
+    answered, code_at, database, lasting_code, now, wrong_code,
 };
 
 const GRACE: [(&str, &str); 2] = [
@@ -81,10 +81,8 @@ fn other_sessions(browser: &Browser) -> Vec<String> {
 fn a_person_ends_the_access_of_one_application_at_once() {
     let postgres = database();
     for store in [None, Some(postgres.url())] {
-        let words = ("TOKEN_SERVICE__SCOPES__PROJECTS", "See your projects");
         let store = store.map(|url| ("TOKEN_SERVICE__STORE__URL", url));
-        let changes: Vec<_> = store.into_iter().chain([words]).collect();
-        let pair = OwnPair::start(&changes);
+        let pair = OwnPair::start(store.as_slice());
         let lobby = pair.lobby();
         let browser = signed_in(&pair, ADA);
         let none = browser.open("/auth/").body;
@@ -113,8 +111,8 @@ fn a_person_ends_the_access_of_one_application_at_once() {
         let page = browser.open("/auth/").body;
         for expected in [
             "<bdi>Package Builder</bdi>",
-            "documents, See your projects",
-            "<bdi>alovelace</bdi> (<bdi>https://us1.example.com</bdi>)",
+            "See your documents, See your projects",
+            "<bdi>alovelace</bdi> (<bdi>Building sites, America</bdi>)",
             "app.example.com, 127.0.0.1:8090",
             "<bdi>Field Notes</bdi>",
             "an app on this device, the app on this device that opens com.example.fieldnotes: links",
@@ -277,10 +275,58 @@ fn a_person_ends_own_sessions_and_nobody_elses() {
     assert_eq!(details, [Some("all others"), Some("one")]);
 }
 
+/// The app stays, and with it sessions and what was issued. Nobody without the app or the password replaces the codes.
+#[test]
+fn a_person_replaces_lost_recovery_codes() {
+    let pair = OwnPair::start(&[]);
+    let browser = signed_in(&pair, ADA);
+    assert!(!browser.open("/auth/").body.contains("New recovery codes"));
+    assert_eq!(browser.open("/auth/recovery-codes").status, 303, "no app");
+    let page = browser.open("/auth/authenticator");
+    let secret = page.body.split_once("secret=").unwrap().1;
+    let secret = secret.split(['&', '"']).next().unwrap();
+    // The code of a step works once.
+    let code = |step: u64| code_at(secret, now() + 30 * step);
+    let fields = [("code", &*code(0)), ADA[1]];
+    let first = browser.submit(&Form::of(&page), &fields).done();
+    let listed = |page: &Reply| {
+        let codes = page.body.split("<li><code>").skip(1);
+        let codes = codes.map(|rest| rest.split('<').next().unwrap().to_owned());
+        codes.collect::<Vec<_>>()
+    };
+    let replace = browser.open("/auth/authenticator").body;
+    assert!(
+        replace.contains("all your recovery codes stop working"),
+        "{replace}"
+    );
+    let page = browser.open("/auth/recovery-codes").done();
+    let send = |password: &str, code: &str| {
+        let fields = [("password", password), ("code", code)];
+        browser.submit(&Form::of(&page), &fields)
+    };
+    let (right, wrong) = (code(1), wrong_code(secret));
+    for (password, code) in [("not-the-password", &right), (ADA[1].1, &wrong)] {
+        assert_eq!(send(password, code).status, 403);
+    }
+    let second = send(ADA[1].1, &right).done();
+    assert_eq!(send(ADA[1].1, &right).status, 403, "used");
+    assert!(is_signed_in(&browser));
+    let (old, new) = (listed(&first), listed(&second));
+    assert_eq!((old.len(), new.len()), (10, 10));
+    for (code, status) in [(&new[0], 303), (&old[0], 403)] {
+        let other = signed_in(&pair, ADA);
+        let form = Form::of(&other.open("/auth/"));
+        let reply = other.submit(&form, &[("recovery_code", code)]);
+        assert_eq!(reply.status, status, "{}", reply.body);
+    }
+    let made = pair.json("audit --action recovery_codes_made");
+    assert_eq!(made["items"].as_array().unwrap().len(), 1, "{made}");
+}
+
 /// Nobody at an unattended browser ends anything.
 #[test]
 fn an_old_sign_in_is_not_enough_for_a_change() {
-    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__RECENT_SIGN_IN", "4s")]);
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__RECENT_SIGN_IN", "10s")]);
     let other = signed_in(&pair, ADA);
     for (person, code) in [(ADA, false), (JOAN, true)] {
         let browser = signed_in(&pair, person);

@@ -42,7 +42,7 @@ fn a_user_lives_from_registration_to_removal() {
     let short = [&["user", "add", "x@example.com"][..], &password].concat();
     let short = pair.operate(&short, "short").failed(1);
     assert!(
-        short.contains("password: must have 8 to 1024 bytes") && !short.contains("short\n"),
+        short.contains("--password-file: must have 8 to 1024 bytes") && !short.contains("short\n"),
         "{short}"
     );
 }
@@ -128,10 +128,11 @@ fn users_are_found_by_what_they_lack() {
                 .collect()
         };
         let many: String = (0..600)
-            .map(|n| format!("a{n:03}@example.com,Crew\n"))
+            .map(|n| {
+                format!("[[users]]\nusername = \"a{n:03}@example.com\"\norganization = \"Crew\"\n")
+            })
             .collect();
-        let many = pair.write("many.csv", format!("username,organization\n{many}"));
-        pair.operate(&["import", "csv", &many], "").done();
+        pair.done(&format!("apply --import {}", pair.write("many.toml", many)));
         pair.done("user add new@example.com --organization Newcomers");
         assert_eq!(names("user list --search NEWCOMERS"), ["new@example.com"]);
         let without = names("user list --without password --search new");

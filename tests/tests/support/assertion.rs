@@ -52,13 +52,14 @@ impl Assertion {
 
     /// Signs the assertion.
     pub(crate) fn sign(&self) -> String {
-        static KEY: LazyLock<Vec<u8>> = LazyLock::new(|| demo_pem("non-interactive-demo.key.pem"));
+        // A key is checked when it is read, which takes far longer than a signature.
+        static KEY: LazyLock<SigningKey> =
+            LazyLock::new(|| SigningKey::rs256(&demo_pem("non-interactive-demo.key.pem")).unwrap());
         self.sign_with(&KEY)
     }
 
-    /// Signs the assertion with another RSA key, PKCS#8 DER.
-    pub(crate) fn sign_with(&self, pkcs8: &[u8]) -> String {
-        let key = SigningKey::rs256(pkcs8).unwrap();
+    /// Signs the assertion with another key.
+    pub(crate) fn sign_with(&self, key: &SigningKey) -> String {
         key.sign(&self.header, &self.body).unwrap()
     }
 

@@ -30,7 +30,16 @@ pub(crate) struct Form {
 impl Form {
     /// The first form of a page.
     pub(crate) fn of(page: &Reply) -> Self {
-        let form = page.body.find("<form ").map(|start| &page.body[start..]);
+        Self::that_begins(page, "<form ")
+    }
+
+    /// The first form of a page that is sent by POST.
+    pub(crate) fn posted(page: &Reply) -> Self {
+        Self::that_begins(page, "<form method=\"post\"")
+    }
+
+    fn that_begins(page: &Reply, start: &str) -> Self {
+        let form = page.body.find(start).map(|start| &page.body[start..]);
         let form = form.and_then(|rest| rest.split_once("</form>"));
         let (form, _) = form.unwrap_or_else(|| panic!("no form in {}: {}", page.status, page.body));
         let mut read = Self {
@@ -51,6 +60,14 @@ impl Form {
             }
         }
         read
+    }
+
+    /// The address to which a form leads that is sent by GET.
+    pub(crate) fn address(&self) -> String {
+        let path = self.action.split('?').next().unwrap();
+        let fields = self.hidden.iter();
+        let fields: Vec<_> = fields.map(|(name, value)| (&**name, &**value)).collect();
+        format!("{path}?{}", form_body(&fields))
     }
 }
 

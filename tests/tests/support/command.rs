@@ -67,6 +67,21 @@ pub(super) fn run(pair: &Pair, state: &Path, arguments: &[&str], input: &str) ->
     }
 }
 
+/// Writes a program. A child process writes the file, because a process that another thread starts would inherit this process's
+/// descriptor until its own `exec`, and the kernel does not run a file that is open for writing (ETXTBSY).
+pub(crate) fn install(path: &Path, program: impl AsRef<[u8]>) {
+    let mut child = Command::new("install")
+        .args(["--mode=755", "/dev/stdin"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(program.as_ref()).unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
+}
+
 /// Clients that repeat a request until they are stopped.
 pub(crate) struct Load {
     over: Arc<AtomicBool>,

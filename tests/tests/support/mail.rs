@@ -41,13 +41,12 @@ pub(crate) struct MailServer {
     pub(crate) port: u16,
     pub(crate) folder: TempDir,
     mode: &'static str,
-    _process: Process,
+    process: Option<Process>,
 }
 
 impl MailServer {
     /// `mode`: see `tests/clients/smtp_server.py`.
     pub(crate) fn start(mode: &'static str) -> Self {
-        let repository = Artifacts::find().unwrap().repository;
         let (folder, port) = (TempDir::new().unwrap(), free_port().unwrap());
         let authority = Authority::new().unwrap();
         let file = |name: &str, content: &str| {
@@ -57,21 +56,35 @@ impl MailServer {
         };
         file("ca.pem", &authority.pem());
         file("password", "mail-password\n");
-        let pem = file("server.pem", &authority.issue("localhost").unwrap().pem);
+        file("server.pem", &authority.issue("localhost").unwrap().pem);
+        let mut server = Self {
+            port,
+            folder,
+            mode,
+            process: None,
+        };
+        server.resume();
+        server
+    }
+
+    /// Nobody listens at its port until it resumes.
+    pub(crate) fn stop(&mut self) {
+        self.process = None;
+    }
+
+    pub(crate) fn resume(&mut self) {
+        let repository = Artifacts::find().unwrap().repository;
+        let pem = self.folder.path().join("server.pem");
+        let (port, mode) = (self.port, self.mode);
         let mut command = Command::new(repository.join(".cache/venv/bin/python"));
         command
             .arg(repository.join("tests/clients/smtp_server.py"))
             .args([&port.to_string(), mode])
             .args((mode != "plain").then_some(pem));
-        let log = folder.path().join("log");
+        let log = self.folder.path().join("log");
         let mut process = Process::start("aiosmtpd", &command, &log).unwrap();
         process.until_listening(port).unwrap();
-        Self {
-            port,
-            folder,
-            mode,
-            _process: process,
-        }
+        self.process = Some(process);
     }
 
     /// The configuration of a service that sends by this server.
@@ -92,7 +105,11 @@ impl MailServer {
     /// What it has written with this word before.
     fn written<T: for<'de> Deserialize<'de>>(&self, word: &str) -> Vec<T> {
         let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap();
-        let lines = log.lines().filter_map(|line| line.strip_prefix(word));
+        // The last line may be on its way.
+        let lines = log
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        let lines = lines.filter_map(|line| line.strip_prefix(word));
         lines
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()

@@ -28,7 +28,7 @@ pub(crate) use authenticator::{code_at, is_accepted, lasting_code, wrong_code};
 pub(crate) use browser::{Browser, Form, answer, answered};
 pub(crate) use client::{ADA, Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
 pub(crate) use collector::{Collector, Span};
-pub(crate) use command::{Load, Outcome};
+pub(crate) use command::{Load, Outcome, install};
 pub(crate) use feed::FeedService;
 pub(crate) use html::tags;
 pub(crate) use http::{PRIVATE_HOSTS, REBOUND_HOSTS, Reply, get, send, stat};

@@ -24,7 +24,7 @@ use crate::clock::Timestamp;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AuditAction {
-    /// A user gave the correct password, and the second factor if required.
+    /// A user gave the correct password, or an identity provider signed the user in; and the second factor, if required, was right.
     SignIn,
     /// The password was wrong, or the user is unknown or disabled.
     SignInRefused,
@@ -77,7 +77,7 @@ pub enum AuditAction {
     TokensRepeated,
     /// An administrator sealed the store with the current encryption key.
     StoreResealed,
-    /// A user gave the correct password and still needs the second factor. `sign_in` follows if the user gives it.
+    /// A user gave the correct password, or an identity provider signed the user in; the second factor is missing. `sign_in` follows if the user gives it.
     SecondFactorRequired,
     /// An operator finished an upgrade: `token-service migrate --finish`.
     UpgradeFinished,
@@ -98,6 +98,16 @@ pub enum AuditAction {
     IdentityLinked,
     /// An identity provider signed a user out: the sessions and grants from this sign-in there ended.
     ProviderSignOut,
+    /// A user may set a password, and chose one that the rules refuse.
+    PasswordRefused,
+    /// The service gave up telling a user by mail of a change of the password, the second factor or an identity (D-64).
+    NoticeGivenUp,
+    /// The service refused a logout token that an identity provider signed. Nothing ended.
+    ProviderSignOutRefused,
+    /// A user unlinked an identity: the sessions and grants from sign-ins with it ended.
+    IdentityUnlinked,
+    /// A user made new recovery codes. The earlier ones ended.
+    RecoveryCodesMade,
 }
 
 impl AuditAction {
@@ -129,7 +139,8 @@ impl AuditAction {
             | Self::RevocationFeedRenewed
             | Self::StoreResealed
             | Self::UpgradeFinished
-            | Self::PasswordLinkMade => AuditKind::Operation,
+            | Self::PasswordLinkMade
+            | Self::NoticeGivenUp => AuditKind::Operation,
             Self::SignInRefused
             | Self::SecondFactorRefused
             | Self::TokenRequestRefused
@@ -137,17 +148,21 @@ impl AuditAction {
             | Self::CodeReplayed
             | Self::AdministrationRefused
             | Self::RevocationsLimited
-            | Self::SignInThrottled => AuditKind::Refusal,
+            | Self::SignInThrottled
+            | Self::PasswordRefused
+            | Self::ProviderSignOutRefused => AuditKind::Refusal,
             Self::SignIn
             | Self::SignOut
             | Self::SecondFactorSetUp
             | Self::SecondFactorRequired
             | Self::PasswordSet
+            | Self::RecoveryCodesMade
             | Self::PasswordForgotten
             | Self::PasswordLinkSent
             | Self::AccessEnded
             | Self::SessionsEnded
             | Self::IdentityLinked
+            | Self::IdentityUnlinked
             | Self::ProviderSignOut => AuditKind::SignIn,
             Self::CodeIssued
             | Self::TokensIssued
@@ -157,7 +172,7 @@ impl AuditAction {
         }
     }
 
-    /// True if anybody can cause the event without a secret, as often as they like.
+    /// True if anybody, or who has one link, password or logout token, can cause the event as often as they like.
     pub const fn is_refusal(self) -> bool {
         matches!(
             self,
@@ -167,6 +182,8 @@ impl AuditAction {
                 | Self::AdministrationRefused
                 | Self::SignInThrottled
                 | Self::PasswordForgotten
+                | Self::PasswordRefused
+                | Self::ProviderSignOutRefused
         )
     }
 }

@@ -89,6 +89,8 @@ pub enum CodeMismatch {
     /// sign-in at an identity provider has ended.
     #[strum(serialize = "sign_in_ended")]
     Outdated,
+    /// The user signed in without a second factor, which is required now (D-56).
+    SecondFactorMissing,
     /// The client was removed or disabled since the authorization request, or the redirect URI is no longer registered.
     ClientChanged,
 }
@@ -135,6 +137,9 @@ impl CodeRecord {
         if self.issued_at < basis.codes_from || !basis.has_session {
             return Err(Redemption::Mismatch(CodeMismatch::Outdated));
         }
+        if !first.second_factor.accept(&self.amr, user, client) {
+            return Err(Redemption::Mismatch(CodeMismatch::SecondFactorMissing));
+        }
         let left = self.scope.intersection(&client.scopes);
         if let Some(requested) = &first.scope
             && !requested.is_subset_of(&left)
@@ -142,7 +147,7 @@ impl CodeRecord {
             let excess = requested.without(&left);
             return Err(Redemption::Mismatch(CodeMismatch::ScopeExceeded(excess)));
         }
-        if let Some(wait) = wait_for_tokens(client, user, now) {
+        if let Some(wait) = wait_for_tokens(client, user, &self.account, now) {
             return Err(Redemption::TooEarly(wait));
         }
         let grant = Grant {
@@ -229,10 +234,19 @@ impl CodeRecord {
     }
 }
 
-/// The time until a token for this client and user is valid; `None` if a token is valid now. If a client or user was
-/// disabled and enabled again, the revocation covers tokens that are issued for some seconds yet (protocol.md §3).
-pub fn wait_for_tokens(client: &Client, user: &User, now: Timestamp) -> Option<Duration> {
-    let wait = client.tokens_from.max(user.tokens_from).since(now);
+/// The time until a token for this client, user and account is valid; `None` if a token is valid now. If a client or user was
+/// disabled and enabled again, or the account unlinked and linked again, the revocation covers tokens that are issued for some
+/// seconds yet (protocol.md §3).
+pub fn wait_for_tokens(
+    client: &Client,
+    user: &User,
+    account: &LinkedAccount,
+    now: Timestamp,
+) -> Option<Duration> {
+    let covered = user.accounts_from.iter();
+    let account_from = covered.filter_map(|(covered, from)| (covered == account).then_some(*from));
+    let from = client.tokens_from.max(user.tokens_from);
+    let wait = account_from.fold(from, Timestamp::max).since(now);
     (!wait.is_zero()).then_some(wait)
 }
 

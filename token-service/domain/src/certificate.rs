@@ -3,17 +3,21 @@
 use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::json::BYTE_ORDER_MARK;
+use claims::Thumbprint;
+use claims::json::unmarked;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use der::asn1::{AnyRef, BitStringRef, GeneralizedTime, ObjectIdentifier, UtcTime};
+use der::{Decode as _, Encode as _, Sequence, Tag, Tagged as _};
+use pkcs1::RsaPublicKey;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
+use spki::SubjectPublicKeyInfoRef;
 use strum::IntoStaticStr;
-use x509_parser::pem::Pem;
-use x509_parser::public_key::PublicKey;
-use x509_parser::time::ASN1Time;
 
 use crate::clock::Timestamp;
 
@@ -22,7 +26,10 @@ use crate::clock::Timestamp;
 pub const RSA_KEY_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
 /// The first byte of every DER certificate. No PEM text starts with it.
-const DER_SEQUENCE: u8 = 0x30;
+pub const DER_SEQUENCE: u8 = 0x30;
+
+/// `rsaEncryption`, the object identifier of RSA keys (RFC 3279 §2.3.1).
+pub(crate) const RSA_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 
 /// How long before its expiry a certificate counts as [`CertificateState::ExpiresSoon`].
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -36,6 +43,10 @@ pub struct Certificate {
     pub alias: String,
     /// SHA-1 of the DER certificate. The decoded `x5t` of an assertion is compared with it. An identifier, not a proof.
     pub sha1_thumbprint: [u8; 20],
+    /// SHA-256 of the DER certificate. An `x5t#S256` of an assertion is compared with it. `None` if an earlier version registered
+    /// the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256_thumbprint: Option<Thumbprint>,
     /// The RSA public key as SubjectPublicKeyInfo, DER. 2048 to 4096 bits.
     pub public_key_der: Vec<u8>,
     /// First second of validity.
@@ -156,37 +167,35 @@ impl Certificate {
         if !legal {
             return Err(CertificateError::Alias);
         }
-        let text = bytes.strip_prefix(BYTE_ORDER_MARK.as_bytes());
-        let bytes = text.unwrap_or(bytes);
+        let bytes = unmarked(bytes);
         let der = if bytes.first() == Some(&DER_SEQUENCE) {
             bytes.to_vec()
         } else {
             only_certificate(bytes)?
         };
-        let (rest, certificate) =
-            x509_parser::parse_x509_certificate(&der).map_err(|_| CertificateError::NotX509)?;
-        if !rest.is_empty() {
-            return Err(CertificateError::NotX509);
-        }
-        let public_key = certificate.public_key();
-        let Ok(PublicKey::RSA(rsa)) = public_key.parsed() else {
+        let X509 { fields, .. } = X509::from_der(&der).map_err(|_| CertificateError::NotX509)?;
+        let time = |time| timestamp(time).map_err(|_| CertificateError::NotX509);
+        let not_before = time(fields.validity.not_before)?;
+        let not_after = time(fields.validity.not_after)?;
+        let public_key = fields.public_key;
+        if public_key.algorithm.oid != RSA_KEY {
             return Err(CertificateError::NotRsa);
-        };
-        check_rsa(rsa.modulus, rsa.exponent)?;
-        ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public_key.raw)
+        }
+        let rsa = read_rsa(&public_key).map_err(|_| CertificateError::UnusableKey)?;
+        check_rsa(rsa.modulus.as_bytes(), rsa.public_exponent.as_bytes())?;
+        let public_key_der = public_key
+            .to_der()
             .map_err(|_| CertificateError::UnusableKey)?;
-        let validity = certificate.validity();
-        let (not_before, not_after) = (
-            timestamp(validity.not_before),
-            timestamp(validity.not_after),
-        );
+        ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &public_key_der)
+            .map_err(|_| CertificateError::UnusableKey)?;
         if not_after < not_before {
             return Err(CertificateError::Validity);
         }
         Ok(Self {
             alias: alias.to_owned(),
             sha1_thumbprint: Sha1::digest(&der).into(),
-            public_key_der: public_key.raw.to_vec(),
+            sha256_thumbprint: Some(Thumbprint::of(&der)),
+            public_key_der,
             not_before,
             not_after,
             parsed: ParsedKey::default(),
@@ -212,21 +221,80 @@ impl Certificate {
     }
 }
 
-fn only_certificate(pem: &[u8]) -> Result<Vec<u8>, CertificateError> {
-    let mut certificates = Vec::new();
-    for block in Pem::iter_from_buffer(pem) {
-        let block = block.map_err(|_| CertificateError::NotPem)?;
-        match block.label.as_str() {
-            "CERTIFICATE" => certificates.push(block.contents),
-            label if label.ends_with("PRIVATE KEY") => return Err(CertificateError::PrivateKey),
-            _ => {}
+/// An X.509 certificate of any version (RFC 5280 §4.1). What the service does not read may hold anything: authorities have issued
+/// negative and long serial numbers, and names that RFC 5280 does not allow.
+#[derive(Sequence)]
+struct X509<'a> {
+    fields: Fields<'a>,
+    signature_algorithm: AnyRef<'a>,
+    signature: BitStringRef<'a>,
+}
+
+/// `TBSCertificate`.
+#[derive(Sequence)]
+struct Fields<'a> {
+    #[asn1(context_specific = "0", optional = "true")]
+    version: Option<AnyRef<'a>>,
+    serial_number: AnyRef<'a>,
+    signature_algorithm: AnyRef<'a>,
+    issuer: AnyRef<'a>,
+    validity: Validity<'a>,
+    subject: AnyRef<'a>,
+    public_key: SubjectPublicKeyInfoRef<'a>,
+    #[asn1(context_specific = "1", tag_mode = "IMPLICIT", optional = "true")]
+    issuer_id: Option<BitStringRef<'a>>,
+    #[asn1(context_specific = "2", tag_mode = "IMPLICIT", optional = "true")]
+    subject_id: Option<BitStringRef<'a>>,
+    #[asn1(context_specific = "3", optional = "true")]
+    extensions: Option<AnyRef<'a>>,
+}
+
+#[derive(Sequence)]
+struct Validity<'a> {
+    not_before: AnyRef<'a>,
+    not_after: AnyRef<'a>,
+}
+
+/// Reads a time (RFC 5280 §4.1.2.5). The years 1950 to 1969, which `der` does not read, become 1970.
+fn timestamp(time: AnyRef<'_>) -> der::Result<Timestamp> {
+    let since_1970 = match (time.tag(), time.value()) {
+        (Tag::UtcTime, [b'5' | b'6', digits @ .., b'Z'])
+            if digits.len() == 11 && digits.iter().all(u8::is_ascii_digit) =>
+        {
+            Duration::ZERO
         }
+        (Tag::UtcTime, _) => UtcTime::try_from(time)?.to_unix_duration(),
+        _ => GeneralizedTime::try_from(time)?.to_unix_duration(),
+    };
+    Ok(Timestamp::from_seconds(since_1970.as_secs()))
+}
+
+/// Reads the RSA key in `key`, whose algorithm is [`RSA_KEY`].
+pub(crate) fn read_rsa<'a>(key: &SubjectPublicKeyInfoRef<'a>) -> der::Result<RsaPublicKey<'a>> {
+    RsaPublicKey::from_der(key.subject_public_key.as_bytes().unwrap_or_default())
+}
+
+fn only_certificate(pem: &[u8]) -> Result<Vec<u8>, CertificateError> {
+    if holds_private_key(pem) {
+        return Err(CertificateError::PrivateKey);
     }
-    match (certificates.pop(), certificates.is_empty()) {
-        (Some(certificate), true) => Ok(certificate),
-        (Some(_), false) => Err(CertificateError::Several),
-        (None, _) => Err(CertificateError::NotPem),
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match certificates
+        .map_err(|_| CertificateError::NotPem)?
+        .as_slice()
+    {
+        [certificate] => Ok(certificate.to_vec()),
+        [] => Err(CertificateError::NotPem),
+        _ => Err(CertificateError::Several),
     }
+}
+
+/// True if a private key begins in `pem`: in any form, also encrypted.
+pub(crate) fn holds_private_key(pem: &[u8]) -> bool {
+    pem.split(|byte| matches!(byte, b'\n' | b'\r')).any(|line| {
+        let line = line.trim_ascii_end();
+        line.starts_with(b"-----BEGIN ") && line.ends_with(b"PRIVATE KEY-----")
+    })
 }
 
 /// Why an RSA key is not accepted.
@@ -266,10 +334,6 @@ fn bit_length(big_endian: &[u8]) -> usize {
     digits
         .first()
         .map_or(0, |first| digits.len() * 8 - first.leading_zeros() as usize)
-}
-
-fn timestamp(time: ASN1Time) -> Timestamp {
-    Timestamp::from_seconds(time.timestamp().try_into().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -316,12 +380,10 @@ mod tests {
     fn the_public_key_belongs_to_the_private_key() {
         use aws_lc_rs::rsa::KeyPair;
         use aws_lc_rs::signature::RSA_PKCS1_SHA256;
+        use rustls_pki_types::PrivatePkcs8KeyDer;
 
-        let pem = Pem::iter_from_buffer(KEY.as_bytes())
-            .next()
-            .unwrap()
-            .unwrap();
-        let pair = KeyPair::from_pkcs8(&pem.contents).unwrap();
+        let key = PrivatePkcs8KeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
+        let pair = KeyPair::from_pkcs8(key.secret_pkcs8_der()).unwrap();
         let mut signature = vec![0; pair.public_modulus_len()];
         let random = aws_lc_rs::rand::SystemRandom::new();
         pair.sign(&RSA_PKCS1_SHA256, &random, b"message", &mut signature)
@@ -336,6 +398,7 @@ mod tests {
         let text_around = format!("subject=CN = x\n{CERTIFICATE}trailing text\n");
         assert!(read(&text_around).is_ok());
         assert!(read(&format!("\u{feff}{CERTIFICATE}")).is_ok());
+        assert!(read(&CERTIFICATE.replace('\n', " \r\n")).is_ok());
         let damaged = CERTIFICATE.replacen("MII", "MIJ", 1);
         use CertificateError as E;
         for (pem, error) in [
@@ -344,6 +407,7 @@ mod tests {
             (format!("{CERTIFICATE}{CERTIFICATE}"), E::Several),
             (KEY.into(), E::PrivateKey),
             (format!("{CERTIFICATE}{KEY}"), E::PrivateKey),
+            (KEY.replace("PRIVATE", "ENCRYPTED PRIVATE"), E::PrivateKey),
             (damaged, E::NotX509),
             (CERTIFICATE.replace("END", "EMD"), E::NotPem),
         ] {
@@ -369,6 +433,74 @@ mod tests {
             assert_eq!(read(pem), Err(error));
         }
         assert!(read(include_str!("testdata/rsa-4096.pem")).is_ok());
+    }
+
+    fn any(tag: Tag, value: &[u8]) -> AnyRef<'_> {
+        AnyRef::new(tag, value).unwrap()
+    }
+
+    /// Authorities have issued all of these. The signature, which nothing checks, does not fit.
+    #[test]
+    fn certificates_of_any_version_serial_number_and_name() {
+        let changes: [fn(&mut Fields<'_>); 7] = [
+            |v1| (v1.version, v1.extensions) = (None, None),
+            |v2| {
+                v2.version = Some(any(Tag::Integer, &[1]));
+                v2.issuer_id = Some(BitStringRef::from_bytes(&[7]).unwrap());
+                v2.extensions = None;
+            },
+            |negative| negative.serial_number = any(Tag::Integer, &[0x80]),
+            |padded| padded.serial_number = any(Tag::Integer, &[0, 0, 1]),
+            |long| long.serial_number = any(Tag::Integer, &[0x7f; 32]),
+            |nameless| nameless.subject = any(Tag::Sequence, &[]),
+            // A common name as BMPString.
+            |bmp| {
+                let name = b"\x31\x0d\x30\x0b\x06\x03\x55\x04\x03\x1e\x04\x00a\x00b";
+                bmp.subject = any(Tag::Sequence, name);
+            },
+        ];
+        let der = only_certificate(CERTIFICATE.as_bytes()).unwrap();
+        let known = read(CERTIFICATE).unwrap();
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut x509 = X509::from_der(&der).unwrap();
+            change(&mut x509.fields);
+            let changed = x509.to_der().unwrap();
+            assert_ne!(changed, der);
+            let certificate = Certificate::read("alias", &changed);
+            let certificate = certificate.unwrap_or_else(|error| panic!("{number}: {error}"));
+            assert_eq!(certificate.public_key_der, known.public_key_der);
+            assert_eq!(certificate.not_after, known.not_after);
+            let trailing = [changed.as_slice(), &[0]].concat();
+            let read = Certificate::read("alias", &trailing);
+            assert_eq!(read, Err(CertificateError::NotX509), "{number}");
+        }
+    }
+
+    #[test]
+    fn rfc5280_times_of_certificates() {
+        for (tag, text, seconds) in [
+            (Tag::UtcTime, "491231235959Z", 2_524_607_999),
+            (Tag::UtcTime, "500101000000Z", 0),
+            (Tag::UtcTime, "691231235959Z", 0),
+            (Tag::UtcTime, "700101000001Z", 1),
+            (Tag::GeneralizedTime, "20500101000000Z", 2_524_608_000),
+            (Tag::GeneralizedTime, "99991231235959Z", 253_402_300_799),
+        ] {
+            let time = timestamp(any(tag, text.as_bytes()));
+            assert_eq!(time, Ok(Timestamp::from_seconds(seconds)), "{text}");
+        }
+        for (tag, text) in [
+            (Tag::UtcTime, ""),
+            (Tag::UtcTime, "2001010000Z"),
+            (Tag::UtcTime, "50garbage"),
+            (Tag::UtcTime, "5001010000Z"),
+            (Tag::UtcTime, "50010100000aZ"),
+            (Tag::UtcTime, "190229000000Z"),
+            (Tag::GeneralizedTime, "20500101000000.5Z"),
+            (Tag::Integer, "20500101000000Z"),
+        ] {
+            assert!(timestamp(any(tag, text.as_bytes())).is_err(), "{text}");
+        }
     }
 
     /// With an exponent of 1 anybody could sign.

@@ -10,15 +10,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::json::BYTE_ORDER_MARK;
 use claims::jwk::{PRIVATE_MEMBERS, PublicKey};
 use claims::{Algorithm, Thumbprint, json};
+use der::Decode as _;
+use der::asn1::ObjectIdentifier;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use spki::SubjectPublicKeyInfoRef;
 use strum::IntoStaticStr;
-use x509_parser::pem::Pem;
-use x509_parser::prelude::FromDer as _;
-use x509_parser::public_key;
-use x509_parser::x509::SubjectPublicKeyInfo;
 
-use crate::certificate::{RsaKeyError, check_rsa, without_leading_zeros};
+use crate::certificate::{
+    RSA_KEY, RsaKeyError, check_rsa, holds_private_key, read_rsa, without_leading_zeros,
+};
 
 /// The values of `alg` that the keys of clients verify; `Ed25519` (RFC 9864 §2.2) and `EdDSA` are the same for Ed25519 keys.
 pub const ALGORITHMS: [&str; 4] = ["EdDSA", "Ed25519", "ES256", "RS256"];
@@ -29,11 +32,14 @@ pub const MAX_KID_LENGTH: usize = 255;
 /// The first byte of an uncompressed point (SEC 1 §2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
-/// `prime256v1`, the object identifier of P-256.
-const P256: &str = "1.2.840.10045.3.1.7";
+/// `id-ecPublicKey`, the object identifier of keys on elliptic curves (RFC 5480 §2.1.1).
+const EC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+
+/// `secp256r1`, the object identifier of P-256 (RFC 5480 §2.1.1.1).
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 
 /// The object identifier of Ed25519 keys (RFC 8410 §3).
-const ED25519_KEY: &str = "1.3.101.112";
+const ED25519_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
 /// A registered public key of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,47 +223,37 @@ impl VerifyingKey {
     }
 
     fn of_pem(text: &str) -> Result<Self, KeyError> {
-        let mut keys = Vec::new();
-        for block in Pem::iter_from_buffer(text.as_bytes()) {
-            let block = block.map_err(|_| KeyError::NotAKey)?;
-            match block.label.as_str() {
-                "PUBLIC KEY" => keys.push(block.contents),
-                "CERTIFICATE" => return Err(KeyError::Certificate),
-                label if label.ends_with("PRIVATE KEY") => return Err(KeyError::PrivateKey),
-                _ => {}
-            }
+        let pem = text.as_bytes();
+        if holds_private_key(pem) {
+            return Err(KeyError::PrivateKey);
         }
-        match (keys.pop(), keys.is_empty()) {
-            (Some(key), true) => Self::of_spki(&key),
-            (Some(_), false) => Err(KeyError::Several),
-            (None, _) => Err(KeyError::NotAKey),
+        if CertificateDer::from_pem_slice(pem).is_ok() {
+            return Err(KeyError::Certificate);
+        }
+        let keys: Result<Vec<_>, _> = SubjectPublicKeyInfoDer::pem_slice_iter(pem).collect();
+        match keys.map_err(|_| KeyError::NotAKey)?.as_slice() {
+            [key] => Self::of_spki(key),
+            [] => Err(KeyError::NotAKey),
+            _ => Err(KeyError::Several),
         }
     }
 
     fn of_spki(der: &[u8]) -> Result<Self, KeyError> {
-        let (rest, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyError::NotAKey)?;
-        if !rest.is_empty() {
-            return Err(KeyError::NotAKey);
-        }
-        let key_type = info.algorithm.algorithm.to_id_string();
-        let raw = &info.subject_public_key.data;
-        if key_type == ED25519_KEY {
-            let raw = raw.as_ref().try_into();
-            return raw.map(Self::Ed25519).map_err(|_| KeyError::Unusable);
-        }
-        match info.parsed() {
-            Ok(public_key::PublicKey::RSA(rsa)) => Ok(Self::Rsa {
-                modulus: without_leading_zeros(rsa.modulus).to_vec(),
-                exponent: without_leading_zeros(rsa.exponent).to_vec(),
-            }),
-            Ok(public_key::PublicKey::EC(point)) => {
-                let curve = info.algorithm.parameters.as_ref();
-                let curve = curve.and_then(|curve| curve.as_oid().ok());
-                match curve.map(|curve| curve.to_id_string()).as_deref() {
-                    Some(P256) => Self::of_point(point.data()),
-                    _ => Err(KeyError::Unsupported),
-                }
+        let info = SubjectPublicKeyInfoRef::from_der(der).map_err(|_| KeyError::NotAKey)?;
+        let raw = info.subject_public_key.as_bytes().unwrap_or_default();
+        match info.algorithm.oid {
+            ED25519_KEY => {
+                let raw = raw.try_into();
+                raw.map(Self::Ed25519).map_err(|_| KeyError::Unusable)
             }
+            RSA_KEY => {
+                let rsa = read_rsa(&info).map_err(|_| KeyError::Unusable)?;
+                Ok(Self::Rsa {
+                    modulus: rsa.modulus.as_bytes().to_vec(),
+                    exponent: rsa.public_exponent.as_bytes().to_vec(),
+                })
+            }
+            EC_KEY if info.algorithm.parameters_oid() == Ok(P256) => Self::of_point(raw),
             _ => Err(KeyError::Unsupported),
         }
     }
@@ -359,7 +355,12 @@ fn fixed<const N: usize>(name: &'static str, text: &str) -> Result<[u8; N], KeyE
 
 #[cfg(test)]
 mod tests {
+    use der::Encode as _;
+    use der::asn1::{AnyRef, BitStringRef};
+    use spki::AlgorithmIdentifierRef;
+
     use super::*;
+    use crate::certificate::Certificate;
 
     const ED25519_PEM: &str = include_str!("../../../demo/key-demo.pub.pem");
     /// RFC 8037 appendix A.2.
@@ -399,6 +400,39 @@ mod tests {
     }
 
     #[test]
+    fn pem_of_each_kind_of_key() {
+        let pem = |der: &[u8]| {
+            let base64 = base64::engine::general_purpose::STANDARD.encode(der);
+            format!("-----BEGIN PUBLIC KEY-----\n{base64}\n-----END PUBLIC KEY-----\n")
+        };
+        let certificate = include_bytes!("../../../demo/non-interactive-demo.cert.pem");
+        let rsa = Certificate::read("alias", certificate).unwrap();
+        let key = VerifyingKey::read(&pem(&rsa.public_key_der)).unwrap();
+        assert_eq!(key.algorithm(), Algorithm::Rs256);
+        assert_eq!(VerifyingKey::read(&String::from(key.clone())), Ok(key));
+
+        let key = VerifyingKey::read(EC).unwrap();
+        let VerifyingKey::P256(point) = &key else {
+            panic!("{key:?}")
+        };
+        let on_curve = |curve| {
+            let parameters = AnyRef::new(der::Tag::ObjectIdentifier, curve).unwrap();
+            let info = SubjectPublicKeyInfoRef {
+                algorithm: AlgorithmIdentifierRef {
+                    oid: EC_KEY,
+                    parameters: Some(parameters),
+                },
+                subject_public_key: BitStringRef::from_bytes(point).unwrap(),
+            };
+            VerifyingKey::read(&pem(&info.to_der().unwrap()))
+        };
+        assert_eq!(on_curve(P256.as_bytes()), Ok(key.clone()));
+        // P-384.
+        let other = on_curve(b"\x2b\x81\x04\x00\x22");
+        assert_eq!(other, Err(KeyError::Unsupported));
+    }
+
+    #[test]
     fn only_public_keys_that_can_be_used() {
         let private = OKP.replacen(
             '{',
@@ -419,6 +453,7 @@ mod tests {
             (private.as_str(), E::PrivateKey),
             (r#"{"kty":"oct","k":"AAAA"}"#, E::PrivateKey),
             (key, E::PrivateKey),
+            (&format!("{certificate}{key}"), E::PrivateKey),
             (certificate, E::Certificate),
             (&format!(r#"{{"keys":[{OKP}]}}"#), E::Set),
             (&format!("{ED25519_PEM}{ED25519_PEM}"), E::Several),

@@ -32,6 +32,12 @@ impl Timestamp {
         Self(self.0.saturating_add(1))
     }
 
+    /// This long before.
+    #[must_use]
+    pub const fn before(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(duration.as_secs()))
+    }
+
     /// Time since `earlier`; zero if `earlier` is in the future.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_secs(self.0.saturating_sub(earlier.0))

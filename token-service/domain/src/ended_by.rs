@@ -96,8 +96,8 @@ pub fn put_client(
 ) -> (Client, Ended) {
     let ended = self::client(&client.client_id, before, Some(client), revokes);
     let tokens_from = match ended.grants {
-        EndedGrants::None => tokens_from,
-        EndedGrants::Of(_) | EndedGrants::Outdated => tokens_from.max(revoked_until.next_second()),
+        EndedGrants::None | EndedGrants::Outdated => tokens_from,
+        EndedGrants::Of(_) => tokens_from.max(revoked_until.next_second()),
     };
     let version = match before.known() {
         Some(before) if !ended.version => before.version,
@@ -111,21 +111,42 @@ pub fn put_client(
     (versioned, ended)
 }
 
-/// The user that the store writes for `user`, and what the change ends. `next` was never used as a version.
+/// Like [`put_client`], at `now`. `tokens_from` has a time for each entry of [`Revoked::of_user`], in their order.
 pub fn put_user(
     user: &User,
     before: &Before<User>,
     next: u64,
-    tokens_from: Timestamp,
+    (tokens_from, revoked_until, now): (Vec<Timestamp>, Timestamp, Timestamp),
 ) -> (User, Ended) {
     let ended = self::user(&user.username, before, Some(user));
+    let is_revoked = |revoked: &Revoked| match &ended.grants {
+        EndedGrants::Of(owner) if owner.revoked() == *revoked => true,
+        _ => ended.accounts.contains(revoked),
+    };
+    let times = Revoked::of_user(user).zip(tokens_from);
+    let mut times = times.map(|(revoked, from)| match is_revoked(&revoked) {
+        true => from.max(revoked_until.next_second()),
+        false => from,
+    });
+    let tokens_from = times.next().unwrap_or_default();
+    let accounts_from = user.accounts.iter().cloned().zip(times);
+    let accounts_from = accounts_from.filter(|(_, from)| *from > Timestamp::default());
+    let accounts_from = accounts_from.collect();
     let credentials_version = match before.known() {
         Some(before) if !ended.version => before.credentials_version,
         _ => CredentialsVersion::new(next),
     };
+    let sign_ins_from = match (&ended.sessions, before) {
+        (EndedSessions::None, Before::Read(before)) => before.sign_ins_from,
+        // Somebody of this name may have been removed a moment ago.
+        (EndedSessions::None, _) => tokens_from.min(now),
+        (EndedSessions::Outdated | EndedSessions::All, _) => now,
+    };
     let versioned = User {
         credentials_version,
         tokens_from,
+        accounts_from,
+        sign_ins_from,
         ..user.clone()
     };
     (versioned, ended)
@@ -279,6 +300,32 @@ mod tests {
     }
 
     #[test]
+    fn sign_ins_at_a_provider_count_from_the_end_of_sessions() {
+        let seconds = Timestamp::from_seconds;
+        let (never, now) = (seconds(0), seconds(5));
+        let before = || Before::Read(ada(|user| user.sign_ins_from = seconds(3)));
+        let same = || ada(|_| ());
+        for (before, after, tokens_from, expected) in [
+            (before(), same(), never, seconds(3)),
+            (before(), same(), seconds(20), seconds(3)),
+            (before(), ada(|user| user.enabled = false), never, now),
+            (
+                before(),
+                ada(|user| user.password_hash = Some("hash".into())),
+                never,
+                now,
+            ),
+            (Before::Absent, same(), never, never),
+            // Removed a moment ago.
+            (Before::Absent, same(), seconds(20), now),
+            (Before::Unreadable, same(), never, now),
+        ] {
+            let (user, _) = put_user(&after, &before, 7, (vec![tokens_from], now, now));
+            assert_eq!(user.sign_ins_from, expected, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
     fn a_client_ends_its_grants_when_it_is_disabled_or_removed() {
         let id = ClientId::parse("web").unwrap();
         let enabled = Client::new(id.clone(), IntegrationKind::Installed);
@@ -304,6 +351,14 @@ mod tests {
             );
         }
         let (now, until) = (Timestamp::from_seconds(5), Timestamp::from_seconds(20));
+        let (ada, _) = put_user(
+            &ada(|_| ()),
+            &Before::Unreadable,
+            7,
+            (vec![now; 2], until, now),
+        );
+        assert_eq!(ada.tokens_from, until.next_second());
+        assert_eq!(ada.accounts_from, [(testing::account("1"), now)]);
         for (before, from) in [
             (read(&enabled), until.next_second()),
             // Nothing was issued since the client was disabled.

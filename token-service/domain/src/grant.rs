@@ -1,5 +1,6 @@
 //! Grants: what a user authorized (protocol.md §3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use claims::Confirmation;
@@ -8,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
-use crate::{ClientId, CredentialsVersion, LinkedAccount, ProviderSignIn, Scope, User, Username};
+use crate::{
+    ClientId, CredentialsVersion, LinkedAccount, ProviderSignIn, Scope, SecondFactorRules, User,
+    Username,
+};
 
 /// The longest lifetime that the code of a grant may have (RFC 6749 §4.1.2).
 pub const MAX_CODE_LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -51,6 +55,8 @@ pub struct FirstStep {
     pub scope: Option<Scope>,
     pub issued_at: Timestamp,
     pub refresh_expires_at: Timestamp,
+    /// The rules of the configuration about a second factor.
+    pub second_factor: Arc<SecondFactorRules>,
 }
 
 /// A used refresh token whose response may still be repeated.

@@ -121,6 +121,7 @@ mod tests {
                 certificates: vec![Certificate {
                     alias: "demo".to_owned(),
                     sha1_thumbprint: [1; 20],
+                    sha256_thumbprint: Some(Thumbprint::from_bytes([1; 32])),
                     public_key_der: vec![1],
                     not_before: NOW,
                     not_after: NOW,
@@ -144,7 +145,6 @@ mod tests {
         Managed {
             file: "registrations.toml".to_owned(),
             line: Some(1),
-            entry: Some("hash".to_owned()),
             disables: true,
             suspended: true,
             secrets: [("SECRET".to_owned(), "hash".to_owned())].into(),
@@ -204,6 +204,8 @@ mod tests {
             must_change_password: true,
             credentials_version: CredentialsVersion::new(1),
             tokens_from: NOW,
+            accounts_from: vec![(account("1"), NOW)],
+            sign_ins_from: NOW,
         };
         let instance = LegacyInstance {
             hostname: "us1.example.com".to_owned(),
@@ -242,25 +244,25 @@ mod tests {
     /// The members of [`Layout::FIRST`]. Until 0.3.0 is released, a member may join them whose loss does no harm.
     const FIRST: &str = "
         clients.bound_user clients.certificates clients.certificates.alias clients.certificates.not_after
-        clients.certificates.not_before clients.certificates.public_key_der clients.certificates.sha1_thumbprint
+        clients.certificates.not_before clients.certificates.public_key_der clients.certificates.sha1_thumbprint clients.certificates.sha256_thumbprint
         clients.client_assertion_audience clients.client_id clients.dpop_bound_access_tokens clients.enabled
         clients.home_url clients.hostname clients.identity_providers clients.keys clients.keys.kid clients.keys.public_key clients.managed
-        clients.managed.disables clients.managed.entry clients.managed.file clients.managed.line
+        clients.managed.disables clients.managed.file clients.managed.line
         clients.managed.secrets clients.managed.secrets.SECRET clients.managed.suspended clients.name
         clients.organization clients.redirect_templates clients.redirect_uris clients.redirect_uris.exact
         clients.require_pushed_authorization_requests clients.requires_second_factor clients.scopes clients.secrets
         clients.tls_client_certificate_bound_access_tokens clients.tls_client_certificates clients.tokens_from
         clients.type clients.version legacy_instances.auth_server_hostname legacy_instances.enabled
         legacy_instances.hostname legacy_instances.managed legacy_instances.managed.disables
-        legacy_instances.managed.entry legacy_instances.managed.file legacy_instances.managed.line
+        legacy_instances.managed.file legacy_instances.managed.line
         legacy_instances.managed.secrets legacy_instances.managed.secrets.SECRET legacy_instances.managed.suspended
         signing_keys.algorithm signing_keys.created_at signing_keys.kid signing_keys.number signing_keys.retired_at
         signing_keys.sealed_pkcs8 signing_keys.signs_from users.accounts users.accounts.site users.accounts.user_id
-        users.accounts.username users.credentials_version users.email users.enabled users.identities
+        users.accounts.username users.accounts_from users.accounts_from.site users.accounts_from.user_id users.accounts_from.username users.credentials_version users.email users.enabled users.identities
         users.identities.by_email users.identities.issuer users.identities.subject users.managed
-        users.managed.disables users.managed.entry users.managed.file users.managed.line users.managed.secrets
+        users.managed.disables users.managed.file users.managed.line users.managed.secrets
         users.managed.secrets.SECRET users.managed.suspended users.must_change_password users.organization users.password_hash
         users.password_link users.password_link.digest users.password_link.expires_at users.password_link.rests_on
-        users.registered_password_digest users.single_sign_on users.tokens_from users.totp_secret_sealed
+        users.registered_password_digest users.sign_ins_from users.single_sign_on users.tokens_from users.totp_secret_sealed
         users.username";
 }

@@ -64,11 +64,13 @@ pub fn differ_in_port(one: &str, other: &str) -> bool {
     one != other && name_of(one) == name_of(other)
 }
 
+/// The name without its port, and without the dot that makes a name absolute (RFC 1034 §3.1).
 fn name_of(host: &str) -> &str {
-    match host.rsplit_once(':') {
+    let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
-    }
+    };
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -81,6 +83,8 @@ mod tests {
             ("us1.example", "us1.example", true),
             ("us1.example", "US1.example:8083", true),
             ("us1.example:8083", "us1.example", true),
+            ("us1.example", "us1.example.:8083", true),
+            ("us1.example", "us1.example..", false),
             ("https://sso-us1.example:8443/", "sso-us1.example", true),
             ("us1.example", "us2.example", false),
             ("us1.example", "us1.example.evil", false),

@@ -2,7 +2,6 @@
 //! Types and plain functions without I/O, HTTP or database. Callers pass in time and randomness.
 
 pub mod amr;
-pub mod applied_file;
 pub mod attempt;
 pub mod audit_entry;
 pub mod audit_event;
@@ -23,6 +22,7 @@ pub mod identity;
 pub mod layout;
 pub mod legacy_instance;
 pub mod managed;
+pub mod notice;
 pub mod object;
 pub mod observed;
 pub mod password_scheme;
@@ -39,13 +39,13 @@ pub mod sealed_value;
 pub mod second_factor_rules;
 pub mod session;
 pub mod signing_key;
+mod spelling;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod text;
 pub mod token_id;
 pub mod user;
 
-pub use applied_file::{AppliedFile, FileChange};
 pub use attempt::{Admission, Counted, Failures, Pace, PacedKey};
 pub use audit_event::{AuditAction, AuditEvent, AuditKind, AuditRange, AuditRecord};
 pub use authorization_code::wait_for_tokens;
@@ -60,15 +60,16 @@ pub use credentials::{Credentials, SecondFactor};
 pub use excerpt::Excerpt;
 pub use grant::{FirstStep, Grant, GrantFilter, RefreshStep};
 pub use grant_id::GrantId;
-pub use identity::{Identity, LinkedIdentity, ProviderSignIn};
+pub use identity::{Identity, LinkedIdentity, ProviderSignIn, ProviderSignOut};
 pub use layout::Layout;
 pub use legacy_instance::LegacyInstance;
 pub use managed::Managed;
+pub use notice::{ClaimedNotice, Notice};
 pub use object::{ObjectKind, ObjectName};
 pub use observed::{Observed, SignIns};
 pub use redirect_uri::{RedirectUri, RedirectUriPattern};
 pub use refresh_rotation::{RefreshRotation, Rotation, RotationRefusal};
-pub use registry_change::{Premises, RegistryChange, RegistryChanges, RegistryOutcome};
+pub use registry_change::{FileChange, Premises, RegistryChange, RegistryChanges, RegistryOutcome};
 pub use registry_index::IndexDifference;
 pub use registry_summary::{CertificateExpiry, RegistrySummary};
 pub use revocation::{
@@ -82,5 +83,6 @@ pub use session::{
     UnfinishedSignIns,
 };
 pub use signing_key::SealedSigningKey;
+pub use spelling::ambiguity;
 pub use token_id::TokenId;
 pub use user::{CredentialsVersion, LinkedAccount, PasswordLink, User, Username};

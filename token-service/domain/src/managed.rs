@@ -12,10 +12,6 @@ pub struct Managed {
     /// The line of the entry when it was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Keyed hash of the entry's text. A start passes over an entry with the same hash. `None` if the text by itself does not
-    /// decide everything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub entry: Option<String>,
     /// The file disables the object.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disables: bool,

@@ -7,6 +7,8 @@ use crate::{SecretTimes, Username};
 pub struct Observed {
     pub secret_times: Vec<SecretTimes>,
     pub sign_ins: Vec<SignIns>,
+    /// Users who can sign in with an identity provider of the configuration.
+    pub by_provider: Vec<Username>,
 }
 
 /// How a user signs in.

@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::grant::{Grant, RefreshStep, SpentStep};
 use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
-use crate::{Client, ClientId, Scope, SecondFactorRules, User, amr};
+use crate::{Client, ClientId, Scope, SecondFactorRules, User, Username};
 
 /// Maximum number of spent steps. A client that exceeds it within one grace period is not retrying a lost response.
 const MAX_SPENT_STEPS: usize = 8;
@@ -22,6 +22,8 @@ pub struct RefreshRotation {
     pub refresh_id: TokenId,
     /// The authenticated client of the request.
     pub client_id: ClientId,
+    /// The user that the refresh token names, so that a store can read the user together with the grant. Decides nothing.
+    pub username: Option<Username>,
     /// What the client proved to possess with the request.
     pub proven: Confirmation,
     /// The requested scope; `None` requests the whole granted scope.
@@ -159,8 +161,7 @@ impl Grant {
             self.revoke(now);
             return RotationDecision::Revoke(Rotation::Reused(self.grant_id));
         }
-        let needs_second_factor = rotation.second_factor.require(user, Some(client));
-        if needs_second_factor && !amr::has_second_factor(&self.amr) {
+        if !rotation.second_factor.accept(&self.amr, user, client) {
             return RotationDecision::Refuse(RotationRefusal::SecondFactorMissing);
         }
         if let Some(step) = repeated {

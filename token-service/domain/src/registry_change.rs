@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use crate::digest::Digest;
 use crate::object::ObjectKind;
 use crate::registry_index::Named;
 use crate::{
-    AuditEvent, Client, ClientId, CredentialsVersion, FileChange, LegacyInstance, ObjectName, User,
+    AuditEvent, Client, ClientId, CredentialsVersion, LegacyInstance, Notice, ObjectName, User,
     Username,
 };
 
@@ -35,10 +36,38 @@ pub struct RegistryChange {
     /// Users who must still have these credentials, or the change is overtaken: a second factor changes them too, which is no change
     /// of the registry.
     pub credentials: Vec<(Username, CredentialsVersion)>,
-    /// What happens to the memory of the file that a start applied last.
+    /// What happens to the digest of the registrations file that a start applied last.
     pub applied_file: FileChange,
+    /// What people are told of the change, by mail. Owed from the same transaction on.
+    pub notices: Vec<Notice>,
     /// Entries that the same transaction appends to the audit log.
     pub audit: Arc<[AuditEvent]>,
+}
+
+/// What a change of the registry does to the keyed digest of the registrations file that a start applied last (D-27). The next
+/// start with the same file changes nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FileChange {
+    #[default]
+    Keep,
+    /// The next start applies its file again. The digest is random, so that a start that is applying a file notices.
+    Forget(Digest),
+    /// The change is overtaken unless the store has `before`.
+    Replace {
+        before: Option<Digest>,
+        after: Option<Digest>,
+    },
+}
+
+impl FileChange {
+    /// What the store has after the change; `None` if the change is overtaken.
+    pub fn of(self, found: Option<Digest>) -> Option<Option<Digest>> {
+        match self {
+            Self::Keep => Some(found),
+            Self::Forget(random) => Some(Some(random)),
+            Self::Replace { before, after } => (found == before).then_some(after),
+        }
+    }
 }
 
 impl RegistryChange {

@@ -7,14 +7,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use strum::{FromRepr, IntoStaticStr};
 use url::Url;
 
 use crate::certificate::Certificate;
 use crate::client::{Client, ClientId, IntegrationType};
 use crate::clock::Timestamp;
 use crate::identity::Identity;
-use crate::managed::Managed;
-use crate::object::{ObjectKind, ObjectName};
 use crate::password_scheme;
 use crate::redirect_uri::without_port;
 use crate::registry_summary::CertificateExpiry;
@@ -25,7 +24,8 @@ use crate::user::{LinkedAccount, User};
 const MAX_LENGTH: usize = 1024;
 
 /// A kind of values that objects share. The stores contain the numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromRepr, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 #[repr(u8)]
 pub enum CountedKind {
     /// A scope of enabled clients.
@@ -47,7 +47,8 @@ pub struct Counted {
 }
 
 /// A kind of values by which objects are found. The stores contain the numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromRepr, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 #[repr(u8)]
 pub enum NamedKind {
     /// The bound user of a client, enabled or not. The name is the Client ID.
@@ -61,9 +62,6 @@ pub enum NamedKind {
     Username = 4,
     /// A [linked account](account_value) of a user, enabled or not. The name is the username.
     Account = 5,
-    /// The [entry](crate::Managed::entry) of a client or user that a file manages; empty without a hash. The name is the
-    /// [key](ObjectName::key) of the object.
-    Managed = 6,
     /// The digest of the [link](crate::user::PasswordLink) with which a user may set a password. The name is the username.
     PasswordLink = 7,
     /// A [linked identity](identity_value) of a user, enabled or not. The name is the username.
@@ -106,11 +104,6 @@ pub fn account_value(account: &LinkedAccount) -> Option<String> {
 pub fn identity_value(identity: &Identity) -> Option<String> {
     let value = format!("{} {}", identity.issuer, identity.subject);
     is_indexable(&value).then_some(value)
-}
-
-/// The hash, which may be empty, and the object that value and name of [`NamedKind::Managed`] describe.
-pub fn managed_of(value: String, name: &str) -> Option<(String, ObjectName)> {
-    Some((value, ObjectName::from_key(name)?))
 }
 
 /// Seconds since 1970-01-01 UTC with leading zeros, so that values are in the order of time, and the alias.
@@ -212,14 +205,12 @@ impl IndexDifference {
             identity_providers: _,
             dpop_bound_access_tokens: _,
             tls_client_certificate_bound_access_tokens: _,
-            managed,
+            managed: _,
             name: _,
             home_url: _,
             version: _,
             tokens_from: _,
         } = client;
-        let object = ObjectName::new(ObjectKind::Client, client_id.as_str());
-        self.managed(managed.as_ref(), &object, by);
         match integration {
             IntegrationType::UserBound { bound_user, .. } => {
                 let (value, name) = (bound_user.to_string(), client_id.to_string());
@@ -255,8 +246,6 @@ impl IndexDifference {
     }
 
     fn add_user(&mut self, user: &User, by: i64) {
-        let object = ObjectName::new(ObjectKind::User, user.username.as_str());
-        self.managed(user.managed.as_ref(), &object, by);
         let hash = user.password_hash.as_deref();
         if let Some(scheme) = hash.and_then(password_scheme::scheme) {
             self.count(CountedKind::PasswordScheme, scheme, by);
@@ -286,13 +275,6 @@ impl IndexDifference {
                 user.username.to_string(),
                 by,
             );
-        }
-    }
-
-    fn managed(&mut self, managed: Option<&Managed>, object: &ObjectName, by: i64) {
-        if let Some(managed) = managed {
-            let value = managed.entry.clone().unwrap_or_default();
-            self.name(NamedKind::Managed, value, object.key(), by);
         }
     }
 

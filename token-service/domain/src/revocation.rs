@@ -263,8 +263,16 @@ impl TokenReference {
         [Revoked::Grant(self.grant_id), itself]
     }
 
+    /// The entries that revoke the token, each with the earliest [`Extent::at`] that does.
+    pub fn revoked_by(&self) -> impl Iterator<Item = (Revoked, Timestamp)> {
+        let at_once = self.ended_by().into_iter();
+        let at_once = at_once.map(|revoked| (revoked, Timestamp::default()));
+        let up_to_a_time = self.ended_up_to_a_time_by().into_iter();
+        at_once.chain(up_to_a_time.map(|revoked| (revoked, self.issued_at)))
+    }
+
     /// The entries that revoke the token if its `iat` is not after the entry's time.
-    pub fn ended_up_to_a_time_by(&self) -> Vec<Revoked> {
+    fn ended_up_to_a_time_by(&self) -> Vec<Revoked> {
         let mut all = vec![
             Revoked::Client(self.client_id.clone()),
             Revoked::Issuer(self.issuer.clone()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use strum::{EnumString, IntoStaticStr};
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::{Client, User};
+use crate::{Client, User, amr};
 
 /// `second_factor` in configuration and registrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
@@ -50,6 +50,11 @@ impl SecondFactorRules {
         self.everybody
             || organization.is_some_and(|name| self.organizations.get(&name) == Some(&true))
             || client.is_some_and(|client| client.requires_second_factor)
+    }
+
+    /// True if a sign-in of `user` by the methods `amr` is enough for tokens of `client`.
+    pub fn accept(&self, amr: &[String], user: &User, client: &Client) -> bool {
+        amr::has_second_factor(amr) || !self.require(user, Some(client))
     }
 }
 

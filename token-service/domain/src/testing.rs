@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::redirect_uri::RedirectUriUse;
 use crate::{
     Client, ClientId, CredentialsVersion, Grant, GrantId, Identity, IntegrationType, LinkedAccount,
-    RedirectUriPattern, RefreshStep, Scope, TokenId, User, Username,
+    ProviderSignIn, RedirectUriPattern, RefreshStep, Scope, TokenId, User, Username,
 };
 
 #[must_use]
@@ -45,6 +45,17 @@ pub fn identity(subject: &str) -> Identity {
     Identity {
         issuer: "https://sso.example.com".to_owned(),
         subject: subject.to_owned(),
+    }
+}
+
+/// A sign-in that began at `at`, by either clock.
+#[must_use]
+pub fn provider_sign_in(subject: &str, sid: Option<&str>, at: Timestamp) -> ProviderSignIn {
+    ProviderSignIn {
+        identity: identity(subject),
+        sid: sid.map(str::to_owned),
+        began_at: at,
+        proven_since: at,
     }
 }
 

@@ -9,8 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use guard::algorithm::Algorithm;
-use guard::keys::{Key, KeySet};
+use keys::algorithm::Algorithm;
+use keys::{Key, KeySet};
+use url::Host;
 
 /// A provider of the configuration (`[[identity_providers]]`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,10 +46,20 @@ impl IdentityProvider {
 
     /// True if `email` is an address in one of the provider's domains.
     pub fn has_email(&self, email: &str) -> bool {
-        let domain = email
-            .rsplit_once('@')
-            .map(|(_, domain)| domain.to_lowercase());
-        domain.is_some_and(|domain| self.email_domains.contains(&domain))
+        self.domain_of(email).is_some()
+    }
+
+    /// The one of the provider's domains in which `email` is an address.
+    pub fn domain_of(&self, email: &str) -> Option<&str> {
+        let (_, domain) = email.trim().rsplit_once('@')?;
+        let domain = match domain.is_ascii() {
+            true => domain.to_ascii_lowercase(),
+            // People type international domains in their own letters.
+            false => Host::parse(domain).ok()?.to_string(),
+        };
+        let mut domains = self.email_domains.iter();
+        let found = domains.find(|known| **known == domain);
+        found.map(String::as_str)
     }
 }
 

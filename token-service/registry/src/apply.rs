@@ -16,6 +16,7 @@ use domain::user::User;
 use domain::{Excerpt, LegacyInstance, Managed, ObjectName, RegistryChange, Username};
 use secrets::protection::{Protection, ProtectionError};
 
+pub(crate) use difference::NOBODY;
 pub use difference::{Difference, DifferenceKind, FieldChange, redefined};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,21 +47,13 @@ impl fmt::Display for Kept {
 /// What applying a document means.
 #[derive(Clone, Copy)]
 pub enum DocumentKind<'a> {
-    /// A registrations file, which manages what it lists (D-27).
-    File(Source<'a>),
+    /// The registrations file of this name, which manages what it lists (D-27).
+    File(&'a str),
     /// Another server (D-52).
     Import {
         /// Change registered objects that no file manages.
         overwrites: bool,
     },
-}
-
-/// A registrations file.
-#[derive(Clone, Copy)]
-pub struct Source<'a> {
-    pub file: &'a str,
-    /// The keyed hash of the text of an entry.
-    pub digest: &'a dyn Fn(usize) -> Option<String>,
 }
 
 impl Plan {
@@ -140,7 +133,7 @@ impl Plan {
     ) -> Result<(), ProtectionError> {
         let before = T::find(stored, given.object.name());
         match kind {
-            DocumentKind::File(source) => self.manage(given, source, before, protection),
+            DocumentKind::File(file) => self.manage(given, file, before, protection),
             DocumentKind::Import { overwrites } => {
                 self.import(given, overwrites, before, protection)
             }
@@ -152,7 +145,7 @@ impl Plan {
     fn manage<T: Registered>(
         &mut self,
         mut given: Registration<T>,
-        source: Source<'_>,
+        file: &str,
         before: Option<&T>,
         protection: &dyn Protection,
     ) -> Result<(), ProtectionError> {
@@ -174,20 +167,19 @@ impl Plan {
         {
             *live = before.client_secrets().to_vec();
         }
-        let number = given.entry;
-        let entry = number.filter(|_| given.is_settled);
         let managed = Managed {
-            file: source.file.to_owned(),
+            file: file.to_owned(),
             line: given.line,
-            entry: entry.and_then(source.digest),
             disables: !given.object.owner().1,
             suspended: before.is_some_and(T::is_suspended),
             secrets,
         };
         let mut object = protect(given, before, false, protection)?;
-        if let (Some(before), Some(known), None) = (before, known, number) {
-            // A document without the text of the entry says what the entry said.
-            let is_same = managed.disables == known.disables && managed.secrets == known.secrets;
+        if let (Some(before), Some(known)) = (before, known) {
+            // Another line, or another name of the file, is nothing to write.
+            let is_same = managed.disables == known.disables
+                && managed.secrets == known.secrets
+                && (managed.line.is_none() || known.line.is_some());
             own(&mut object, known.clone());
             object.keep_versions(before);
             if is_same && object == *before {
@@ -265,7 +257,7 @@ impl Plan {
                 DifferenceKind::Changed(FieldChange::between(before, &object))
             }
         };
-        // Another line of the entry is nothing to tell.
+        // The line of an entry that had none is nothing to tell.
         if kind != DifferenceKind::Changed(Vec::new()) {
             let object = object.object_name();
             self.differences.push(Difference { object, kind });

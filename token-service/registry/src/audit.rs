@@ -1,6 +1,6 @@
 //! Entries of the audit log about changes of the registry.
 
-use crate::apply::{Difference, DifferenceKind, FieldChange};
+use crate::apply::{Difference, DifferenceKind, FieldChange, NOBODY};
 use domain::AuditAction;
 use domain::audit_entry::Entry;
 use domain::object::{ObjectKind, ObjectName};
@@ -33,9 +33,16 @@ pub fn entry_of(difference: &Difference) -> Entry {
         DifferenceKind::Changed(changes) => &changes[..],
         DifferenceKind::Added | DifferenceKind::Removed => &[],
     };
-    // The log says who could sign in as whom.
+    // The log says who could sign in as whom, who was disabled, and which file defined what.
     let field = |change: &FieldChange| match (change.field, &change.values) {
-        (field @ ("identities" | "identities_by_email"), Some(values)) => {
+        (field @ "managed_by", Some(values)) => {
+            let command = match values.ends_with(NOBODY) {
+                true => "release",
+                false => "adopt",
+            };
+            format!("{field}: {values} ({command})")
+        }
+        (field @ ("enabled" | "identities" | "identities_by_email"), Some(values)) => {
             format!("{field}: {values}")
         }
         (field, _) => field.to_owned(),

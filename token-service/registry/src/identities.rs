@@ -1,19 +1,41 @@
 //! Linked identities: an identity belongs to at most one user.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::fmt;
 
 use crate::apply::Plan;
+use crate::change::Edit;
+use crate::registrations::Registrations;
+use domain::audit_entry::Entry;
 use domain::registry_index::{Named, NamedKind, email_value, identity_value};
-use domain::{
-    AuditEvent, Excerpt, Identity, LinkedIdentity, ObjectKind, ObjectName, RegistryChange, User,
-    Username,
-};
+use domain::{Excerpt, Identity, LinkedIdentity, Notice, ObjectKind, ObjectName, User, Username};
 use protocol::Settings;
 use protocol::identity_provider::IdentityProvider;
 use store::{Store, StoreError};
 
-/// One line for each identity that a user of the plan gets and another user has. If there are any, the plan must be refused. Without
+/// An identity that `username` is to get and `holder` has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub username: Username,
+    pub holder: Username,
+    pub identity: Identity,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            username,
+            holder,
+            identity,
+        } = self;
+        write!(
+            formatter,
+            "user {username}: identities: {holder} has {identity}: unlink it there first"
+        )
+    }
+}
+
+/// The identities that a user of the plan gets and another user has. If there are any, the plan must be refused. Without
 /// any, the store makes the change only if there are still none. If the other user may lose the identity (`may_lose`), the plan takes
 /// the identity from that user in the same transaction.
 pub async fn taken(
@@ -21,14 +43,14 @@ pub async fn taken(
     stored: &Excerpt,
     store: &dyn Store,
     may_lose: impl Fn(&User, &Identity) -> bool,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Vec<Held>, StoreError> {
     let mut new = BTreeMap::new();
     for user in &plan.change.put_users {
         for (identity, value) in new_identities(user, stored) {
             new.insert(value, (identity.clone(), user.username.clone()));
         }
     }
-    let mut lines = Vec::new();
+    let mut held = Vec::new();
     let mut losing: BTreeMap<Username, (User, User)> = BTreeMap::new();
     for (value, holder) in holders(new.keys().cloned().collect(), store).await? {
         let Some((identity, username)) = new.get(&value) else {
@@ -63,7 +85,11 @@ pub async fn taken(
         if is_given {
             new.remove(&value);
         } else {
-            lines.push(line(username, &holder, identity));
+            held.push(Held {
+                username: username.clone(),
+                identity: identity.clone(),
+                holder,
+            });
         }
     }
     for (before, after) in losing
@@ -78,7 +104,7 @@ pub async fn taken(
         name: username.to_string(),
     });
     plan.change.untaken.extend(untaken);
-    Ok(lines)
+    Ok(held)
 }
 
 /// A warning for each issuer of these identities that the configuration does not list.
@@ -97,18 +123,79 @@ pub fn unconfigured<'a>(
     issuers.into_iter().map(warning).collect()
 }
 
+/// Removes the identities of a registrations file that other users keep at a start, and returns them.
+pub async fn leave(
+    registrations: &mut Registrations,
+    store: &dyn Store,
+) -> Result<Vec<Held>, StoreError> {
+    let found = holders(values_of(registrations), store).await?;
+    let name =
+        |(_, holder): &(String, Username)| ObjectName::new(ObjectKind::User, holder.as_str());
+    let stored = match found.is_empty() {
+        true => Excerpt::default(),
+        false => store.excerpt(found.iter().map(name).collect()).await?,
+    };
+    let holders = found.into_iter().map(|(value, holder)| {
+        // The row of a user who has it may be unreadable.
+        let user = stored.user(&holder).map(|user| User::clone(user));
+        (value, user.unwrap_or_else(|| User::new(holder)))
+    });
+    let held = kept_by_others(registrations, &holders.collect::<Vec<_>>());
+    for user in &mut registrations.users {
+        let User {
+            username,
+            identities,
+            ..
+        } = &mut user.object;
+        let is_held = |identity: &Identity| {
+            let mut held = held.iter();
+            held.any(|one| one.username == *username && one.identity == *identity)
+        };
+        identities.retain(|linked| !is_held(&linked.identity));
+    }
+    Ok(held)
+}
+
+/// The identities of a registrations file that other users keep at a start: `holders` are the users in the store, each with the
+/// value of the identity in the index. A user whom a file manages gives away what the file no longer lists, but not what a
+/// sign-in linked.
+pub fn kept_by_others(registrations: &Registrations, holders: &[(String, User)]) -> Vec<Held> {
+    let users = || registrations.users.iter().map(|user| &user.object);
+    let listed: BTreeSet<&Username> = users().map(|user| &user.username).collect();
+    let mut gets = BTreeMap::new();
+    for user in users() {
+        for LinkedIdentity { identity, .. } in &user.identities {
+            gets.extend(identity_value(identity).map(|value| (value, (user, identity))));
+        }
+    }
+    let kept = holders.iter().filter_map(|(value, holder)| {
+        let (user, identity) = gets.get(value)?;
+        let gives = holder.managed.is_some()
+            && listed.contains(&holder.username)
+            && !holder.is_linked_by_email(identity);
+        (holder.username != user.username && !gives).then(|| Held {
+            username: user.username.clone(),
+            holder: holder.username.clone(),
+            identity: (*identity).clone(),
+        })
+    });
+    kept.collect()
+}
+
+/// The values in the index of the identities in a registrations file.
+pub fn values_of(registrations: &Registrations) -> Vec<String> {
+    let users = registrations.users.iter();
+    let identities = users.flat_map(|user| &user.object.identities);
+    identities
+        .filter_map(|linked| identity_value(&linked.identity))
+        .collect()
+}
+
 /// One line for each identity that the user loses and that the next sign-in may link again, by the e-mail address.
 pub fn may_return(before: &User, after: &User, settings: &Settings) -> Vec<String> {
-    let email = after.email.as_deref().filter(|_| after.enabled);
     let lost = before.identities.iter().map(|linked| &linked.identity);
     let lost = lost.filter(|identity| !after.has_identity(identity));
-    let returns = lost.filter(|identity| {
-        let provider = settings.identity_provider(&identity.issuer);
-        let provider = provider.filter(|provider| provider.link_by_email);
-        provider
-            .zip(email)
-            .is_some_and(|(provider, email)| provider.has_email(email))
-    });
+    let returns = lost.filter(|identity| returns(after, identity, settings));
     let warning = |identity| {
         let name = &after.username;
         format!(
@@ -119,9 +206,86 @@ pub fn may_return(before: &User, after: &User, settings: &Settings) -> Vec<Strin
     returns.map(warning).collect()
 }
 
-/// Says that `holder` has the identity that `username` is to get.
-pub(crate) fn line(username: &Username, holder: &Username, identity: &Identity) -> String {
-    format!("user {username}: identities: {holder} has {identity}: unlink it there first")
+/// True if the next sign-in of the identity may link it to the user by the e-mail address.
+fn returns(user: &User, identity: &Identity, settings: &Settings) -> bool {
+    let email = user.email.as_deref().filter(|_| user.enabled);
+    let provider = settings.identity_provider(&identity.issuer);
+    let provider = provider.filter(|provider| provider.link_by_email);
+    provider
+        .zip(email)
+        .is_some_and(|(provider, email)| provider.has_email(email))
+}
+
+/// Whether a person may unlink an own identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlinking {
+    Possible,
+    /// The file that defines the user lists the identity (D-27).
+    Managed,
+    /// It would not last: the next sign-in may link the identity again by the e-mail address.
+    Returns,
+    /// The person has no other way to sign in.
+    OnlyWay,
+}
+
+/// Whether `user` may unlink `identity`. `has_password`: the user can sign in with a password too.
+pub fn unlinking(
+    user: &User,
+    identity: &Identity,
+    has_password: bool,
+    settings: &Settings,
+) -> Unlinking {
+    let signs_in = |identity: &Identity| {
+        let provider = settings.identity_provider(&identity.issuer);
+        provider.is_some_and(|provider| provider.client_id.is_some())
+    };
+    let mut others = user.identities.iter().map(|linked| &linked.identity);
+    if user.managed.is_some() && !user.is_linked_by_email(identity) {
+        Unlinking::Managed
+    } else if returns(user, identity, settings) {
+        Unlinking::Returns
+    } else if has_password
+        || !signs_in(identity)
+        || others.any(|other| other != identity && signs_in(other))
+    {
+        Unlinking::Possible
+    } else {
+        Unlinking::OnlyWay
+    }
+}
+
+/// The change by which `user`, as known to a page, unlinks an own identity, and the user's name. `None` if the user must not do that, has
+/// no such identity, or has other credentials by now. `tell` as for [`link_by_email`].
+pub async fn unlink(
+    user: &User,
+    identity: &Identity,
+    has_password: impl Fn(&User) -> bool,
+    settings: &Settings,
+    store: &dyn Store,
+    tell: impl Fn(&User) -> (Entry, Option<Notice>),
+) -> Result<Option<Edit<Username>>, StoreError> {
+    let name = ObjectName::new(ObjectKind::User, user.username.as_str());
+    let stored = store.excerpt(vec![name]).await?;
+    let before = stored.user(&user.username).map(|user| &**user);
+    let Some(before) = before.filter(|before| {
+        before.still_has(user.credentials_version)
+            && before.has_identity(identity)
+            && unlinking(before, identity, has_password(before), settings) == Unlinking::Possible
+    }) else {
+        return Ok(None);
+    };
+    let mut after = before.clone();
+    let linked = &mut after.identities;
+    linked.retain(|linked| linked.identity != *identity);
+    let mut plan = Plan::on(&stored);
+    plan.put(after, Some(before));
+    let (entry, notice) = tell(before);
+    plan.change.notices.extend(notice);
+    let credentials = (before.username.clone(), before.credentials_version);
+    plan.change.credentials.push(credentials);
+    Ok(Some(
+        Edit::with(plan, [entry]).map(|_| before.username.clone()),
+    ))
 }
 
 /// The identities that the user does not have in `stored`, with their values in the index.
@@ -140,7 +304,7 @@ pub fn new_identities<'a>(
 }
 
 /// The users who have one of these values, each with the value.
-pub(crate) async fn holders(
+async fn holders(
     values: Vec<String>,
     store: &dyn Store,
 ) -> Result<Vec<(String, Username)>, StoreError> {
@@ -152,15 +316,15 @@ pub(crate) async fn holders(
 
 /// The change that links `identity` to the user whom the provider's verified e-mail address `email` names, and the user's name.
 /// `None` if the provider does not link by e-mail, if the address is not in a domain of the provider, if not exactly one enabled user
-/// has the address, or if the user has another identity at the provider: the address may have gone to another person there. If the
-/// change is overtaken, ask again.
+/// has the address, or if the user has another identity at the provider: the address may have gone to another person there.
+/// `tell` returns the entry for the audit log, and what the person is told.
 pub async fn link_by_email(
     provider: &IdentityProvider,
     identity: &Identity,
     email: &str,
     store: &dyn Store,
-    event: impl Fn(&Username) -> AuditEvent,
-) -> Result<Option<(Username, RegistryChange)>, StoreError> {
+    tell: impl Fn(&User) -> (Entry, Option<Notice>),
+) -> Result<Option<Edit<Username>>, StoreError> {
     if !provider.link_by_email || provider.issuer != identity.issuer || !provider.has_email(email) {
         return Ok(None);
     }
@@ -197,10 +361,8 @@ pub async fn link_by_email(
         value,
         name: username.to_string(),
     });
-    let change = RegistryChange {
-        untaken: untaken.collect(),
-        audit: Arc::new([event(username)]),
-        ..plan.change
-    };
-    Ok(Some((username.clone(), change)))
+    plan.change.untaken.extend(untaken);
+    let (entry, notice) = tell(before);
+    plan.change.notices.extend(notice);
+    Ok(Some(Edit::with(plan, [entry]).map(|_| username.clone())))
 }

@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod audit;
+pub mod change;
 pub mod describe;
 pub mod file;
 pub mod identities;

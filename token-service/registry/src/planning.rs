@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::apply::Plan;
-use crate::describe::Registered as _;
-use crate::registrations::Registrations;
+use crate::describe::Registered;
+use crate::identities;
+use crate::registrations::{Registrations, unserved};
 use document::{Place, Problem};
 use domain::client::{IntegrationKind, IntegrationType};
 use domain::object::ObjectKind;
 use domain::registry_index::{Named, NamedKind, account_value, single_sign_on_value};
-use domain::{Client, ClientId, Excerpt, LinkedAccount, ObjectName, RegistryChange, User};
+use domain::{
+    Client, ClientId, Excerpt, LegacyInstance, LinkedAccount, ObjectName, RegistryChange, User,
+};
 use protocol::flow::TokenName;
 use protocol::flows;
 use protocol::settings::Settings;
@@ -18,8 +21,8 @@ use store::{Store, StoreError};
 
 pub const PAGE: usize = 1000;
 
-/// Maximum number of attempts at a change when other replicas change the registry at the same time.
-pub const MOST_PLANS: usize = 20;
+/// Maximum number of entries of a file that a start applies, in one transaction.
+pub const MOST_AT_START: usize = 30_000;
 
 /// Maximum number of users that a warning names.
 const FEW: usize = 5;
@@ -78,25 +81,16 @@ pub async fn unfit_for_legacy(
         return Ok(None);
     }
     let (mut count, mut first) = (0, Vec::new());
-    let mut after = String::new();
-    loop {
-        let page = store.users(after, PAGE).await?;
-        for user in &page {
-            let mut accounts = user.accounts.iter();
-            if accounts
-                .any(|one| flows::misfit(TokenName::UserId(&one.user_id), settings).is_some())
-            {
-                count += 1;
-                if first.len() < FEW {
-                    first.push(user.username.to_string());
-                }
+    let note = |user: &User| {
+        let mut accounts = user.accounts.iter();
+        if accounts.any(|one| flows::misfit(TokenName::UserId(&one.user_id), settings).is_some()) {
+            count += 1;
+            if first.len() < FEW {
+                first.push(user.username.to_string());
             }
         }
-        match page.last() {
-            Some(last) if page.len() == PAGE => after = last.username.to_string(),
-            Some(_) | None => break,
-        }
-    }
+    };
+    each(async |after| store.users(after, PAGE).await, note).await?;
     let others = if count > first.len() { ", ..." } else { "" };
     Ok((count > 0).then(|| {
         format!(
@@ -107,16 +101,81 @@ pub async fn unfit_for_legacy(
     }))
 }
 
-/// [`misfits`] of a document.
-pub fn misfits_of(
-    registrations: &Registrations,
-    place: impl Fn(&ObjectName) -> Option<Place>,
-    has_legacy: bool,
-    settings: &Settings,
-) -> Vec<String> {
-    let clients = registrations.clients.iter().map(|client| &client.object);
-    let users = registrations.users.iter().map(|user| &user.object);
-    misfits(clients, users, place, has_legacy, settings)
+/// Calls `note` for each object that `page` reads after a name.
+async fn each<T: Registered>(
+    page: impl AsyncFn(String) -> Result<Vec<T>, StoreError>,
+    mut note: impl FnMut(&T),
+) -> Result<(), StoreError> {
+    let mut after = String::new();
+    loop {
+        let read = page(after).await?;
+        read.iter().for_each(&mut note);
+        match read.last() {
+            Some(last) if read.len() == PAGE => after = last.name().to_owned(),
+            Some(_) | None => return Ok(()),
+        }
+    }
+}
+
+/// What the rules of documents depend on.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    pub settings: &'a Settings,
+    pub legacy_instances: &'a [LegacyInstance],
+    /// Whether clients can present TLS certificates.
+    pub takes_certificates: bool,
+    /// Whether a start applies the document.
+    pub at_start: bool,
+}
+
+/// What the rules say about a document, a line each.
+pub struct Findings {
+    /// Why the document must be refused.
+    pub refused: Vec<String>,
+    /// What is allowed but unwise.
+    pub warnings: Vec<String>,
+}
+
+impl Registrations {
+    /// The rules of a document as a whole, for `check`, a start and `apply`.
+    pub fn problems(&self, surroundings: Surroundings<'_>) -> Findings {
+        let Surroundings {
+            settings,
+            legacy_instances,
+            takes_certificates,
+            at_start,
+        } = surroundings;
+        let clients = || self.clients.iter().map(|client| &client.object);
+        let users = || self.users.iter().map(|user| &user.object);
+        let is_known = |host: &str| legacy_instances.iter().any(|one| one.hostname == host);
+        let mut warnings: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
+        warnings.extend(clients().filter_map(|client| {
+            let message = unserved(client, is_known, takes_certificates, settings)?;
+            let place = self.places.get(&client.object_name())?;
+            Some(Problem::new(place, message).to_string())
+        }));
+        let linked = users().flat_map(|user| &user.identities);
+        let linked = linked.map(|linked| &linked.identity);
+        warnings.extend(identities::unconfigured(linked, settings));
+        // A message about a user of a JSON document begins with the name.
+        let is_located = |object: &ObjectName, place: &Place| {
+            object.kind == ObjectKind::Client || place.line().is_some()
+        };
+        let place = |object: &ObjectName| {
+            let place = self.places.get(object)?;
+            is_located(object, place).then(|| place.clone())
+        };
+        let has_legacy = !legacy_instances.is_empty();
+        let mut refused = misfits(clients(), users(), place, has_legacy, settings);
+        let entries = self.clients.len() + self.users.len();
+        if at_start && entries > MOST_AT_START {
+            refused.push(format!(
+                "the registrations file has {entries} entries, and a start applies at most {MOST_AT_START}: leave it out of the \
+                 configuration, and run token-service apply, also for an import"
+            ));
+        }
+        Findings { refused, warnings }
+    }
 }
 
 /// One line for each client of the change that must authenticate and has nothing to do so any more. If there are any, the
@@ -223,27 +282,41 @@ fn acts_for(client: &Client, stored: &Excerpt) -> Option<String> {
     }
 }
 
-/// Also removes the clients and users that a file manages and that are not in `listed`. Users to whom other clients are bound
-/// stay.
+/// The clients and users that a file manages: clients first, each kind sorted by name.
+pub async fn managed(store: &dyn Store) -> Result<Vec<ObjectName>, StoreError> {
+    fn note<T: Registered>(objects: &mut Vec<ObjectName>) -> impl FnMut(&T) {
+        move |object: &T| objects.extend(object.owner().0.map(|_| object.object_name()))
+    }
+    let mut objects = Vec::new();
+    let clients = async |after| store.clients(after, PAGE).await;
+    each(clients, note::<Client>(&mut objects)).await?;
+    let users = async |after| store.users(after, PAGE).await;
+    each(users, note::<User>(&mut objects)).await?;
+    Ok(objects)
+}
+
+/// Also removes what is [`managed`] and not in `listed`. Users to whom other clients are bound stay, and what no file manages any
+/// more.
 pub async fn prune(
     plan: &mut Plan,
+    managed: &[ObjectName],
     listed: &HashSet<ObjectName>,
     store: &dyn Store,
 ) -> Result<(), StoreError> {
-    let managed = store.managed().await?.into_iter().map(|(_, object)| object);
-    let mut left: Vec<ObjectName> = managed.filter(|one| !listed.contains(one)).collect();
-    // Clients first.
-    left.sort();
+    let left = managed.iter().filter(|one| !listed.contains(one));
+    let left: Vec<ObjectName> = left.cloned().collect();
     for names in left.chunks(PAGE) {
         let stored = store.excerpt(names.to_vec()).await?;
         for object in names {
             if let Some(client) = Client::find(&stored, &object.name)
                 && object.kind == ObjectKind::Client
+                && client.managed.is_some()
             {
                 plan.remove(client);
             }
             if let Some(user) = User::find(&stored, &object.name)
                 && object.kind == ObjectKind::User
+                && user.managed.is_some()
             {
                 match bound(plan, user, store).await? {
                     Some(client_id) => plan.keep_bound(user, &client_id),

@@ -21,30 +21,17 @@ use protocol::Settings;
 pub struct Registrations {
     /// The clients, in the order of the file.
     pub clients: Vec<Registration<Client>>,
-    /// Where the file defines each client.
-    pub client_places: BTreeMap<ClientId, Place>,
     /// The users, in the order of the file.
     pub users: Vec<Registration<User>>,
+    /// Where the file defines each object.
+    pub places: BTreeMap<ObjectName, Place>,
     /// Values that are allowed but not advisable.
     pub warnings: Vec<Problem>,
+    /// True if the file names other files, whose content counts too.
+    pub names_files: bool,
 }
 
 impl Registrations {
-    /// The warnings of [`unserved`], each with the client's name.
-    pub fn unserved(
-        &self,
-        is_known: impl Fn(&str) -> bool,
-        takes_certificates: bool,
-        settings: &Settings,
-    ) -> impl Iterator<Item = (ObjectName, Problem)> {
-        self.clients.iter().filter_map(move |client| {
-            let client = &client.object;
-            let message = unserved(client, &is_known, takes_certificates, settings)?;
-            let place = self.client_places.get(&client.client_id)?;
-            Some((client.object_name(), Problem::new(place, message)))
-        })
-    }
-
     /// The names of the objects: first users, then clients, each in the order of the document.
     pub fn objects(&self) -> impl Iterator<Item = ObjectName> {
         let users = self.users.iter().map(|user| user.object.object_name());
@@ -58,10 +45,42 @@ impl Registrations {
         completeness: Completeness,
         now: Timestamp,
     ) -> Draft<Self> {
-        let problems = Problems::default();
-        let mut reader = Reader::new(completeness, now);
-        reader.read(Table::from_json(body), None, &problems);
-        reader.draft(problems)
+        Self::read(
+            Table::from_json(body),
+            completeness,
+            now,
+            Problems::default(),
+        )
+    }
+
+    /// Reads a document in which `problems` were found before.
+    pub(crate) fn read(
+        document: Table,
+        completeness: Completeness,
+        now: Timestamp,
+        problems: Problems,
+    ) -> Draft<Self> {
+        let mut reading = Reading::new(completeness, now);
+        let mut root = Section::root(document, &problems);
+        let users = reading.list(&mut root, "users");
+        let clients = reading.list(&mut root, "clients");
+        root.finish();
+        let places = reading.names.iter().flat_map(|(kind, names)| {
+            let names = names.iter();
+            names.map(|(name, place)| (ObjectName::new(*kind, name), place.clone()))
+        });
+        let read = Some(Self {
+            places: places.collect(),
+            clients,
+            users,
+            warnings: std::mem::take(&mut reading.warnings).into_sorted(),
+            names_files: reading.names_files,
+        });
+        Draft {
+            read,
+            reading,
+            problems,
+        }
     }
 }
 
@@ -107,60 +126,6 @@ pub fn unserved(
     (has_certificates && !takes_certificates).then(|| format!("client_id: {id} {message}"))
 }
 
-/// Reads the parts of a document.
-pub(crate) struct Reader {
-    reading: Reading,
-    users: Vec<Registration<User>>,
-    clients: Vec<Registration<Client>>,
-}
-
-impl Reader {
-    pub(crate) fn new(completeness: Completeness, now: Timestamp) -> Self {
-        Self {
-            reading: Reading::new(completeness, now),
-            users: Vec::new(),
-            clients: Vec::new(),
-        }
-    }
-
-    /// Reads a part of the document: the one object of `entry`, or any number of objects.
-    pub(crate) fn read(&mut self, part: Table, entry: Option<usize>, problems: &Problems) {
-        self.reading.entry = entry;
-        let mut root = Section::root(part, problems);
-        self.users.extend(self.reading.list(&mut root, "users"));
-        self.clients.extend(self.reading.list(&mut root, "clients"));
-        root.finish();
-    }
-
-    pub(crate) fn draft(mut self, problems: Problems) -> Draft<Registrations> {
-        let client_ids = self.reading.names.get(&ObjectKind::Client);
-        let client_places = self.clients.iter().filter_map(|client| {
-            let place = client_ids?.get(client.object.name())?;
-            Some((client.object.client_id.clone(), place.clone()))
-        });
-        let read = Some(Registrations {
-            client_places: client_places.collect(),
-            clients: self.clients,
-            users: self.users,
-            warnings: std::mem::take(&mut self.reading.warnings).into_sorted(),
-        });
-        Draft {
-            read,
-            reading: self.reading,
-            problems,
-        }
-    }
-}
-
-/// What another part of a document may list.
-#[derive(Debug, Clone, Copy)]
-pub enum Sought<'a> {
-    /// The client or user with exactly this name.
-    Object(&'a ObjectName),
-    /// A user with this name in any letter case (D-43).
-    User(&'a Username),
-}
-
 /// A document that was read, but not yet compared with the stored registrations. The type has no `Debug`, because it
 /// may contain passwords.
 #[must_use]
@@ -191,21 +156,10 @@ impl<T> Draft<T> {
         })
     }
 
-    /// The listed identities, each with the place of its first entry.
-    pub(crate) fn identities(&self) -> impl Iterator<Item = (&str, &Place)> {
-        let identities = self.reading.identities.iter();
-        identities.map(|(identity, place)| (identity.as_str(), place))
-    }
-
     pub fn into_problems(self) -> InvalidDocument {
         InvalidDocument {
             problems: self.problems.into_sorted(),
         }
-    }
-
-    /// Adds a problem, for [`Self::check`].
-    pub fn report(&self, place: &Place, message: impl Into<String>) {
-        self.problems.report(place, message);
     }
 
     /// Compares the names in the document with each other and with `stored`, which contains [`Self::names`] as far as
@@ -215,19 +169,7 @@ impl<T> Draft<T> {
     /// # Errors
     /// [`InvalidDocument`] with every problem, including the problems of reading.
     pub fn check(self, stored: &Excerpt) -> Result<T, InvalidDocument> {
-        self.check_part(stored, |_| false)
-    }
-
-    /// Like [`Self::check`], for a part of a document whose other parts contain that for which `is_listed` is true.
-    ///
-    /// # Errors
-    /// [`InvalidDocument`] with every problem, including the problems of reading.
-    pub(crate) fn check_part(
-        self,
-        stored: &Excerpt,
-        is_listed: impl Fn(Sought<'_>) -> bool,
-    ) -> Result<T, InvalidDocument> {
-        check_names(&self.reading, &self.problems, stored, is_listed);
+        check_names(&self.reading, &self.problems, stored);
         let read = self.problems.none_or(self.read)?;
         // Every missing value was reported as a problem.
         read.ok_or(InvalidDocument {
@@ -272,19 +214,13 @@ pub fn read_entry<T: Registered>(
     }
 }
 
-fn check_names(
-    reading: &Reading,
-    problems: &Problems,
-    stored: &Excerpt,
-    is_listed: impl Fn(Sought<'_>) -> bool,
-) {
+fn check_names(reading: &Reading, problems: &Problems, stored: &Excerpt) {
     let names = |kind| reading.names.get(&kind).into_iter().flatten();
     let is_user = |name: &str| {
         let usernames = reading.names.get(&ObjectKind::User);
         let username = Username::parse(name);
         usernames.is_some_and(|names| names.contains_key(name))
             || username.is_some_and(|username| stored.user_spelt(&username).is_some())
-            || is_listed(Sought::Object(&ObjectName::new(ObjectKind::User, name)))
     };
     // A client's token must not be mistaken for a user's token (RFC 9700 §4.15). Tokens carry the registered spelling, so
     // letter case matters here.
@@ -304,9 +240,7 @@ fn check_names(
     let listed = listed.map(|listed| check_spellings(listed, problems, stored));
     let listed = listed.unwrap_or_default();
     let is_user = |username: Username| {
-        stored.user(&username).is_some()
-            || listed.contains(&*username.folded())
-            || is_listed(Sought::User(&username))
+        stored.user(&username).is_some() || listed.contains(&*username.folded())
     };
     for Located { value, place } in &reading.bound_users {
         if !Username::parse(value).is_some_and(is_user) {
@@ -315,8 +249,8 @@ fn check_names(
     }
 }
 
-/// Reports names of users that differ from another name only in letter case, or have invisible characters (D-43). Returns
-/// the folded form of the listed names.
+/// Reports names of users that differ from another name only in letter case (D-43). Returns the folded form of
+/// the listed names.
 fn check_spellings(
     listed: &BTreeMap<String, Place>,
     problems: &Problems,
@@ -327,12 +261,6 @@ fn check_spellings(
         let Some(username) = Username::parse(name) else {
             continue;
         };
-        if username.has_invisible_characters() {
-            // The debug form escapes these characters.
-            let shown = username.as_str();
-            let message = format!("username: {shown:?} has an invisible character: remove it");
-            problems.report(place, message);
-        }
         let folded = username.folded().into_owned();
         if let Some((other, at)) = first.get(&folded) {
             let message = format!(

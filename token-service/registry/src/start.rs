@@ -1,38 +1,39 @@
-//! Applies the legacy instances of the configuration and the registrations file (D-27). A start checks the whole file before it
-//! applies any of it, and reads only the entries that changed. A large change is applied in several transactions, so that
-//! memory is bounded. If the service stops in between, the next start applies the rest.
+//! A start applies the legacy instances of the configuration and the registrations file (D-27), each in one transaction.
 
-mod names;
-mod parts;
-mod survey;
-
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::apply::{DifferenceKind, Plan};
-use crate::audit::entry_of;
+use tokio::sync::Mutex;
+
+use crate::apply::{DifferenceKind, DocumentKind, Plan};
+use crate::change::{self, Edit, How, Registry};
 use crate::describe::Registered;
+use crate::file;
+use crate::identities;
 use crate::objects::port_problem;
-use crate::planning::{self, MOST_PLANS};
-use crate::registrations::Registrations;
-use document::Problem;
+use crate::planning::{self, Surroundings};
+use document::{Problems, read_text};
 use domain::audit_entry::{Entry, Origin};
 use domain::clock::Timestamp;
-use domain::object::ObjectName;
+use domain::digest::Digest;
 use domain::{
-    AuditAction, AuditEvent, Excerpt, FileChange, LegacyInstance, RegistryChange, RegistryOutcome,
+    AuditAction, AuditEvent, FileChange, LegacyInstance, RegistryChange, RegistryOutcome,
 };
 use protocol::Settings;
+use secrets::protection::Passwords;
 use secrets::sealing::EncryptionKey;
-use store::Store;
+use store::{Store, StoreError};
 
 /// Number of objects and entries of the audit log that a start lists one by one.
 const LISTED: usize = 100;
 
-const CONTENTION: &str = "other replicas are changing the registry at the same time: start again";
+/// Rules change with the program: the same text may have another effect in another version.
+const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
 
+/// What a start did.
 #[derive(Debug, Default)]
 pub struct Applied {
     /// The first entries of the audit log. The store has all of them.
@@ -57,8 +58,6 @@ pub struct Start<'a> {
     /// Whether clients can present TLS certificates.
     pub takes_certificates: bool,
     pub keep_audit_for: Duration,
-    /// Number of entries that are read at once and applied in one transaction.
-    pub part: usize,
     pub store: &'a dyn Store,
     pub encryption_key: &'a EncryptionKey,
     pub now: Timestamp,
@@ -70,23 +69,76 @@ impl Start<'_> {
     /// # Errors
     /// Every problem of the file; then nothing of it was applied. Or an error of the store.
     pub async fn register(self) -> anyhow::Result<Applied> {
-        let mut applied = Applied::default();
-        self.instances(&mut applied).await?;
+        let starting = Starting {
+            start: self,
+            turn: Mutex::default(),
+            passwords: Arc::default(),
+            applied: RefCell::default(),
+        };
+        starting.instances().await?;
         if let Some(path) = self.registrations {
-            self.file(path, &mut applied).await?;
+            starting.file(path).await?;
         }
+        let applied = starting.applied.into_inner();
         applied.tell();
         Ok(applied)
     }
+}
 
-    async fn instances(self, applied: &mut Applied) -> anyhow::Result<()> {
-        let instances = self.legacy_instances;
-        for _ in 0..MOST_PLANS {
+struct Starting<'a> {
+    start: Start<'a>,
+    turn: Mutex<()>,
+    passwords: Arc<Passwords>,
+    applied: RefCell<Applied>,
+}
+
+impl Registry for Starting<'_> {
+    fn turn(&self) -> &Mutex<()> {
+        &self.turn
+    }
+
+    async fn make(&self, change: RegistryChange) -> Result<RegistryOutcome, StoreError> {
+        let events = Arc::clone(&change.audit);
+        let Start { store, now, .. } = self.start;
+        let outcome = store.change_registry(change, now).await?;
+        if outcome == RegistryOutcome::Changed {
+            self.applied.borrow_mut().events(&events);
+        }
+        Ok(outcome)
+    }
+}
+
+impl Starting<'_> {
+    async fn change<T>(
+        &self,
+        by: impl Fn(Entry) -> Entry,
+        edit: impl AsyncFn() -> anyhow::Result<Edit<T>>,
+    ) -> anyhow::Result<T> {
+        let Start {
+            now,
+            keep_audit_for,
+            ..
+        } = self.start;
+        let how = How {
+            event: &|entry| by(entry).event(&Origin::default(), now, keep_audit_for),
+            passwords: Some(&self.passwords),
+            dry_run: false,
+        };
+        change::change(self, how, edit).await
+    }
+
+    async fn instances(&self) -> anyhow::Result<()> {
+        let Start {
+            legacy_instances: instances,
+            store,
+            protocol,
+            ..
+        } = self.start;
+        let configured = self.change(Entry::by_configuration, async || {
             let names = instances.iter().map(Registered::object_name);
-            let stored = self.store.excerpt(names.collect()).await?;
-            let others = stored.legacy_instances();
+            let stored = store.excerpt(names.collect()).await?;
             let of = |one: &LegacyInstance| {
-                let mut others = others.iter();
+                let mut others = stored.legacy_instances().iter();
                 others.find_map(|other| port_problem(&one.hostname, &other.hostname))
             };
             if let Some(problem) = instances.iter().find_map(of) {
@@ -96,77 +148,121 @@ impl Start<'_> {
             }
             let mut plan = Plan::on(&stored);
             plan.configure(instances, &stored);
-            let settings = self.protocol;
-            let unfit = planning::unfit_for_legacy(&plan.change, &stored, self.store, settings);
-            if let Some(warning) = unfit.await? {
+            let unfit = planning::unfit_for_legacy(&plan.change, &stored, store, protocol).await?;
+            Ok(Edit::of(plan).map(|plan| (plan, stored, unfit)))
+        });
+        let (plan, stored, unfit) = configured.await?;
+        if let Some(warning) = unfit {
+            tracing::warn!("{warning}");
+        }
+        self.applied.borrow_mut().note(&plan, instances.len());
+        let left = stored.legacy_instances().iter().filter(|instance| {
+            let is_listed = instances
+                .iter()
+                .any(|one| one.hostname == instance.hostname);
+            instance.managed.is_some() && !is_listed
+        });
+        for LegacyInstance { hostname, .. } in left {
+            tracing::warn!(
+                "the configuration no longer lists the legacy instance {hostname}, which stays as it is: list it, or run \
+                 token-service release legacy-instance {hostname}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Applies the file, unless it is the one that a start applied last.
+    async fn file(&self, path: &Path) -> anyhow::Result<()> {
+        let Start {
+            store,
+            protocol,
+            takes_certificates,
+            encryption_key,
+            now,
+            ..
+        } = self.start;
+        let problems = Problems::default();
+        let text = read_text(path, &problems).unwrap_or_default();
+        let text = problems.none_or(text)?;
+        let (digest, name) = (self.digest(&text), path.display().to_string());
+        let applied = self.change(
+            |entry| entry.by_file(path),
+            async || {
+                let before = store.applied_file().await?;
+                if before == Some(digest) {
+                    return Ok(Edit::nothing(None));
+                }
+                let draft = file::parse(path, &text, now);
+                let stored = store.excerpt(draft.names()).await?;
+                let mut registrations = draft.check(&stored)?;
+                let found = registrations.problems(Surroundings {
+                    settings: protocol,
+                    legacy_instances: stored.legacy_instances(),
+                    takes_certificates,
+                    at_start: true,
+                });
+                if !found.refused.is_empty() {
+                    anyhow::bail!("{}", found.refused.join("\n"));
+                }
+                let mut warnings = found.warnings;
+                let held = identities::leave(&mut registrations, store).await?;
+                warnings.extend(held.iter().map(|held| {
+                    format!("! {held}, and the next start gives it to {}", held.username)
+                }));
+                let names_files = registrations.names_files;
+                let objects = registrations.objects().count();
+                let mut plan = self.passwords.plan(encryption_key, |protection| {
+                    let mut plan = Plan::on(&stored);
+                    let kind = DocumentKind::File(&name);
+                    plan.apply(registrations, kind, &stored, protection)?;
+                    Ok(plan)
+                })?;
+                let taken = identities::taken(&mut plan, &stored, store, |_, _| false).await?;
+                if !taken.is_empty() {
+                    return Ok(Edit::overtaken(None));
+                }
+                // What the text does not decide, the next start looks at again.
+                let is_all = !names_files && held.is_empty() && plan.kept.is_empty();
+                let after = is_all.then_some(digest);
+                if before != after {
+                    plan.change.applied_file = FileChange::Replace { before, after };
+                }
+                Ok(Edit::of(plan).map(|plan| Some((plan, warnings, objects))))
+            },
+        );
+        if let Some((plan, warnings, objects)) = applied.await? {
+            for warning in warnings {
                 tracing::warn!("{warning}");
             }
-            let by = Entry::by_configuration;
-            if self.make(&mut plan, FileChange::Keep, by, applied).await? {
-                applied.note(&plan, instances.len());
-                for left in left(instances, &stored) {
-                    tracing::warn!(
-                        "the configuration no longer lists the legacy instance {left}, which stays as it is: list it, or run \
-                         token-service release legacy-instance {left}"
-                    );
-                }
-                return Ok(());
-            }
+            self.applied.borrow_mut().note(&plan, objects);
         }
-        anyhow::bail!(CONTENTION)
+        Ok(())
     }
 
-    fn unserved(
-        self,
-        registrations: &Registrations,
-        stored: &Excerpt,
-    ) -> Vec<(ObjectName, Problem)> {
-        let instances = self.legacy_instances.iter();
-        let instances = instances.chain(stored.legacy_instances());
-        let is_known = |host: &str| instances.clone().any(|instance| instance.hostname == host);
-        let unserved = registrations.unserved(is_known, self.takes_certificates, self.protocol);
-        unserved.collect()
+    /// Keyed, because the file contains secrets, and readers of the store must not be able to guess at them. With the settings that
+    /// decide which names legacy tokens have room for.
+    fn digest(&self, text: &str) -> Digest {
+        let Start {
+            legacy_instances,
+            protocol,
+            encryption_key,
+            ..
+        } = self.start;
+        let room = (
+            protocol.api_audience.len(),
+            protocol.legacy_user_id_max,
+            protocol.legacy_hostname_max,
+            legacy_instances.is_empty(),
+        );
+        let room = format!("{room:?}");
+        let parts = [
+            b"registrations file",
+            VERSION,
+            room.as_bytes(),
+            text.as_bytes(),
+        ];
+        Digest::from_bytes(encryption_key.tag(&parts))
     }
-
-    /// Makes a change, with its entries in the audit log. Returns `false` if the change was overtaken.
-    async fn make(
-        self,
-        plan: &mut Plan,
-        applied_file: FileChange,
-        by: impl Fn(Entry) -> Entry,
-        applied: &mut Applied,
-    ) -> anyhow::Result<bool> {
-        if plan.is_empty() && applied_file == FileChange::Keep {
-            return Ok(true);
-        }
-        let keep_for = self.keep_audit_for;
-        let entries = plan
-            .differences
-            .iter()
-            .map(|difference| by(entry_of(difference)));
-        let events: Arc<[AuditEvent]> = entries
-            .map(|entry| entry.event(&Origin::default(), self.now, keep_for))
-            .collect();
-        let change = RegistryChange {
-            applied_file,
-            audit: Arc::clone(&events),
-            ..std::mem::take(&mut plan.change)
-        };
-        let outcome = self.store.change_registry(change, self.now).await?;
-        if outcome == RegistryOutcome::Overtaken {
-            return Ok(false);
-        }
-        applied.events(&events);
-        Ok(true)
-    }
-}
-
-/// Instances that the configuration managed and no longer lists.
-fn left<'a>(instances: &[LegacyInstance], stored: &'a Excerpt) -> impl Iterator<Item = &'a str> {
-    let managed = stored.legacy_instances().iter();
-    let managed = managed.filter(|instance| instance.managed.is_some());
-    let names = managed.map(|instance| instance.hostname.as_str());
-    names.filter(|name| instances.iter().all(|one| one.hostname != *name))
 }
 
 impl Applied {

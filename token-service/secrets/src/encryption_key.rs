@@ -68,14 +68,33 @@ pub async fn open(
         store.reseal(SealedValue::Root, None, sealed).await?;
         sealed_root = store.sealed_root().await?;
     }
-    let sealed_root = sealed_root.unwrap_or_default();
-    let opened = sealing.open(ROOT_CONTEXT, &sealed_root);
-    let opened = opened.map_err(|_| other_key(&sealing, &sealed_root))?;
-    let root: Root = match opened.as_slice().try_into() {
-        Ok(root) => Zeroizing::new(root),
-        Err(_) => return Err(SealingError::Refused.into()),
-    };
+    let root = unsealed(&sealing, &sealed_root.unwrap_or_default())?;
     Ok(EncryptionKey::with_root(sealing, &root)?)
+}
+
+/// Reads the keys in the file at `path` as [`open`] does, before a start. `sealed_root` is the root of the store, if the store has
+/// one and could be read.
+///
+/// # Errors
+/// An [`EncryptionKeyError`] if the start would fail. Without a root, a file that is missing is no error.
+pub fn check(path: &Path, sealed_root: Option<&[u8]>) -> Result<(), EncryptionKeyError> {
+    if sealed_root.is_none() && !path.exists() {
+        return Ok(());
+    }
+    let sealing = sealing_keys(&key_file::load_keys(path, MOST_KEYS)?)?;
+    match sealed_root {
+        Some(sealed_root) => unsealed(&sealing, sealed_root).map(drop),
+        None => Ok(()),
+    }
+}
+
+fn unsealed(sealing: &SealingKeys, sealed_root: &[u8]) -> Result<Root, EncryptionKeyError> {
+    let opened = sealing.open(ROOT_CONTEXT, sealed_root);
+    let opened = opened.map_err(|_| other_key(sealing, sealed_root))?;
+    match opened.as_slice().try_into() {
+        Ok(root) => Ok(Zeroizing::new(root)),
+        Err(_) => Err(SealingError::Refused.into()),
+    }
 }
 
 fn sealing_keys(keys: &[Key]) -> Result<SealingKeys, SealingError> {

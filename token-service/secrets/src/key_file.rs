@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
+use crate::text_file;
 use domain::random::{self, Random, RandomError};
 
 /// Length of a key, in bytes. A file contains the key as 43 characters of base64url, with or without a line end.
@@ -95,7 +96,7 @@ pub(crate) fn load_keys(path: &Path, most: usize) -> Result<Vec<Key>, KeyFileErr
 /// # Errors
 /// A [`KeyFileError`]: the file is missing or open to others.
 pub fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
-    let bytes = Zeroizing::new(std::fs::read(path).map_err(|error| file_error(path, error))?);
+    let bytes = text_file::bytes(path).map_err(|error| file_error(path, error))?;
     check_permissions(path)?;
     Ok(bytes)
 }
@@ -134,7 +135,7 @@ pub fn text(key: &Key) -> Zeroizing<String> {
 
 /// `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Key>, KeyFileError> {
-    let text = match std::fs::read(path).map(Zeroizing::new) {
+    let text = match text_file::bytes(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(file_error(path, error)),
@@ -224,6 +225,10 @@ mod tests {
     use super::*;
     use system::OsRandom;
 
+    fn key(byte: u8) -> Key {
+        Key::new([byte; KEY_LENGTH])
+    }
+
     #[test]
     fn a_key_is_made_once_for_its_owner_alone() {
         let folder = TempDir::new().unwrap();
@@ -284,6 +289,11 @@ mod tests {
     fn what_is_not_a_key_is_refused_and_kept() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("key");
+        // Editors of Windows put a mark before the key.
+        std::fs::write(&path, format!("\u{feff}{}\r\n", *text(&key(3)))).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(load(&path).unwrap(), key(3));
+        assert_eq!(load_keys(&path, 1).unwrap(), [key(3)]);
         for text in ["", "short", &"A".repeat(44), &"!".repeat(43), "\u{fc}"] {
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();

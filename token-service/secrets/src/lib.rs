@@ -8,3 +8,4 @@ mod password_hash;
 pub mod password_rules;
 pub mod protection;
 pub mod sealing;
+pub mod text_file;

@@ -4,6 +4,7 @@
 //! All hashes of the process share a budget of memory (D-53), and their queues are bounded by work.
 
 mod budget;
+mod choice;
 mod lanes;
 
 use argon2::Params;
@@ -18,6 +19,7 @@ use domain::random;
 use system::OsRandom;
 
 use budget::{BUDGET, NEW_MEMORY, blocking_on_thread};
+pub use choice::{Choice, Chosen};
 pub use lanes::{Asker, Request, Turn, waiting};
 
 /// Algorithm, version and parameters of [`hash`], as in the PHC string.
@@ -103,6 +105,13 @@ fn decoy(scheme: &str) -> String {
     format!("{scheme}{DECOY}")
 }
 
+/// The places in a lane that a comparison of this password with `hash` takes.
+fn places(hash: &PasswordHash, password: &str) -> u32 {
+    let hashes = if is_nfkc(password) { 1 } else { 2 };
+    let places = hash.work().div_ceil(NEW_WORK).max(1) * hashes;
+    u32::try_from(places).unwrap_or(u32::MAX)
+}
+
 /// Which spelling of a password a hash belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Match {
@@ -186,9 +195,7 @@ impl Task {
 
     /// The places that the check takes in a lane.
     fn places(&self, password: &str) -> u32 {
-        let hashes = if is_nfkc(password) { 1 } else { 2 };
-        let places = self.hash.work().div_ceil(NEW_WORK).max(1) * hashes;
-        u32::try_from(places).unwrap_or(u32::MAX)
+        places(&self.hash, password)
     }
 
     fn check(&self, password: &str) -> Result<Checked, PasswordError> {
@@ -240,7 +247,7 @@ mod tests {
         username: &str,
         asker: Asker<'_>,
         stored: Option<&str>,
-    ) -> Result<Request, PasswordError> {
+    ) -> Result<Request<Checked>, PasswordError> {
         let (account, task) = (Account::of(username), task(stored, username, &[]));
         Request::begin(&account, asker, task, "x".to_owned().into())
     }
@@ -290,7 +297,7 @@ mod tests {
         assert_eq!(verify("x", &decoy(SCHEME)), Ok(false), "readable");
         let check = async |stored: Option<&str>| {
             let turn = begin("ada", Asker::KnownDevice, stored)?.queue()?;
-            turn.check().await.map(|checked| checked.right)
+            turn.run().await.map(|checked| checked.right)
         };
         assert_eq!(check(None).await, Ok(false));
         assert_eq!(check(Some(&hash("x").unwrap())).await, Ok(true));

@@ -125,10 +125,15 @@ impl Passwords {
         plan: impl FnOnce(&dyn Protection) -> Result<T, ProtectionError>,
     ) -> Result<T, ProtectionError> {
         let planned = plan(&Ahead(AtRest(key), self))?;
-        match self.computed().wanted.is_empty() {
-            true => Ok(planned),
-            false => Err(ProtectionError::Unhashed),
+        match self.are_wanted() {
+            false => Ok(planned),
+            true => Err(ProtectionError::Unhashed),
         }
+    }
+
+    /// True if the last plan needed what nobody has computed.
+    pub fn are_wanted(&self) -> bool {
+        !self.computed().wanted.is_empty()
     }
 
     /// Computes what the last plan needed. Takes tens of milliseconds for each password.

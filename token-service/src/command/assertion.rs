@@ -10,14 +10,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use claims::json::BYTE_ORDER_MARK;
 use clap::ArgGroup;
 use jwt_simple::prelude::{
     Claims, JWTClaims, KeyMetadata, RS256KeyPair, RS256PublicKey, RSAKeyPairLike as _,
     UnixTimeStamp,
 };
 use serde::Serialize;
-use zeroize::Zeroizing;
 
 use crate::jwt::{self, ClientAssertion};
 use domain::Certificate;
@@ -155,13 +153,12 @@ fn read_certificate(path: &Path, key: &RS256KeyPair) -> anyhow::Result<Certifica
 }
 
 fn read_key(path: &Path) -> anyhow::Result<RS256KeyPair> {
-    let file = path.display();
-    let pem = Zeroizing::new(std::fs::read_to_string(path).with_context(|| file.to_string())?);
-    RS256KeyPair::from_pem(pem.trim_start_matches(BYTE_ORDER_MARK)).with_context(|| {
-        format!(
-            "{file}: expected an RSA private key of 2048 to 4096 bits in PEM (BEGIN PRIVATE KEY); \
-             `openssl pkcs8 -topk8 -nocrypt -in {file}` converts other forms"
-        )
+    let kinds = "RSA of 2048 to 4096 bits";
+    let make = "`openssl genpkey -algorithm RSA` makes one";
+    let pkcs8 = jwt::private_key(path, kinds, make)?;
+    RS256KeyPair::from_der(&pkcs8).with_context(|| {
+        let file = path.display();
+        format!("{file}: the private key is of another kind: expected {kinds}; {make}")
     })
 }
 
@@ -267,15 +264,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_key_of_windows_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key.pem");
-        let pem = std::fs::read_to_string(demo_key()).unwrap();
-        std::fs::write(&path, format!("{BYTE_ORDER_MARK}{pem}")).unwrap();
-        sign_with(path.to_str().unwrap(), &["--alias", "a"]).unwrap();
-    }
-
-    #[test]
     fn files_that_do_not_fit_are_named() {
         let other = concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -289,7 +277,7 @@ pub(super) mod tests {
         let certificate = demo_certificate();
         assert!(
             message(&certificate, &["--alias", "a"])
-                .starts_with(&format!("{certificate}: expected an RSA private key"))
+                .starts_with(&format!("{certificate}: expected a private key in PEM"))
         );
         assert_eq!(message("/nowhere", &["--alias", "a"]), "/nowhere");
     }

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 
 use super::output;
 use crate::config::StoreUrl;
+use secrets::text_file;
 use store::{Copied, Place};
 
 /// Time between two lines about the progress.
@@ -39,7 +40,7 @@ impl Arguments {
     fn store(&self, option: &str, url: &str) -> anyhow::Result<StoreUrl> {
         let ca_file = self.ca_file.clone();
         let url = match url.strip_prefix('@') {
-            Some(file) => &*std::fs::read_to_string(file).with_context(|| file.to_owned())?,
+            Some(file) => &text_file::text(file.as_ref()).with_context(|| file.to_owned())?,
             None => url,
         };
         let store = StoreUrl::parse(url.trim(), ca_file).map_err(anyhow::Error::msg);
@@ -47,7 +48,7 @@ impl Arguments {
     }
 }
 
-fn place(store: &StoreUrl) -> Place<'_> {
+pub(super) fn place(store: &StoreUrl) -> Place<'_> {
     match store {
         StoreUrl::Redb(path) => Place::Redb(path),
         StoreUrl::Postgres(settings) => Place::Postgres(settings),

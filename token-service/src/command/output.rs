@@ -38,6 +38,22 @@ pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     bytes(format!("{}\n", visible_json(&text)).as_bytes())
 }
 
+/// Prints each value as a line of JSON; see [`line`].
+pub(super) fn json_lines(values: &[impl Serialize]) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for value in values {
+        text += &serde_json::to_string(value)?;
+        text.push('\n');
+    }
+    bytes(visible_json(&text).as_bytes())
+}
+
+/// A number and what is counted, in the singular or plural.
+pub(super) fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
 /// Prints bytes as they are.
 pub(super) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();

@@ -85,7 +85,6 @@ mod tests {
     use base64::engine::general_purpose::STANDARD;
     use claims::Algorithm;
     use claims::dpop::{Expected, Nonces, Proof, PublicOrigin, Window};
-    use claims::json::BYTE_ORDER_MARK;
     use clap::Parser as _;
 
     use super::*;
@@ -111,7 +110,6 @@ mod tests {
             let pkcs8 = SigningKey::generate_pkcs8(algorithm).unwrap();
             let pem = STANDARD.encode(&*pkcs8);
             let pem = format!("-----BEGIN PRIVATE KEY-----\n{pem}\n-----END PRIVATE KEY-----\n");
-            let pem = format!("{BYTE_ORDER_MARK}{pem}");
             std::fs::write(&path, pem).unwrap();
             let key = read_key(&path).unwrap();
             let line = "--key k --method GET --url https://api.example.com/a --token t --nonce n";
@@ -134,9 +132,6 @@ mod tests {
             let used = checked.verify(|_, message, signature| key.verifies(message, signature));
             assert!(used.is_ok(), "{algorithm:?}");
         }
-        std::fs::write(&path, "no key").unwrap();
-        let error = read_key(&path).unwrap_err().to_string();
-        assert!(error.contains("expected a private key"), "{error}");
     }
 
     #[test]

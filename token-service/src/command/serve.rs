@@ -9,6 +9,7 @@ use crate::config::{Config, StoreUrl};
 use crate::http::Application;
 use crate::service::Service;
 use crate::telemetry::log::{self, Telemetry};
+use crate::telemetry::traces;
 use domain::clock::Clock;
 use domain::password_scheme::UsedScheme;
 use process::PassedSockets;
@@ -68,6 +69,12 @@ fn warn(arguments: &ConfigFile, config: &Config) {
         .warnings(key_file::is_in_container())
         .into_iter()
         .chain(variables::warnings(variables))
+        .chain(
+            config
+                .otlp_endpoint
+                .as_ref()
+                .and_then(|_| traces::problem_of_attributes()),
+        )
     {
         tracing::warn!("{warning}");
     }
@@ -120,9 +127,6 @@ async fn prepare_on(
     Ok(service)
 }
 
-/// Number of entries of the registrations file that are applied in one transaction.
-const PART: usize = if cfg!(test) { 50 } else { 1_000 };
-
 /// Applies what the configuration and the registrations file have changed since the last start.
 async fn register(
     config: &Config,
@@ -135,7 +139,6 @@ async fn register(
         protocol: &config.protocol,
         takes_certificates: config.mutual_tls.is_some(),
         keep_audit_for: config.audit.keep_for,
-        part: PART,
         store,
         encryption_key,
         now: SystemClock.now(),
@@ -158,6 +161,8 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
 
 #[cfg(test)]
 mod apply_tests;
+#[cfg(test)]
+mod explain_tests;
 #[cfg(test)]
 mod file_tests;
 #[cfg(test)]

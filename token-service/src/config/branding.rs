@@ -11,13 +11,25 @@ use url::Url;
 use super::paths::absolute;
 use crate::branding::{Accent, Asset, Branding};
 
+const LOGO: &str = "logo_file";
+/// The logo in dark mode.
+const DARK_LOGO: &str = "logo_dark_file";
+
 pub(super) fn read(mut section: Section<'_>) -> Branding {
     let accent = section.parsed("accent", Accent::parse);
     let mut branding = Branding::with_accent(accent.map(|accent| accent.value));
-    if let Some(path) = section.path("logo_file") {
-        match logo(&path) {
-            Ok(logo) => branding.logo = Some(logo),
-            Err(problem) => section.problem("logo_file", &problem),
+    if section.has(DARK_LOGO) && !section.has(LOGO) {
+        section.problem(DARK_LOGO, "needs logo_file, the logo in light mode");
+    }
+    for (key, place) in [
+        (LOGO, &mut branding.logo),
+        (DARK_LOGO, &mut branding.dark_logo),
+    ] {
+        if let Some(path) = section.path(key) {
+            match logo(&path) {
+                Ok(logo) => *place = Some(logo),
+                Err(problem) => section.problem(key, &problem),
+            }
         }
     }
     branding.client_logos = client_logos(section.section("client_logos"));
@@ -88,5 +100,8 @@ mod tests {
         for (problem, expected) in problems.iter().zip(expected) {
             assert!(problem.starts_with(expected), "{problem}");
         }
+        let alone = load("[branding]\nlogo_dark_file = \"missing.svg\"\n", &[]).unwrap_err();
+        let expected = "config.toml:2: logo_dark_file: needs logo_file, the logo in light mode";
+        assert!(alone.contains(&expected.to_owned()), "{alone:?}");
     }
 }

@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use document::{Located, Place, Section};
-use guard::algorithm::Algorithm;
-use guard::discovery::{self, Discovery, Document, KeyHost};
-use guard::source::Endpoint;
+use keys::algorithm::Algorithm;
+use keys::discovery::{self, Discovery, Document, KeyHost};
+use keys::endpoint::Endpoint;
 use protocol::identity_provider::IdentityProvider;
 use url::{Host, Url};
 
 use super::listen::is_loopback;
 use super::paths::absolute;
-use super::site_labels::is_label;
+use super::site_labels::label;
 
 const KEY: &str = "identity_providers";
 
@@ -137,10 +137,7 @@ fn one(
             taken.take(section, key, value);
         }
     }
-    let name = section.parsed("name", |text| {
-        let problem = "must be one line of 1 to 64 characters";
-        is_label(text).then(|| text.to_owned()).ok_or(problem)
-    });
+    let name = section.parsed("name", label);
     if let Some(name) = &name {
         taken.take(section, "name", name);
     }
@@ -509,7 +506,7 @@ mod tests {
             ),
             (
                 "name = ' '",
-                "4: name: must be one line of 1 to 64 characters",
+                "4: name: has other white space than single spaces between words: correct it",
             ),
             (
                 "[[identity_providers]]\nid = 'b'\nissuer = 'https://sso.example.com/realms/a'",

@@ -18,7 +18,8 @@ use super::duration::{MINUTE, duration};
 use super::paths::{absolute, default_path};
 use super::{
     Config, LogFormat, audit, branding, dpop, identity_providers, issuer, lifetimes, listen, mail,
-    mutual_tls, passwords, scopes, second_factor, signing, site_labels, store, trusted_proxies,
+    mutual_tls, passwords, scopes, second_factor, sign_in_page, signing, site_labels, store,
+    trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -172,6 +173,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
         store_url_file,
         legacy_instances: read_legacy_instances(&mut root),
         branding: branding::read(root.section("branding")),
+        sign_in_page: sign_in_page::read(root.section("sign_in_page")),
         site_labels: site_labels::read(root.section("site_labels")),
         scopes: scopes::read(root.section("scopes")),
         revocations_per_second: revocations_per_second(root.section("limits"))
@@ -252,9 +254,10 @@ fn service_documentation(text: &str) -> Result<String, &'static str> {
 }
 
 fn otlp_endpoint(text: &str) -> Result<String, &'static str> {
-    const EXPECTED: &str = "expected an http URL, such as http://127.0.0.1:4318";
+    const EXPECTED: &str = "expected an http URL without a query, such as http://127.0.0.1:4318";
     let url = Url::parse(text).map_err(|_| EXPECTED)?;
-    if url.scheme() == "http" && url.host().is_some() {
+    let is_address = url.query().is_none() && url.fragment().is_none();
+    if url.scheme() == "http" && url.host().is_some() && is_address {
         Ok(text.to_owned())
     } else {
         Err(EXPECTED)

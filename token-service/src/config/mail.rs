@@ -56,9 +56,10 @@ pub(super) fn read(root: &mut Section<'_>, allow_insecure_http: bool) -> Option<
             Some(2) => MailTls::None,
             _ => MailTls::StartTls,
         };
-        let sender = section.parsed("sender", |text| {
-            text.parse()
-                .map_err(|_| "expected an address such as Gatepass <no-reply@example.com>")
+        let sender = section.parsed("sender", |text| match text.parse::<Mailbox>() {
+            Ok(sender) if sender.email.user().is_ascii() => Ok(sender),
+            Ok(_) => Err("the part before @ must be ASCII: not every mail server takes others"),
+            Err(_) => Err("expected an address such as Gatepass <no-reply@example.com>"),
         });
         let ca_file = section.path("ca_file").map(absolute);
         let username = section.text("username").map(|name| name.value);

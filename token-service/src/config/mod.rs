@@ -16,6 +16,7 @@ mod passwords;
 mod paths;
 mod scopes;
 mod second_factor;
+mod sign_in_page;
 mod signing;
 mod site_labels;
 mod store;
@@ -42,6 +43,7 @@ pub use self::identity_providers::{
 pub use self::mail::{Mail, MailTls};
 pub use self::mutual_tls::{LISTEN as MUTUAL_TLS_LISTEN, MutualTls};
 pub use self::scopes::{LANGUAGES, ScopeTexts};
+pub use self::sign_in_page::{SignInForm, SignInForms};
 pub use self::store::StoreUrl;
 use crate::branding::Branding;
 use duration::DAY;
@@ -79,6 +81,8 @@ pub struct Config {
     pub legacy_instances: Vec<LegacyInstance>,
     /// Logo, colour and addresses of the pages.
     pub branding: Branding,
+    /// Which way to sign in pages offer first.
+    pub sign_in_page: SignInForms,
     /// Names of the sites of linked accounts, which pages show in place of the sites.
     pub site_labels: BTreeMap<String, String>,
     /// What clients with these scopes may do, in words.
@@ -209,6 +213,7 @@ impl Default for Config {
             store_url_file: None,
             legacy_instances: Vec::new(),
             branding: Branding::default(),
+            sign_in_page: SignInForms::default(),
             site_labels: BTreeMap::new(),
             scopes: ScopeTexts::default(),
             // Enough for users who sign out.

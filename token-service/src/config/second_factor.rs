@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use document::Section;
-use domain::{SecondFactorRule, SecondFactorRules};
+use domain::{SecondFactorRule, SecondFactorRules, ambiguity};
 use serde_json::Value;
 
 const KEY: &str = "second_factor";
@@ -18,8 +18,11 @@ pub(super) fn read(root: &mut Section<'_>) -> SecondFactorRules {
 fn organizations(mut table: Section<'_>) -> BTreeMap<String, bool> {
     let mut organizations = BTreeMap::new();
     while let Some((name, value)) = table.take_any() {
+        if let Some(problem) = ambiguity(&name) {
+            table.problem(&name, problem);
+        }
         let Value::Object(members) = value else {
-            table.problem(&name, "expected a table");
+            table.problem(&name, &format!("expected a table ([organizations.{name}])"));
             continue;
         };
         let mut organization = table.within(&name, members);
@@ -59,7 +62,11 @@ mod tests {
             ),
             (
                 "[organizations]\nContoso = \"required\"",
-                "config.toml:2: Contoso: expected a table",
+                "config.toml:2: Contoso: expected a table ([organizations.Contoso])",
+            ),
+            (
+                "[organizations.\"Contoso  Ltd.\"]\nsecond_factor = \"required\"",
+                "config.toml:1: Contoso  Ltd.: has other white space than single spaces between words: correct it",
             ),
             (
                 "[organizations.Contoso]\nsecond_facto = \"required\"",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use document::Section;
+use domain::ambiguity;
 use serde_json::Value;
 
 /// Maximum length of a label, in characters.
@@ -13,23 +14,28 @@ pub(super) fn read(mut section: Section<'_>) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     while let Some((site, value)) = section.take_any() {
         match value {
-            Value::String(label) if !is_label(&label) => {
-                section.problem(&site, "must be one line of 1 to 64 characters");
-            }
-            Value::String(label) if labels.values().any(|known| *known == label) => {
-                section.problem(&site, "another site has this label");
-            }
-            Value::String(label) => drop(labels.insert(site, label)),
+            Value::String(text) => match label(&text) {
+                Err(problem) => section.problem(&site, problem),
+                Ok(label) if labels.values().any(|known| *known == label) => {
+                    section.problem(&site, "another site has this label");
+                }
+                Ok(label) => drop(labels.insert(site, label)),
+            },
             _ => section.problem(&site, "expected a string"),
         }
     }
     labels
 }
 
-pub(super) fn is_label(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.chars().count())
-        && !text.trim().is_empty()
-        && !text.chars().any(char::is_control)
+/// A text that people tell from others.
+pub(super) fn label(text: &str) -> Result<String, &'static str> {
+    let is_line =
+        (1..=LONGEST).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    match ambiguity(text) {
+        _ if !is_line => Err("must be one line of 1 to 64 characters"),
+        Some(problem) => Err(problem),
+        None => Ok(text.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -47,7 +53,12 @@ mod tests {
         assert_eq!(label.map(String::as_str), Some("Austin"));
         for (value, problem) in [
             ("\"Ulm\"", "another site has this label"),
-            ("\" \"", "must be one line of 1 to 64 characters"),
+            ("\"\"", "must be one line of 1 to 64 characters"),
+            (
+                "\" \"",
+                "has other white space than single spaces between words: correct it",
+            ),
+            ("\"Ulm\\u200b\"", "has an invisible character: remove it"),
             ("\"a\\nb\"", "must be one line of 1 to 64 characters"),
             ("1", "expected a string"),
         ] {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::paths::{absolute, default_path};
 use document::{Located, Place, Section};
+use secrets::text_file;
 use store::postgres::{PostgresSettings, PostgresUrl};
 
 /// The store that `store.url` names.
@@ -57,7 +58,7 @@ pub(super) fn read(
             .map_err(|problem| (url.place, format!("url: {problem}"))),
         (None, Some(file)) => {
             let path = absolute(file.place.resolve(&file.value));
-            std::fs::read_to_string(&path)
+            text_file::text(&path)
                 .map_err(|error| error.to_string())
                 .and_then(|text| StoreUrl::parse(text.trim(), ca_file))
                 .map(Some)
@@ -115,7 +116,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config.toml");
         let url = "postgres://service:secret@db.example.com/tokens";
-        std::fs::write(folder.path().join("url"), format!("{url}\n")).unwrap();
+        std::fs::write(folder.path().join("url"), format!("\u{feff}{url}\n")).unwrap();
         let load = |store: &str| {
             std::fs::write(&config, format!("[store]\n{store}\n")).unwrap();
             load_from(Some(&config), &[])

@@ -4,13 +4,17 @@
 
 use std::sync::LazyLock;
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::web::{self, Data};
+use actix_web::{HttpRequest, HttpResponse};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::error::ErrorBody;
-use super::{discovery, error, forms, introspection, legacy, paths, pushed, revocation, token};
+use super::{
+    discovery, error, forms, introspection, legacy, openapi, paths, pushed, revocation, token,
+};
+use crate::service::Service;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,7 +24,6 @@ use super::{discovery, error, forms, introspection, legacy, paths, pushed, revoc
                        the legacy flow, whose endpoints are at its own hosts. A client may also authenticate with an assertion in the form \
                        (`private_key_jwt`). Every error has the members `error` and `error_description`, except on pages."
     ),
-    servers((url = "/", description = "The issuer, which serves this description")),
     modifiers(&Complete),
     components(schemas(ErrorBody)),
     paths(
@@ -37,6 +40,16 @@ use super::{discovery, error, forms, introspection, legacy, paths, pushed, revoc
     )
 )]
 struct Description;
+
+const TAGS: [(&str, &str); 4] = [
+    (
+        "authorization",
+        "What browsers open, and requests that clients push before.",
+    ),
+    ("tokens", "Tokens: issue, revocation and state."),
+    ("discovery", "Metadata and keys."),
+    ("legacy", "The legacy flow, at its own hosts."),
+];
 
 /// The refusals of each endpoint that reads a form.
 const REFUSALS: [(&str, &str); 7] = [
@@ -80,6 +93,7 @@ impl Modify for Complete {
                 extensions: None,
             },
         );
+        openapi::complete(openapi, &TAGS);
         for operation in openapi
             .paths
             .paths
@@ -105,12 +119,24 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 /// Made once, because anybody may ask for it.
-static JSON: LazyLock<Option<String>> =
-    LazyLock::new(|| serde_json::to_string(&Description::openapi()).ok());
+static DESCRIPTION: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Description::openapi);
 
-async fn openapi(request: HttpRequest) -> HttpResponse {
-    match &*JSON {
-        Some(json) => discovery::cacheable(&request, "application/json", json.clone()),
-        None => error::failed("The description cannot be written"),
+async fn openapi(request: HttpRequest, service: Data<Service>) -> HttpResponse {
+    let issuer = &service.config.protocol.issuer;
+    let description = openapi::at(DESCRIPTION.clone(), issuer, "The issuer");
+    match serde_json::to_string(&description) {
+        Ok(json) => discovery::cacheable(&request, "application/json", json),
+        Err(_) => error::failed("The description cannot be written"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_described_for_readers_without_the_source() {
+        let description = openapi::at(DESCRIPTION.clone(), "https://lobby.example", "Here");
+        assert_eq!(openapi::problems(&description), [""; 0]);
     }
 }

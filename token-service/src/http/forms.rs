@@ -98,6 +98,7 @@ pub(super) enum TokenRequest {
     ClientCredentials(ClientCredentials),
 }
 
+/// Exchange of an authorization code.
 #[derive(ToSchema)]
 pub(super) struct CodeExchange {
     code: String,
@@ -110,6 +111,7 @@ pub(super) struct CodeExchange {
     client: ClientFields,
 }
 
+/// Use of a refresh token.
 #[derive(ToSchema)]
 pub(super) struct Refresh {
     refresh_token: String,
@@ -118,9 +120,10 @@ pub(super) struct Refresh {
     client: ClientFields,
 }
 
+/// Exchange of an assertion about a user.
 #[derive(ToSchema)]
 pub(super) struct JwtBearer {
-    /// A user assertion (protocol.md §2.3).
+    /// A user assertion, or an assertion of an identity provider.
     assertion: String,
     #[serde(flatten)]
     account: Account,
@@ -129,6 +132,7 @@ pub(super) struct JwtBearer {
     client: ClientFields,
 }
 
+/// A token of a User-Bound Integration.
 #[derive(ToSchema)]
 pub(super) struct ClientCredentials {
     #[serde(flatten)]

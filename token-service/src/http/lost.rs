@@ -37,7 +37,7 @@ pub(super) async fn not_found(request: HttpRequest) -> HttpResponse {
     let meant = meant(path).map(|(method, meant)| format!("{method} {meant}"));
     let service = request.app_data::<Data<Service>>();
     match (service, meant) {
-        (Some(service), meant) if path.starts_with(paths::HOME) && opens_pages(&request) => {
+        (Some(service), meant) if pages::are_opened(&request) => {
             pages::nothing_here(&request, service, meant).await
         }
         (_, Some(meant)) => error::no_such_path(&format!(
@@ -45,16 +45,6 @@ pub(super) async fn not_found(request: HttpRequest) -> HttpResponse {
         )),
         (_, None) => error::not_found().await,
     }
-}
-
-/// True for a browser in which a person opens an address.
-fn opens_pages(request: &HttpRequest) -> bool {
-    let mut accepted = request.headers().get_all(header::ACCEPT);
-    accepted.any(|value| {
-        value
-            .to_str()
-            .is_ok_and(|value| value.contains("text/html"))
-    })
 }
 
 fn meant(path: &str) -> Option<(&'static str, &'static str)> {

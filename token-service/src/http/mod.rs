@@ -19,6 +19,7 @@ mod method;
 mod metrics;
 mod mutual_tls;
 mod observe;
+mod openapi;
 mod origin;
 mod pages;
 pub(crate) mod paths;

@@ -2,7 +2,8 @@
 //! certificate over in a header, which only this listener reads.
 
 use actix_web::HttpRequest;
-use process::{certificate, networks};
+use process::certificate::{self, Unreadable};
+use process::networks;
 
 use crate::config;
 use crate::service::Service;
@@ -34,11 +35,11 @@ fn shown(http: &HttpRequest, config: &config::MutualTls) -> Shown {
     let read = match values.as_slice() {
         [] => Ok(None),
         [value] => certificate::read(value.as_bytes()),
-        [_, _, ..] => return Shown::Unreadable,
+        [_, _, ..] => Err(Unreadable::Repeated),
     };
     match read {
         Ok(Some(thumbprint)) => Shown::Certificate(thumbprint),
         Ok(None) => Shown::Nothing,
-        Err(certificate::Unreadable) => Shown::Unreadable,
+        Err(unreadable) => Shown::Unreadable(unreadable.reason()),
     }
 }

@@ -9,8 +9,12 @@ pub(crate) const SIGN_IN: &str = "/auth/sign-in";
 pub(crate) const SECOND_FACTOR: &str = "/auth/second-factor";
 /// `GET`, `POST`: sets up an authenticator app.
 pub(crate) const AUTHENTICATOR: &str = "/auth/authenticator";
+/// `GET`, `POST`: makes new recovery codes.
+pub(crate) const RECOVERY_CODES: &str = "/auth/recovery-codes";
 /// `GET`, `POST`: changes the password of who is signed in.
 pub(crate) const PASSWORD: &str = "/auth/password";
+/// `GET`: where password managers look for [`PASSWORD`] (W3C, A Well-Known URL for Changing Passwords).
+pub(crate) const CHANGE_PASSWORD: &str = "/.well-known/change-password";
 /// `GET`, `POST`: sets a password with a link.
 pub(crate) const NEW_PASSWORD: &str = "/auth/new-password";
 /// `GET`, `POST`: asks for a link by mail with which a person sets a password.

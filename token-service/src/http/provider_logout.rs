@@ -1,7 +1,6 @@
 //! `POST /auth/provider/{id}/logout`: an identity provider ends the sign-ins of a person (OpenID Connect Back-Channel Logout 1.0).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::web::{Data, Path, Payload};
@@ -14,12 +13,8 @@ use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, AuditEvent, EndedSignIns};
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::parameters::Parameters;
-use protocol::provider_sign_in::TIME_AT_PROVIDER;
-use protocol::provider_sign_in::id_token::{LogoutToken, TokenRefusal};
+use protocol::provider_sign_in::id_token::{LogoutRefusal, LogoutToken, TokenRefusal};
 use store::{OnceId, StoreError, Use};
-
-/// Longest time from an ID token to its session.
-const UNDER_WAY: Duration = Duration::from_secs(15);
 
 /// Ends the sessions and grants that rest on the sign-in, and answers when that is durable.
 pub(super) async fn end(
@@ -45,29 +40,34 @@ pub(super) async fn end(
         Ok(()) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .finish(),
-        Err(LogoutError::Refused(TokenRefusal::Unavailable(_))) => {
-            unavailable("the keys of the identity provider cannot be fetched now")
-        }
-        // Anybody can send one: the answer says why, and not the log.
-        Err(LogoutError::Refused(why)) => {
-            tracing::debug!(provider = provider.id, %why, "a logout token was refused");
-            refused(
-                StatusCode::BAD_REQUEST,
-                &format!("the logout token is refused: {why}"),
-            )
-        }
-        Err(LogoutError::Replayed) => {
-            refused(StatusCode::BAD_REQUEST, "the logout token was used before")
-        }
+        Err(LogoutError::Refused(LogoutRefusal {
+            why: TokenRefusal::Unavailable(_),
+            ..
+        })) => unavailable("the keys of the identity provider cannot be fetched now"),
         Err(LogoutError::Store(_)) => unavailable("the store fails now"),
+        Err(error) => {
+            let is_reported = match &error {
+                LogoutError::Refused(refusal) => refusal.is_reported,
+                LogoutError::Replayed | LogoutError::Store(_) => true,
+            };
+            // Anybody can send the others: the answer says why, and not the log.
+            if is_reported {
+                tracing::warn!(provider = provider.id, why = %error, "a logout token was refused");
+                let entry = Entry::new(AuditAction::ProviderSignOutRefused);
+                let detail = format!("identity provider {}: {error}", provider.id);
+                service.record(&origin::of(&http), entry.detail(detail));
+            }
+            let description = format!("the logout token is refused: {error}");
+            refused(StatusCode::BAD_REQUEST, &description)
+        }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
 enum LogoutError {
     #[error(transparent)]
-    Refused(#[from] TokenRefusal),
-    #[error("the logout token was used before")]
+    Refused(#[from] LogoutRefusal),
+    #[error("it was used before")]
     Replayed,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -82,27 +82,15 @@ async fn carry_out(
     let moment = service.moment();
     let context = service.context(&moment);
     let token = LogoutToken::verify(&context, provider, token).await?;
-    // First the end, then the mark: if the store fails between the two, the provider's next attempt is not refused.
+    // First the end, then the mark: if the store fails between the two, the provider's next attempt is not refused. Twice ends nothing
+    // more.
     let id = OnceId::of_logout_token(&provider.issuer, &token.jti);
     if service.store.is_used(id, moment.now).await? {
         return Err(LogoutError::Replayed);
     }
-    // A sign-in that is under way does not begin a session after its end.
-    let (mark, lasts) = match &token.sid {
-        Some(sid) => (
-            OnceId::of_ended_session(&token.identity, sid),
-            TIME_AT_PROVIDER,
-        ),
-        // Soon over, so that the person can sign in again.
-        None => (OnceId::of_ended_sign_ins(&token.identity), UNDER_WAY),
-    };
-    service
-        .store
-        .use_once(mark, moment.now + lasts, moment.now)
-        .await?;
     let user = service
         .directory()
-        .user_of_identity(&token.identity)
+        .user_of_identity(&token.sign_out.identity)
         .await?;
     let entry = Entry::new(AuditAction::ProviderSignOut);
     let entry = entry.detail(format!("by the identity provider {}", provider.id));
@@ -114,7 +102,7 @@ async fn carry_out(
     let (audit, now) = (Arc::clone(&events), service.clock.now());
     let ended = service
         .store
-        .end_provider_sign_ins(token.identity, token.sid, audit, now);
+        .end_provider_sign_ins(token.sign_out, audit, now);
     if ended.await? != EndedSignIns::default() {
         service.recorded(&events);
     }

@@ -1,9 +1,9 @@
 //! The fetch of a provider's metadata and keys.
 
-use guard::discovery::{self, Discovery, MAX_METADATA_BYTES};
-use guard::keys::{KeySet, MAX_JWKS_BYTES};
-use guard::schedule::TIMEOUT_SECONDS;
-use guard::source::Endpoint;
+use keys::discovery::{self, Discovery, MAX_METADATA_BYTES};
+use keys::endpoint::Endpoint;
+use keys::schedule::TIMEOUT_SECONDS;
+use keys::{KeySet, MAX_JWKS_BYTES};
 use process::fetch::http::Request;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -133,18 +133,18 @@ impl Provider {
         let parsed = KeySet::parse(&body, &self.settings.algorithms, &previous);
         let (keys, skipped) =
             parsed.map_err(|why| self.failed(KEYS, (ProviderOutcome::Malformed, why)))?;
-        let is_empty = keys.is_empty();
-        let mut state = self.state();
-        state.keys = keys;
-        state.keys_at = Some(Instant::now());
-        drop(state);
-        if is_empty {
+        // The keys that were fetched before stay in use.
+        if keys.is_empty() {
             let why = match skipped.line() {
                 line if line.is_empty() => "the JWK set has no keys".to_owned(),
                 line => format!("no key is usable: {line}"),
             };
             return Err(self.failed(KEYS, (ProviderOutcome::Malformed, why)));
         }
+        let mut state = self.state();
+        state.keys = keys;
+        state.keys_at = Some(Instant::now());
+        drop(state);
         self.count(KEYS, ProviderOutcome::Ok);
         Ok(())
     }

@@ -12,6 +12,7 @@ use process::fetch::Answer;
 use process::fetch::http::Request;
 use protocol::identity_provider::Unavailable;
 use protocol::oauth::assertion::client;
+use secrets::text_file;
 use serde_json::Value;
 use system::{OsRandom, SystemClock};
 use tokio::time::{Instant, timeout_at};
@@ -61,15 +62,7 @@ pub(super) fn check(credential: &ProviderCredential) -> anyhow::Result<()> {
 
 /// Read for each use, so that a changed file needs no restart.
 fn secret(path: &Path) -> anyhow::Result<Zeroizing<String>> {
-    let file = path.display();
-    let text = Zeroizing::new(std::fs::read_to_string(path).with_context(|| file.to_string())?);
-    let secret = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
-    anyhow::ensure!(!secret.is_empty(), "{file}: is empty");
-    anyhow::ensure!(
-        !secret.contains(['\r', '\n']),
-        "{file}: has several lines; a secret is one"
-    );
-    Ok(secret)
+    text_file::secret(path).with_context(|| path.display().to_string())
 }
 
 impl Provider {
@@ -78,8 +71,8 @@ impl Provider {
         code: &str,
         redirect_uri: &str,
         code_verifier: &str,
+        until: Instant,
     ) -> Result<String, RedeemError> {
-        let until = Instant::now() + self.limit;
         let endpoints = self.endpoints().await?;
         let asked = self.ask(&endpoints, code, redirect_uri, code_verifier, until);
         let redeemed = match timeout_at(until, asked).await {
@@ -142,7 +135,8 @@ impl Provider {
                 let assertion = ClientAssertion {
                     client_id,
                     kid: Some(key.kid()),
-                    audience: endpoints.token_endpoint.as_str(),
+                    // Not the token endpoint, for which the provider of another entry could ask (draft-ietf-oauth-rfc7523bis §4).
+                    audience: &self.settings.issuer,
                     lifetime: ASSERTION_LIFETIME,
                 };
                 let assertion = assertion.sign(&key, SystemClock.now(), &OsRandom)?;

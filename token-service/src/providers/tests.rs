@@ -14,8 +14,18 @@ use tempfile::TempDir;
 use super::*;
 use crate::telemetry::metrics::ProviderOutcome;
 
-/// The time limit of these tests.
+/// Time limit for providers that answer: longer than any answer takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn patience() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// Time limit for a provider that never answers.
 const SOON: Duration = Duration::from_millis(400);
+
+/// The error at the end of [`SOON`].
+const NO_ANSWER: &str = "no answer within 400ms";
 
 type Handler = Box<dyn Fn(&str, &mut TcpStream) + Send>;
 
@@ -107,7 +117,7 @@ impl Upstream {
 
     /// The providers of a configuration with this one, `more` of it, and `text`.
     fn providers(&self, more: &str, text: &str) -> (Providers, IdentityProvider, ProviderMetrics) {
-        self.providers_within(SOON, more, text)
+        self.providers_within(PATIENCE, more, text)
     }
 
     fn providers_within(
@@ -172,8 +182,12 @@ fn wait(stream: &mut TcpStream) {
 }
 
 fn signing_key() -> SigningKey {
-    let pkcs8 = SigningKey::generate_pkcs8(OwnAlgorithm::EdDsa).unwrap();
-    SigningKey::from_pkcs8(OwnAlgorithm::EdDsa, &pkcs8).unwrap()
+    signing_key_of(OwnAlgorithm::EdDsa)
+}
+
+fn signing_key_of(algorithm: OwnAlgorithm) -> SigningKey {
+    let pkcs8 = SigningKey::generate_pkcs8(algorithm).unwrap();
+    SigningKey::from_pkcs8(algorithm, &pkcs8).unwrap()
 }
 
 const ALGORITHM: Algorithm = Algorithm::EdDsa;
@@ -230,7 +244,7 @@ async fn a_flood_of_unknown_keys_costs_one_fetch_and_hides_no_new_key() {
     let upstream = Upstream::start();
     let (old, new) = (signing_key(), signing_key());
     upstream.provides(&[&old], nothing(), (404, nothing()));
-    let (providers, provider, _) = upstream.providers_within(TIMEOUT, "", "");
+    let (providers, provider, _) = upstream.providers("", "");
     let key = async |kid: &str| providers.key(&provider, kid, ALGORITHM).await.unwrap();
     assert!(key(old.kid()).await.is_some());
     let flood = || async {
@@ -298,6 +312,18 @@ async fn what_was_fetched_stays_in_use_during_an_outage() {
             .is_some()
     );
     assert!(providers.endpoints(&provider).await.is_ok());
+    // No keys, or keys that nobody can use, replace nothing.
+    let of_another_algorithm = signing_key_of(OwnAlgorithm::Es256);
+    for (keys, why) in [
+        (vec![], "keys: the JWK set has no keys"),
+        (vec![&of_another_algorithm], "keys: no key is usable"),
+    ] {
+        upstream.provides(&keys, nothing(), (404, nothing()));
+        let error = providers.probe(&provider).await.unwrap_err();
+        assert!(error.why.starts_with(why), "{error}");
+        let known = providers.key(&provider, key.kid(), ALGORITHM).await;
+        assert!(known.unwrap().is_some(), "{why}");
+    }
 }
 
 #[tokio::test]
@@ -328,7 +354,7 @@ async fn hostile_answers_are_bounded_and_named() {
         ),
         (
             "never answers",
-            "no answer within 400ms",
+            NO_ANSWER,
             Box::new(|upstream| upstream.answers(|_, stream| wait(stream))),
         ),
         (
@@ -368,7 +394,7 @@ async fn hostile_answers_are_bounded_and_named() {
         ),
         (
             "sends a byte now and then",
-            "no answer within 400ms",
+            NO_ANSWER,
             Box::new(|upstream| {
                 upstream.answers(|_, stream| {
                     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
@@ -451,8 +477,9 @@ async fn hostile_answers_are_bounded_and_named() {
     for (what, why, set_up) in cases {
         let upstream = Upstream::start();
         set_up(&upstream);
-        let (providers, provider, _) = upstream.providers(&client, "");
-        let endpoints = timeout(4 * SOON, providers.endpoints(&provider)).await;
+        let limit = if why == NO_ANSWER { SOON } else { PATIENCE };
+        let (providers, provider, _) = upstream.providers_within(limit, &client, "");
+        let endpoints = timeout(2 * PATIENCE, providers.endpoints(&provider)).await;
         let error = endpoints.expect(what).unwrap_err();
         assert!(error.why.starts_with(why), "{what}: {error}");
         assert!(error.why.len() < 400, "{what}");
@@ -492,7 +519,7 @@ async fn keys_in_a_file_are_read_again() {
     };
     let upstream = Upstream::start();
     let (providers, provider, _) =
-        upstream.providers_within(TIMEOUT, &format!("jwks_file = '{}'", path.display()), "");
+        upstream.providers(&format!("jwks_file = '{}'", path.display()), "");
     let missing = providers.key(&provider, old.kid(), ALGORITHM).await;
     assert!(missing.unwrap_err().why.contains("jwks.json"));
     for key in [&old, &new] {
@@ -527,7 +554,13 @@ async fn a_code_is_redeemed_with_the_method_that_the_provider_offers() {
         upstream.provides(&[&signing_key()], changes, (200, answer.clone()));
         let (providers, provider, metrics) = upstream.providers(&client, "");
         let redeemed = providers
-            .redeem(&provider, "c&d", "https://a.example/r", "verifier")
+            .redeem(
+                &provider,
+                "c&d",
+                "https://a.example/r",
+                "verifier",
+                patience(),
+            )
             .await;
         assert_eq!(redeemed.unwrap(), "a.b.c");
         let request = upstream.last();
@@ -553,10 +586,13 @@ async fn a_code_is_redeemed_with_the_method_that_the_provider_offers() {
         assert_eq!(metrics.counted("sso", "token", ProviderOutcome::Ok), 1);
         // A new secret needs no restart.
         std::fs::write(folder.path().join("secret"), "new").unwrap();
-        providers.redeem(&provider, "c", "r", "v").await.unwrap();
+        providers
+            .redeem(&provider, "c", "r", "v", patience())
+            .await
+            .unwrap();
         let basic = format!("authorization: Basic {}\r\n", STANDARD.encode("a%3Ab:new"));
         assert!(is_post || upstream.last().contains(&basic));
-        std::fs::write(folder.path().join("secret"), "s: cret+\n").unwrap();
+        std::fs::write(folder.path().join("secret"), "\u{feff}s: cret+\n").unwrap();
     }
 }
 
@@ -579,7 +615,10 @@ async fn a_code_is_redeemed_with_a_key() {
     );
     let client = format!("client_id = 'c'\nclient_key_file = '{}'", path.display());
     let (providers, provider, _) = upstream.providers(&client, "");
-    providers.redeem(&provider, "c", "r", "v").await.unwrap();
+    providers
+        .redeem(&provider, "c", "r", "v", patience())
+        .await
+        .unwrap();
     let form = form(&upstream.last());
     assert_eq!(
         form["client_assertion_type"],
@@ -600,7 +639,7 @@ async fn a_code_is_redeemed_with_a_key() {
     assert_eq!(part(0)["kid"], key.kid());
     let claims = part(1);
     assert_eq!((&claims["iss"], &claims["sub"]), (&json!("c"), &json!("c")));
-    assert_eq!(claims["aud"], upstream.url("/token"));
+    assert_eq!(claims["aud"], upstream.url(""));
     assert_eq!(
         claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap(),
         60
@@ -668,7 +707,7 @@ async fn answers_that_bring_no_id_token_are_told_apart() {
     ] {
         upstream.provides(&[&signing_key()], nothing(), (status, body));
         let (providers, provider, metrics) = upstream.providers(&client, "");
-        let redeemed = providers.redeem(&provider, "c", "r", "v").await;
+        let redeemed = providers.redeem(&provider, "c", "r", "v", patience()).await;
         assert_eq!(redeemed.unwrap_err(), expected);
         assert_eq!(metrics.counted("sso", "token", outcome), 1, "{expected:?}");
     }
@@ -677,6 +716,8 @@ async fn answers_that_bring_no_id_token_are_told_apart() {
 /// More people than there are threads for one provider wait for it, and nobody else does.
 #[tokio::test]
 async fn a_provider_that_hangs_takes_nothing_from_others() {
+    /// Until then, the other provider must have answered.
+    const LIMIT: Duration = Duration::from_secs(3);
     let (slow, quick) = (Upstream::start(), Upstream::start());
     let (_folder, client) = secret();
     for (upstream, status) in [(&slow, 200), (&quick, 200)] {
@@ -690,7 +731,7 @@ async fn a_provider_that_hangs_takes_nothing_from_others() {
         "[[identity_providers]]\nid = 'quick'\nissuer = '{}'\nalgorithms = ['EdDSA']\n{client}",
         quick.url("")
     );
-    let (providers, provider, metrics) = slow.providers(&client, &second);
+    let (providers, provider, metrics) = slow.providers_within(LIMIT, &client, &second);
     let other = IdentityProvider {
         id: "quick".to_owned(),
         ..provider.clone()
@@ -698,13 +739,14 @@ async fn a_provider_that_hangs_takes_nothing_from_others() {
     providers.endpoints(&provider).await.unwrap();
     providers.endpoints(&other).await.unwrap();
     slow.answers(|_, stream| wait(stream));
-    let waiting =
-        join_all((0..3 * REDEMPTIONS).map(|_| providers.redeem(&provider, "c", "r", "v")));
-    let mut waiting = Box::pin(timeout(4 * SOON, waiting));
+    let until = Instant::now() + LIMIT;
+    let redeem = |_| providers.redeem(&provider, "c", "r", "v", until);
+    let waiting = join_all((0..3 * REDEMPTIONS).map(redeem));
+    let mut waiting = Box::pin(timeout(PATIENCE, waiting));
     let redeemed = tokio::select! {
         biased;
         _ = &mut waiting => panic!("the slow one was quicker"),
-        redeemed = providers.redeem(&other, "c", "r", "v") => redeemed,
+        redeemed = providers.redeem(&other, "c", "r", "v", until) => redeemed,
     };
     assert_eq!(redeemed.unwrap(), "a.b.c");
     let failed = waiting.await.unwrap();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use crate::service::Service;
 use crate::service::sweep_time::SweepTime;
+use crate::service::{Service, notices};
 use crate::telemetry::audit_log::most_entries;
 use domain::AuditKind;
 use domain::certificate::CertificateState;
@@ -52,6 +52,7 @@ pub(crate) async fn run(service: Arc<Service>) {
         tell_of_left_out(&service),
         warn_of_certificates(&service),
         send_mail(&service),
+        notices::run(&service),
         service.providers.run(),
         service.feed.follow()
     );

@@ -163,6 +163,8 @@ pub(crate) struct Metrics {
     sessions: Gauge,
     revocations: Gauge,
     audit_entries: Gauge,
+    owed_notices: Gauge,
+    owed_notice_age: Gauge,
     passwords_waiting: Gauge,
     layout: Gauge,
     key_age: Family<Labels<2, String>, Gauge>,
@@ -314,6 +316,16 @@ impl Metrics {
                 "audit_entries",
                 "Entries of the audit log in the store",
             ),
+            owed_notices: new(
+                stored,
+                "owed_notices",
+                "People whom the service has to tell of a change by mail, and the mail server has not taken the message",
+            ),
+            owed_notice_age: new_seconds(
+                stored,
+                "owed_notice_age",
+                "Time since the oldest change of which a person has to be told by mail; 0 if there is none",
+            ),
             layout,
             passwords_waiting: new(
                 of,
@@ -422,6 +434,9 @@ impl Metrics {
         set(&self.sessions, counts.sessions);
         set(&self.revocations, counts.revocations);
         set(&self.audit_entries, counts.audit_entries);
+        set(&self.owed_notices, counts.owed_notices);
+        let age = counts.owed_since.map_or(0, |since| difference(now, since));
+        self.owed_notice_age.set(age);
         set(&self.clients, counts.clients);
         set(&self.users, counts.users);
         self.certificate_expiry.clear();

@@ -1,5 +1,6 @@
 //! Traces for an OpenTelemetry collector.
 
+use std::env::VarError;
 use std::time::Duration;
 
 use actix_web::http::header::HeaderMap;
@@ -14,10 +15,11 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response, Respon
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
+use opentelemetry_sdk::resource::TelemetryResourceDetector;
 use opentelemetry_sdk::trace::{
     Sampler, SamplingDecision, SamplingResult, SdkTracerProvider, ShouldSample,
 };
+use percent_encoding::percent_decode_str;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, Registry};
@@ -35,7 +37,7 @@ impl Traces {
             .with_http()
             .with_http_client(Collector::new())
             .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+            .with_endpoint(address(endpoint))
             .build()
             .context("otlp_endpoint")?;
         let resource = Resource::builder_empty()
@@ -44,10 +46,8 @@ impl Traces {
                 KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
                 KeyValue::new("service.instance.id", random::text::<16>(&OsRandom)?),
             ])
-            .with_detectors(&[
-                Box::new(TelemetryResourceDetector),
-                Box::new(EnvResourceDetector::new()),
-            ])
+            .with_detector(Box::new(TelemetryResourceDetector))
+            .with_attributes(given_attributes().unwrap_or_default())
             .build();
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
@@ -72,6 +72,52 @@ impl Traces {
             tracing::warn!(%error, "the last traces were not sent");
         }
     }
+}
+
+/// The address for traces of a collector. Other programs are configured with the whole address.
+fn address(endpoint: &str) -> String {
+    const PATH: &str = "/v1/traces";
+    let endpoint = endpoint.trim_end_matches('/');
+    format!("{}{PATH}", endpoint.strip_suffix(PATH).unwrap_or(endpoint))
+}
+
+const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+
+/// What is wrong with `OTEL_RESOURCE_ATTRIBUTES`. Traces are then sent without its attributes.
+pub(crate) fn problem_of_attributes() -> Option<String> {
+    given_attributes().err()
+}
+
+fn given_attributes() -> Result<Vec<KeyValue>, String> {
+    match std::env::var(ATTRIBUTES) {
+        Ok(text) => attributes(&text),
+        Err(VarError::NotPresent) => Ok(Vec::new()),
+        Err(VarError::NotUnicode(_)) => Err(format!("{ATTRIBUTES} is not UTF-8")),
+    }
+}
+
+/// Attributes of the resource in the form of OpenTelemetry: `KEY=VALUE`, separated by commas, percent-encoded.
+fn attributes(text: &str) -> Result<Vec<KeyValue>, String> {
+    let parts = text.split(',').map(str::trim);
+    let parts = parts.filter(|part| !part.is_empty());
+    let attribute = |part: &str| {
+        let (key, value) = part.split_once('=')?;
+        let decoded = |text: &str| {
+            let text = percent_decode_str(text.trim()).decode_utf8().ok()?;
+            Some(text.into_owned())
+        };
+        let key = decoded(key).filter(|key| !key.is_empty())?;
+        Some(KeyValue::new(key, decoded(value)?))
+    };
+    parts
+        .map(|part| {
+            attribute(part).ok_or_else(|| {
+                format!(
+                    "{ATTRIBUTES}: {part}: expected KEY=VALUE, percent-encoded; traces have none of these attributes"
+                )
+            })
+        })
+        .collect()
 }
 
 /// Time limit for a batch, the default of OpenTelemetry.
@@ -161,5 +207,44 @@ impl Extractor for HeadersOfRequest<'_> {
 
     fn keys(&self) -> Vec<&str> {
         self.0.keys().map(|name| name.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_percent_decoded() {
+        let text = "service.instance.id=ts%20one, deployment.environment.name = pro%2Cd ,a%3Db=c%3D=,empty=,";
+        let expected = [
+            ("service.instance.id", "ts one"),
+            ("deployment.environment.name", "pro,d"),
+            ("a=b", "c=="),
+            ("empty", ""),
+        ];
+        let expected = expected.map(|(key, value)| KeyValue::new(key, value));
+        assert_eq!(attributes(text).unwrap(), expected);
+        assert_eq!(attributes("").unwrap(), []);
+        for wrong in ["a", "=b", "a=%ff"] {
+            let problem = attributes(&format!("x=y,{wrong}")).unwrap_err();
+            assert!(
+                problem.contains(&format!("{wrong}: expected KEY=VALUE")),
+                "{problem}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_endpoint_may_have_the_path_of_traces() {
+        for endpoint in [
+            "http://c:4318",
+            "http://c:4318/",
+            "http://c:4318/v1/traces",
+            "http://c:4318/v1/traces/",
+        ] {
+            assert_eq!(address(endpoint), "http://c:4318/v1/traces");
+        }
+        assert_eq!(address("http://c/otlp"), "http://c/otlp/v1/traces");
     }
 }

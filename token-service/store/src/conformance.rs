@@ -11,6 +11,7 @@ mod credentials;
 mod grants;
 mod legacy_codes;
 mod names;
+mod notices;
 mod once;
 mod provider_sign_ins;
 mod refresh_tokens;
@@ -22,6 +23,7 @@ mod second_factors;
 mod sessions;
 mod signing_keys;
 mod upkeep;
+pub(crate) mod walk;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,14 +43,15 @@ use domain::object::ObjectKind;
 use domain::registry_change::CHANGES_KEPT;
 use domain::testing::{installed, legacy, user_bound, web_server};
 use domain::{
-    Admission, AppliedFile, AuditAction, AuditEvent, AuditKind, AuditRange, Client, ClientId,
-    ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, EndingSessions, Extent,
+    Admission, AuditAction, AuditEvent, AuditKind, AuditRange, Client, ClientId, ClientVersion,
+    CodeMismatch, CodeRecord, Counted, CredentialsVersion, EndedSignIns, EndingSessions, Extent,
     FeedId, FileChange, FirstStep, Grant, GrantFilter, GrantId, IntegrationType, LegacyInstance,
-    LinkedIdentity, ObjectName, Owner, Pace, PacedKey, PresentedCode, ProviderSignIn, Redemption,
-    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Revocation,
-    Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor,
-    SecondFactorRules, SecretTimes, SecretUse, SelfContainedCode, Session, SessionPlace,
-    SessionStage, TokenId, TokenReference, TokenSubject, UnfinishedSignIns, User, Username,
+    LinkedIdentity, ObjectName, Owner, Pace, PacedKey, PresentedCode, ProviderSignIn,
+    ProviderSignOut, Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
+    RegistryOutcome, Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey,
+    SealedValue, SecondFactor, SecondFactorRules, SecretTimes, SecretUse, SelfContainedCode,
+    Session, SessionPlace, SessionStage, TokenId, TokenReference, TokenSubject, UnfinishedSignIns,
+    User, Username,
 };
 use system::OsRandom;
 
@@ -62,6 +65,7 @@ pub(crate) use self::credentials::*;
 pub(crate) use self::grants::*;
 pub(crate) use self::legacy_codes::*;
 pub(crate) use self::names::*;
+pub(crate) use self::notices::*;
 pub(crate) use self::once::*;
 pub(crate) use self::provider_sign_ins::*;
 pub(crate) use self::refresh_tokens::*;
@@ -140,7 +144,10 @@ macro_rules! conformance {
             a_mismatch_leaves_the_code_to_its_client,
             a_code_ends_with_its_user_and_its_account,
             a_code_ends_with_its_client_and_its_redirect_uri,
+            a_code_ends_with_its_session,
+            a_code_needs_the_second_factor_that_is_required,
             a_code_waits_until_its_tokens_are_not_revoked_already,
+            a_code_waits_for_its_own_account_alone,
             redemptions_leave_nothing_of_a_client_that_is_disabled_in_parallel,
             parallel_redemptions_have_one_winner,
             a_legacy_code_is_redeemed_once,
@@ -173,8 +180,13 @@ macro_rules! conformance {
             of_parallel_uses_one_is_the_first,
             a_totp_step_works_once,
             a_second_factor_ends_what_was_there_and_goes_with_its_user,
+            a_change_owes_a_notice_until_it_is_sent,
+            of_parallel_claims_one_has_the_notice,
+            no_notice_is_lost_while_others_are_sent,
+            the_present_address_does_not_wait_for_an_earlier_one,
             sign_ins_are_known_until_the_user_is_removed,
             a_recovery_code_works_once,
+            new_recovery_codes_end_the_earlier_ones,
             failures_slow_attempts_down_until_they_are_forgiven_or_forgotten,
             right_attempts_move_no_clock,
             attempts_that_wait_count_for_the_keys_before_the_one_that_waits,
@@ -185,6 +197,8 @@ macro_rules! conformance {
             a_person_ends_own_sessions_alone,
             a_provider_ends_its_sign_ins_alone,
             unlinking_an_identity_ends_its_sign_ins_alone,
+            a_sign_out_ends_the_sign_ins_that_are_under_way,
+            what_ends_sessions_asks_for_newer_sign_ins_at_a_provider,
             redemptions_leave_nothing_of_a_sign_in_that_its_provider_ends_in_parallel,
             live_grants_are_sorted_by_client_and_paged,
             a_code_ends_with_the_access_of_its_client,
@@ -281,27 +295,43 @@ pub(crate) fn code_of(client: &str, user: &str) -> CodeRecord {
     }
 }
 
+/// The outcome of an operation, which is started again as long as the store is overloaded, as a client repeats its request after
+/// status 503. On a slow machine, parallel callers wait longer for a connection to PostgreSQL than the service lets them.
+pub(crate) async fn patiently<T, F>(mut start: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    loop {
+        match start().await {
+            Err(StoreError::Overloaded) => tokio::task::yield_now().await,
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Makes a change of the registry at this second.
 pub(crate) async fn apply(store: &dyn Store, change: RegistryChange, seconds: u64) {
-    let outcome = store.change_registry(change, at(seconds)).await;
+    let outcome = patiently(|| store.change_registry(change.clone(), at(seconds))).await;
     assert_eq!(outcome, Ok(RegistryOutcome::Changed));
 }
 
 /// The version of a user's credentials. Registers the user if necessary.
 pub(crate) async fn version_of(store: &dyn Store, username: &Username) -> CredentialsVersion {
-    let known = || store.credentials(username.clone());
-    if known().await.unwrap().is_none() {
-        apply(store, put(vec![], vec![user(username.as_str())]), 0).await;
+    let known = || patiently(|| store.credentials(username.clone()));
+    if let Some(known) = known().await.unwrap() {
+        return known.version;
     }
+    apply(store, put(vec![], vec![user(username.as_str())]), 0).await;
     known().await.unwrap().unwrap().version
 }
 
 /// The version of a client. Registers the client if necessary.
 async fn version_of_client(store: &dyn Store, id: &ClientId) -> ClientVersion {
-    let known = || store.client(id.clone());
-    if known().await.unwrap().is_none() {
-        apply(store, put(vec![client(id.as_str())], vec![]), 0).await;
+    let known = || patiently(|| store.client(id.clone()));
+    if let Some(known) = known().await.unwrap() {
+        return known.version;
     }
+    apply(store, put(vec![client(id.as_str())], vec![]), 0).await;
     known().await.unwrap().unwrap().version
 }
 
@@ -318,7 +348,7 @@ pub(crate) async fn self_contained(store: &dyn Store, record: CodeRecord) -> Sel
 pub(crate) async fn issue_legacy(store: &dyn Store, code: &str, record: CodeRecord) {
     let record = with_current_credentials(store, record).await;
     let code = Digest::of(code.as_bytes());
-    let issued = store.issue_legacy_code(code, record).await;
+    let issued = patiently(|| store.issue_legacy_code(code, record.clone())).await;
     assert_eq!(issued.unwrap(), Begin::Begun);
 }
 
@@ -341,7 +371,7 @@ pub(crate) async fn start(
         credentials_version: version_of(store, &session.username).await,
         ..session
     };
-    let started = store.start_session(id, session.clone(), replaces).await;
+    let started = patiently(|| store.start_session(id, session.clone(), replaces)).await;
     assert!(matches!(started.unwrap(), SessionBegin::Begun(_)));
     session
 }
@@ -388,6 +418,7 @@ pub(crate) fn first_step(now: Timestamp) -> FirstStep {
         scope: None,
         issued_at: now,
         refresh_expires_at: now + WEEK,
+        second_factor: Arc::default(),
     }
 }
 
@@ -397,7 +428,8 @@ pub(crate) async fn redeem(
     presented: PresentedCode,
     now: Timestamp,
 ) -> Redemption {
-    let redeemed = store.redeem_code(code.clone(), presented, first_step(now), now);
+    let redeemed =
+        patiently(|| store.redeem_code(code.clone(), presented.clone(), first_step(now), now));
     redeemed.await.unwrap()
 }
 
@@ -407,16 +439,16 @@ pub(crate) async fn redeem_legacy(
     presented: PresentedCode,
     now: Timestamp,
 ) -> Redemption {
-    store
-        .redeem_legacy_code(
+    let redeemed = patiently(|| {
+        store.redeem_legacy_code(
             Digest::of(code.as_bytes()),
-            presented,
+            presented.clone(),
             GrantId::generate(&OsRandom, now).unwrap(),
             first_step(now),
             now,
         )
-        .await
-        .unwrap()
+    });
+    redeemed.await.unwrap()
 }
 
 /// The grant from redeeming `record` at 0.
@@ -448,7 +480,8 @@ pub(crate) fn redeemed_of(outcome: Redemption) -> (Box<Grant>, RefreshStep) {
 }
 
 pub(crate) async fn refresh(store: &dyn Store, rotation: RefreshRotation) -> Rotation {
-    store.rotate_refresh(rotation).await.unwrap()
+    let rotated = patiently(|| store.rotate_refresh(rotation.clone()));
+    rotated.await.unwrap()
 }
 
 /// What a rotation must have returned: grant, step, and the scopes asked for.
@@ -485,6 +518,7 @@ pub(crate) fn use_of(grant: &Grant, refresh_id: TokenId, now: Timestamp) -> Refr
         grant_id: grant.grant_id,
         refresh_id,
         client_id: grant.client_id.clone(),
+        username: Some(grant.username.clone()),
         proven: Confirmation::default(),
         scope: None,
         second_factor: Arc::default(),
@@ -534,7 +568,7 @@ pub(crate) async fn revoke(store: &dyn Store, grant: &Grant, now: Timestamp) {
 
 /// Announces a revocation, without an entry of the audit log. Returns true if the feed has a new entry.
 pub(crate) async fn announce(store: &dyn Store, revoked: &Revoked, extent: Extent) -> bool {
-    let announced = store.announce(revoked.clone(), extent, Arc::default());
+    let announced = patiently(|| store.announce(revoked.clone(), extent, Arc::default()));
     announced.await.unwrap()
 }
 

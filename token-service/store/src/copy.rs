@@ -5,7 +5,7 @@ use std::path::Path;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::postgres::{self, PostgresSettings};
-use crate::records::{Batch, Records, Table};
+use crate::records::{Batch, Records, copied, digest};
 use crate::{StoreError, redb};
 
 /// Batches that wait between the source and the target.
@@ -95,19 +95,20 @@ async fn count(
     to: Option<Sender<Batch>>,
     progress: impl Fn(&'static str, u64),
 ) -> Vec<Copied> {
-    let mut copied: Vec<Copied> = (Table::ALL.iter())
+    let tables = copied();
+    let mut counts: Vec<Copied> = tables
         .map(|table| Copied {
-            table: table.name(),
+            table: table.text(),
             rows: 0,
             digest: 0,
         })
         .collect();
     while let Some(batch) = rows.recv().await {
-        if let Some(of_table) = copied.get_mut(batch.table as usize) {
-            of_table.rows += batch.records.len() as u64;
-            for record in &batch.records {
-                let digest = record.digest(batch.table);
-                of_table.digest = of_table.digest.wrapping_add(digest);
+        let name = batch.table.text();
+        if let Some(of_table) = counts.iter_mut().find(|counted| counted.table == name) {
+            of_table.rows += batch.rows.len() as u64;
+            for (key, row) in &batch.rows {
+                of_table.digest = of_table.digest.wrapping_add(digest(key, row));
             }
             progress(of_table.table, of_table.rows);
         }
@@ -117,5 +118,5 @@ async fn count(
             break;
         }
     }
-    copied
+    counts
 }

@@ -1,12 +1,21 @@
 //! Durable state behind one trait of atomic domain operations.
 //!
-//! Every operation decides and writes in one transaction (the refresh of PostgreSQL in one guarded statement), and returns
+//! Each operation is written once, in `operations`, over the transaction of `tx`. A file (`redb`), a database (`postgres`), and
+//! ordered maps for tests (`memory`) run it.
+//!
+//! Every operation decides and writes in one transaction (or in PostgreSQL in one statement, if one row decides), and returns
 //! after the write is durable. `Replayed`, `Reused` and `Again` are successful outcomes whose consequences are already
 //! on disk. An [`Err`](StoreError) means that storage failed and the outcome is unknown.
 
+mod codec;
 #[cfg(test)]
 mod conformance;
 mod copy;
+mod dump;
+mod fault;
+mod look;
+#[cfg(test)]
+mod memory;
 mod operations;
 pub mod postgres;
 mod records;
@@ -14,26 +23,32 @@ pub mod redb;
 mod room;
 pub mod row;
 mod sealed_values;
-mod self_contained_code;
 mod span;
 mod stored_code;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod token_lifetime;
+mod tx;
 
 use std::time::Duration;
 
 pub use self::copy::{Copied, CopyError, Place, copy};
+pub use self::dump::{Dump, DumpError};
+pub use self::look::Look;
 pub use self::operations::{
-    AttemptStore, AuditStore, ClientSecretStore, CodeStore, CredentialStore, GrantStore, OnceStore,
-    RegistrationStore, RevocationStore, SealedStore, SessionStore, SigningKeyStore, Store,
+    AttemptStore, AuditStore, ClientSecretStore, CodeStore, CredentialStore, GrantStore,
+    NoticeStore, OnceStore, RegistrationStore, RevocationStore, SealedStore, SessionStore,
+    SigningKeyStore, Store,
 };
 pub use self::room::EndedForRoom;
 pub use self::sealed_values::SealedValues;
 
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{ClientId, Extent, GrantId, Revoked, UnfinishedSignIns};
+use domain::{
+    ClientId, Extent, GrantId, Identity, ProviderSignIn, ProviderSignOut, Revoked, Session,
+    UnfinishedSignIns, User,
+};
 
 /// Maximum age of a registration in memory. The service issues no token from older registrations. The service asks the
 /// store twice a second for changes; the rest of the time is for reading them.
@@ -92,6 +107,10 @@ pub struct Counts {
     pub sessions: u64,
     pub revocations: u64,
     pub audit_entries: u64,
+    /// People to whom the service owes a notice.
+    pub owed_notices: u64,
+    /// The time of the oldest notice that the service owes.
+    pub owed_since: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -159,24 +178,35 @@ impl OnceId {
         ))
     }
 
-    /// The end of one session of a person at an identity provider (protocol.md §5.15).
-    pub fn of_ended_session(identity: &domain::Identity, sid: &str) -> Self {
+    /// The end of one session of a person at an identity provider, or of all (protocol.md §5.15).
+    fn of_sign_out(identity: &Identity, sid: Option<&str>) -> Self {
         // No issuer contains a space, and no subject a control character.
-        Self(Digest::of(
-            format!("ended session \0{identity}\0{sid}").as_bytes(),
-        ))
-    }
-
-    /// The end of all sessions of a person at an identity provider (protocol.md §5.15).
-    pub fn of_ended_sign_ins(identity: &domain::Identity) -> Self {
-        Self(Digest::of(
-            format!("ended sign-ins \0{identity}").as_bytes(),
-        ))
+        let of = sid.map(|sid| format!("ended session \0{identity}\0{sid}"));
+        let of = of.unwrap_or_else(|| format!("ended sign-ins \0{identity}"));
+        Self(Digest::of(of.as_bytes()))
     }
 
     const fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
     }
+}
+
+/// How long a sign-out at a provider is remembered for sign-ins that are under way. They take at most 30 minutes at the provider, and
+/// ten more for a second factor.
+const SIGN_OUT_REMEMBERED: Duration = Duration::from_hours(1);
+
+/// What is remembered of a sign-out, until when. The time also tells when the sign-out was.
+fn mark_of(sign_out: &ProviderSignOut) -> (OnceId, Timestamp) {
+    let id = OnceId::of_sign_out(&sign_out.identity, sign_out.sid.as_deref());
+    (id, sign_out.at.next_second() + SIGN_OUT_REMEMBERED)
+}
+
+/// The marks of sign-outs that end `sign_in` if they are remembered beyond the returned time.
+fn ended_by_marks(sign_in: &ProviderSignIn) -> (Vec<OnceId>, Timestamp) {
+    let of = |sid| OnceId::of_sign_out(&sign_in.identity, sid);
+    let of_session = sign_in.sid.as_deref().map(|sid| of(Some(sid)));
+    let marks = of_session.into_iter().chain([of(None)]).collect();
+    (marks, sign_in.began_at + SIGN_OUT_REMEMBERED)
 }
 
 /// The use of a value that may be used once.
@@ -204,6 +234,23 @@ pub enum SessionBegin {
     Begun(UnfinishedSignIns),
     /// Nothing was changed, as for [`Begin::CredentialsChanged`].
     CredentialsChanged,
+    /// Nothing was changed: the person was signed out, or got another password or app, after the sign-in at the identity provider
+    /// (D-65).
+    TooOld,
+    /// Nothing was changed: the identity provider has ended this sign-in (D-66).
+    SignedOut,
+}
+
+impl SessionBegin {
+    /// Why `session` may not begin for `user`, apart from sign-outs at its provider.
+    fn refused(session: &Session, user: Option<&User>) -> Option<Self> {
+        let Some(user) = user.filter(|user| session.rests_on(user)) else {
+            return Some(Self::CredentialsChanged);
+        };
+        let provider = session.provider.as_ref();
+        let is_old = provider.is_some_and(|sign_in| sign_in.proven_since < user.sign_ins_from);
+        is_old.then_some(Self::TooOld)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

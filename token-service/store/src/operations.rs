@@ -1,7 +1,29 @@
-//! The operations of the store, one trait per topic. Each store implements a topic in the file of the same name.
+//! The operations of the store, one trait per topic. The file of a topic has its operations as functions over a
+//! [transaction](crate::tx::Tx), and implements the trait for every store that [runs](Runs) such functions.
 //!
 //! Operations with a parameter `audit` append these entries to the audit log in the transaction of their change, if they
 //! change anything.
+
+mod applied_file;
+mod attempts;
+mod change_log;
+mod changing;
+mod client_secrets;
+pub(crate) mod codes;
+mod credentials;
+pub(crate) mod feed;
+pub(crate) mod grants;
+pub(crate) mod names;
+pub(crate) mod notices;
+mod once;
+pub(crate) mod registry;
+mod registry_index;
+mod runs;
+mod sealed;
+mod second_factors;
+pub(crate) mod sessions;
+mod signing_keys;
+pub(crate) mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +31,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub(crate) use self::runs::Runs;
 use crate::{BackupError, Begin, Counts, OnceId, SessionBegin, StoreError, Swept, Use};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::registry_index::{NamedKind, email_value, identity_value};
 use domain::{
-    Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
+    Admission, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry, ClaimedNotice,
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, EndedSignIns,
     EndingSessions, Excerpt, Extent, FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId,
-    Identity, Layout, LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Revocation,
-    Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
-    SelfContainedCode, Session, SignIns, TokenReference, User, Username,
+    Identity, Layout, LegacyInstance, Notice, ObjectName, Owner, PacedKey, PresentedCode,
+    ProviderSignOut, Redemption, RefreshRotation, RegistryChange, RegistryChanges, RegistryOutcome,
+    RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor,
+    SecretTimes, SecretUse, SelfContainedCode, Session, SignIns, TokenReference, User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -127,12 +150,8 @@ pub trait RegistrationStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<CertificateExpiry>, StoreError>;
 
-    /// The clients and users that a file manages, in any order, each behind the hash of its
-    /// [entry](domain::Managed::entry), which may be empty.
-    async fn managed(&self) -> Result<Vec<(String, ObjectName)>, StoreError>;
-
-    /// The registrations file that a start applied last. An unreadable file counts as absent.
-    async fn applied_file(&self) -> Result<Option<AppliedFile>, StoreError>;
+    /// The digest of the registrations file that a start applied last. An unreadable digest counts as absent.
+    async fn applied_file(&self) -> Result<Option<Digest>, StoreError>;
 
     /// Applies `change` atomically, with its consequences:
     /// - Removing or disabling a client or a user revokes its tokens.
@@ -140,6 +159,7 @@ pub trait RegistrationStore: Send + Sync {
     /// - Unlinking an identity ends the sessions and grants from sign-ins with it.
     /// - A new password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2).
     /// - A new [`CredentialsVersion`] ends codes and unfinished sign-ins (D-35).
+    /// - The service owes people the notices of the change.
     /// - The audit log has the entries of the change.
     ///
     /// The same transaction decides whether the change is overtaken: by [other changes](domain::Premises::are_overtaken_by)
@@ -321,7 +341,15 @@ pub trait RevocationStore: Send + Sync {
         audit: Arc<[AuditEvent]>,
     ) -> Result<bool, StoreError>;
 
-    async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError>;
+    /// The entries of the feed that revoke the token, each with its [`Extent::at`].
+    async fn revoked_by(
+        &self,
+        token: TokenReference,
+    ) -> Result<Vec<(Revoked, Timestamp)>, StoreError>;
+
+    async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
+        Ok(!self.revoked_by(token).await?.is_empty())
+    }
 
     /// The longest lifetime of any access token that can still be valid: the configured lifetime, or a longer lifetime
     /// from an earlier configuration until its last token has expired.
@@ -376,7 +404,7 @@ pub trait CredentialStore: Send + Sync {
     async fn sign_ins(&self, usernames: Vec<Username>) -> Result<Vec<SignIns>, StoreError>;
 
     /// Replaces or removes the second factor that the user set up. The same transaction ends all sessions and grants of
-    /// the user (D-35). Returns the new version of the credentials, or `None` if nothing was changed, because the user
+    /// the user (D-35), and the service owes `notice` from then on. Returns the new version of the credentials, or `None` if nothing was changed, because the user
     /// is unknown or the current version is not `rests_on` (`None`: any version). Removing the user, or registering
     /// another TOTP secret, removes the second factor too.
     async fn set_second_factor(
@@ -384,12 +412,50 @@ pub trait CredentialStore: Send + Sync {
         username: Username,
         second_factor: Option<SecondFactor>,
         rests_on: Option<CredentialsVersion>,
+        notice: Option<Notice>,
         audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<Option<CredentialsVersion>, StoreError>;
 
+    /// Replaces the recovery codes of the second factor that the user set up, and owes `notice` from then on. Returns `false` if nothing
+    /// was changed, because the user set up none, or the current version of the credentials is not `rests_on`.
+    async fn replace_recovery_codes(
+        &self,
+        username: Username,
+        codes: Vec<Digest>,
+        rests_on: CredentialsVersion,
+        notice: Option<Notice>,
+        audit: Arc<[AuditEvent]>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
+
     /// Uses up a recovery code. An unknown code returns [`Use::Again`] too.
     async fn use_recovery_code(&self, username: Username, code: Digest) -> Result<Use, StoreError>;
+}
+
+/// Messages about changes that the service owes to people (D-64): [`RegistrationStore::change_registry`] and
+/// [`CredentialStore::set_second_factor`] add them.
+#[async_trait]
+pub trait NoticeStore: Send + Sync {
+    /// The oldest notice of each of at most `limit` people whose notices are due at `now`. Until `until`, nobody else gets these notices;
+    /// then they are due again, because whoever sends them may have died.
+    async fn claim_notices(
+        &self,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<ClaimedNotice>, StoreError>;
+
+    /// Ends a claim. The notice is due again at `again_at`. `None` removes it, because the mail server took it or the service gives
+    /// up, and then the person's next notice is due at once. Returns `false`, and changes nothing, if the claim is over and somebody else
+    /// has claimed the notice.
+    async fn settle_notice(
+        &self,
+        claimed: ClaimedNotice,
+        again_at: Option<Timestamp>,
+        audit: Arc<[AuditEvent]>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
 }
 
 /// Attempts to guess a secret.
@@ -397,7 +463,7 @@ pub trait CredentialStore: Send + Sync {
 pub trait AttemptStore: Send + Sync {
     /// Decides on an attempt and counts it as a failure: see [`attempt::admit`](domain::attempt::admit). Both happen in
     /// one transaction, so that parallel attempts are admitted no more often than consecutive attempts. The keys must be
-    /// distinct.
+    /// distinct. An attempt that has to wait for its first key writes nothing.
     async fn admit_attempt(
         &self,
         keys: Vec<PacedKey>,
@@ -416,7 +482,7 @@ pub trait AttemptStore: Send + Sync {
 #[async_trait]
 pub trait SessionStore: Send + Sync {
     /// Starts a session under the digest of its random id, if the session still [rests on](Session::rests_on) the user's
-    /// current credentials and identities. The same transaction ends `replaces`, and sessions of this user and stage beyond
+    /// current credentials and identities, and if no [sign-out](SessionBegin) has overtaken its sign-in. The same transaction ends `replaces`, and sessions of this user and stage beyond
     /// [`cap::SESSIONS`](domain::cap::SESSIONS): first those with the same [`origin`](Session::origin). It also keeps the
     /// user's [`UnfinishedSignIns`](domain::UnfinishedSignIns); a complete sign-in returns and forgets them, and a change of
     /// the credentials forgets them.
@@ -447,21 +513,22 @@ pub trait SessionStore: Send + Sync {
     /// Ends a session. An unknown session is not an error.
     async fn end_session(&self, id: Digest) -> Result<(), StoreError>;
 
-    /// Ends sessions of this user alone, at each stage of the sign-in. Returns their number.
+    /// Ends sessions of this user alone, at each stage of the sign-in. Returns their number. The same transaction sets
+    /// [`User::sign_ins_from`] to `now`, also if no session ended: another browser may be at a provider.
     async fn end_sessions(
         &self,
         username: Username,
         which: EndingSessions,
         audit: Arc<[AuditEvent]>,
+        now: Timestamp,
     ) -> Result<u64, StoreError>;
 
-    /// Ends the sessions and revokes the live grants that rest on a sign-in of this identity at its provider, those of one
-    /// session there (`sid`) or all: see [`ProviderSignIn::ends_with`](domain::ProviderSignIn::ends_with). The same transaction
-    /// adds the feed entries of the grants. Codes end with the sessions.
+    /// Ends the sessions and revokes the live grants that [end with](domain::ProviderSignIn::ends_with) this sign-out. The same
+    /// transaction adds the feed entries of the grants. Codes end with the sessions. A sign-in that is under way ends when its session
+    /// would begin.
     async fn end_provider_sign_ins(
         &self,
-        identity: Identity,
-        sid: Option<String>,
+        sign_out: ProviderSignOut,
         audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<EndedSignIns, StoreError>;
@@ -495,6 +562,7 @@ pub trait Store:
     + RevocationStore
     + OnceStore
     + CredentialStore
+    + NoticeStore
     + AttemptStore
     + SessionStore
     + AuditStore

@@ -10,9 +10,8 @@
 use std::sync::LazyLock;
 
 use domain::authorization_code::UsedCode;
-use domain::ended_by::Before;
 use domain::{
-    AuditEvent, AuditRecord, CodeRecord, Failures, Grant, Revocation, SecondFactor,
+    AuditEvent, AuditRecord, CodeRecord, Failures, Grant, Notice, Revocation, SecondFactor,
     SelfContainedCode, Session, UnfinishedSignIns,
 };
 use prometheus_client::metrics::counter::Counter;
@@ -65,6 +64,7 @@ rows! {
     CodeRecord: 1,
     Failures: 1,
     Grant: 1,
+    Notice: 1,
     Revocation: 1,
     SecondFactor: 1,
     // Not a row, but the content of a code, which has the same form.
@@ -128,12 +128,7 @@ fn unknown<T: Row>(row: &[u8]) -> RowError {
     ))
 }
 
-/// Encodes a value without a version: the key of a row.
-pub(crate) fn encode_bare(value: &impl Serialize) -> Result<Vec<u8>, RowError> {
-    postcard::to_stdvec(value).map_err(|error| RowError(error.to_string()))
-}
-
-pub(crate) fn decode_bare<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RowError> {
+fn decode_bare<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RowError> {
     postcard::from_bytes(bytes).map_err(|error| RowError(error.to_string()))
 }
 
@@ -145,22 +140,10 @@ pub(crate) fn decode_json<T: DeserializeOwned>(row: &[u8]) -> Result<T, RowError
     serde_json::from_slice(row).map_err(|error| RowError(error.to_string()))
 }
 
-/// Reads the JSON row of a client or user before a change; `None` if the store has no such row.
-pub(crate) fn before<T: DeserializeOwned>(what: &'static str, row: Option<&[u8]>) -> Before<T> {
-    match row.map(decode_json) {
-        None => Before::Absent,
-        Some(Ok(row)) => Before::Read(row),
-        Some(Err(RowError(reason))) => {
-            pass_over(what, &reason);
-            Before::Unreadable
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{at, audit_event, code, of_key, owed, second_factor, session};
+    use crate::conformance::{at, audit_event, code, notice, of_key, owed, second_factor, session};
     use claims::Thumbprint;
     use domain::Revoked;
     use domain::digest::Digest;
@@ -251,6 +234,7 @@ mod tests {
                 },
             ),
             known("Grant", &grant),
+            known("Notice", &notice("ada", 1)),
             known(
                 "Revocation",
                 &Revocation {

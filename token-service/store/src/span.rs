@@ -16,6 +16,11 @@ pub(crate) fn of_operation<F>(system: &'static str, _operation: &F) -> Span {
     )
 }
 
+/// The name of an operation, as in its span.
+pub(crate) fn name<F>(_operation: &F) -> &'static str {
+    method(type_name::<F>())
+}
+
 /// The method around a closure: `redeem` of `<RedbStore as GrantStore>::redeem::{{closure}}`. The compiler names types
 /// only for diagnosis, as here.
 fn method(closure: &str) -> &str {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use domain::CodeRecord;
 use domain::authorization_code::UsedCode;
+use domain::clock::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::row::Row;
@@ -16,7 +17,11 @@ use crate::row::Row;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum StoredCode<'a> {
     Unused(Cow<'a, CodeRecord>),
-    Used(UsedCode),
+    Used {
+        code: UsedCode,
+        /// The end of [`USED_CODE_RETENTION`](domain::authorization_code::USED_CODE_RETENTION).
+        until: Timestamp,
+    },
 }
 
 impl Row for StoredCode<'_> {

@@ -14,13 +14,13 @@ use domain::clock::{Clock as _, Timestamp};
 use domain::digest::Digest;
 use domain::registry_index::NamedKind;
 use domain::{
-    Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
+    Admission, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry, ClaimedNotice,
     Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, EndedSignIns,
     EndingSessions, Excerpt, Extent, FeedId, FeedState, FirstStep, Grant, GrantFilter, GrantId,
-    Identity, Layout, LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Revocation,
-    Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
-    SelfContainedCode, Session, SignIns, TokenReference, User, Username,
+    Layout, LegacyInstance, Notice, ObjectName, Owner, PacedKey, PresentedCode, ProviderSignOut,
+    Redemption, RefreshRotation, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary,
+    Revocation, Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes,
+    SecretUse, SelfContainedCode, Session, SignIns, TokenReference, User, Username,
 };
 use system::SystemClock;
 
@@ -140,8 +140,7 @@ watched! {
         users_with(kind: NamedKind, values: Vec<String>) -> Result<Vec<(String, Username)>, StoreError>;
         clients_bound_to(username: Username, limit: usize) -> Result<Vec<ClientId>, StoreError>;
         certificates_by_expiry(limit: usize) -> Result<Vec<CertificateExpiry>, StoreError>;
-        managed() -> Result<Vec<(String, ObjectName)>, StoreError>;
-        applied_file() -> Result<Option<AppliedFile>, StoreError>;
+        applied_file() -> Result<Option<Digest>, StoreError>;
         change_registry(change: RegistryChange, now: Timestamp) -> Result<RegistryOutcome, StoreError>;
         rehash_password(username: Username, hash: String, stronger: String) -> Result<(), StoreError>;
     }
@@ -175,7 +174,7 @@ watched! {
     }
     RevocationStore {
         announce(revoked: Revoked, extent: Extent, audit: Arc<[AuditEvent]>) -> Result<bool, StoreError>;
-        is_revoked(token: TokenReference) -> Result<bool, StoreError>;
+        revoked_by(token: TokenReference) -> Result<Vec<(Revoked, Timestamp)>, StoreError>;
         feed_state() -> Result<FeedState, StoreError>;
         renew_feed(feed: FeedId, audit: Arc<[AuditEvent]>) -> Result<(), StoreError>;
         revocations_since(since: u64, limit: usize) -> Result<Vec<Revocation>, StoreError>;
@@ -198,8 +197,13 @@ watched! {
         credentials(username: Username) -> Result<Option<Credentials>, StoreError>;
         second_factor(username: Username) -> Result<Option<SecondFactor>, StoreError>;
         sign_ins(usernames: Vec<Username>) -> Result<Vec<SignIns>, StoreError>;
-        set_second_factor(username: Username, second_factor: Option<SecondFactor>, rests_on: Option<CredentialsVersion>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<Option<CredentialsVersion>, StoreError>;
+        set_second_factor(username: Username, second_factor: Option<SecondFactor>, rests_on: Option<CredentialsVersion>, notice: Option<Notice>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<Option<CredentialsVersion>, StoreError>;
+        replace_recovery_codes(username: Username, codes: Vec<Digest>, rests_on: CredentialsVersion, notice: Option<Notice>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<bool, StoreError>;
         use_recovery_code(username: Username, code: Digest) -> Result<Use, StoreError>;
+    }
+    NoticeStore {
+        claim_notices(now: Timestamp, until: Timestamp, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError>;
+        settle_notice(claimed: ClaimedNotice, again_at: Option<Timestamp>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<bool, StoreError>;
     }
     AttemptStore {
         admit_attempt(keys: Vec<PacedKey>, now: Timestamp) -> Result<Admission, StoreError>;
@@ -211,8 +215,8 @@ watched! {
         extend_session(id: Digest, expires_at: Timestamp, now: Timestamp) -> Result<(), StoreError>;
         sessions(username: Username, now: Timestamp) -> Result<Vec<(Digest, Session)>, StoreError>;
         end_session(id: Digest) -> Result<(), StoreError>;
-        end_provider_sign_ins(identity: Identity, sid: Option<String>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<EndedSignIns, StoreError>;
-        end_sessions(username: Username, which: EndingSessions, audit: Arc<[AuditEvent]>) -> Result<u64, StoreError>;
+        end_provider_sign_ins(sign_out: ProviderSignOut, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<EndedSignIns, StoreError>;
+        end_sessions(username: Username, which: EndingSessions, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<u64, StoreError>;
     }
     AuditStore {
         append_audit(events: Arc<[AuditEvent]>) -> Result<(), StoreError>;

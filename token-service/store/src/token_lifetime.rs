@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::fault::Fault;
+use crate::tx::tables::{META, SWEPT_AT, TOKEN_LIFETIME, TOKEN_LIFETIME_UNTIL};
+use crate::tx::{Read, Tx, Want};
 use domain::clock::Timestamp;
 
 /// When the configured lifetime of tokens becomes shorter, the store keeps the longer lifetime for that lifetime plus
@@ -45,6 +48,56 @@ impl TokenLifetime {
         };
         Self { until, ..self }
     }
+}
+
+/// Records that a process opens the store, which issues tokens of `configured` seconds.
+pub(crate) fn note_opened(
+    tx: &mut impl Tx,
+    configured: u64,
+    now: Timestamp,
+) -> Result<TokenLifetime, Fault> {
+    tx.ahead(wants);
+    let remembered = remembered(tx)?;
+    if remembered == TokenLifetime::default() {
+        // A new store has nothing to sweep.
+        META.put(tx, SWEPT_AT, &now.seconds())?;
+    }
+    let lifetime = remembered.opened(configured);
+    put(tx, lifetime)?;
+    Ok(lifetime)
+}
+
+/// Records a sweep of what expired before `due`.
+pub(crate) fn note_swept(
+    tx: &mut impl Tx,
+    configured: u64,
+    due: Timestamp,
+    now: Timestamp,
+) -> Result<TokenLifetime, Fault> {
+    tx.ahead(wants);
+    let remembered = remembered(tx)?;
+    let next = remembered.at(configured, due, now);
+    if next != remembered {
+        put(tx, next)?;
+    }
+    META.put(tx, SWEPT_AT, &due.seconds())?;
+    Ok(next)
+}
+
+fn wants() -> [Want; 3] {
+    [TOKEN_LIFETIME, TOKEN_LIFETIME_UNTIL, SWEPT_AT].map(|key| META.lock(key))
+}
+
+fn remembered(tx: &mut impl Read) -> Result<TokenLifetime, Fault> {
+    Ok(TokenLifetime {
+        longest: META.get(tx, TOKEN_LIFETIME)?.unwrap_or_default(),
+        until: META.get(tx, TOKEN_LIFETIME_UNTIL)?.unwrap_or_default(),
+    })
+}
+
+fn put(tx: &mut impl Tx, lifetime: TokenLifetime) -> Result<(), Fault> {
+    META.put(tx, TOKEN_LIFETIME, &lifetime.longest)?;
+    META.put(tx, TOKEN_LIFETIME_UNTIL, &lifetime.until)
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ fn a_token_that_cannot_be_introspected_is_refused_and_no_other() {
 #[test]
 fn a_request_that_waited_for_keys_waits_for_the_next_source_too() {
     let (old, new) = (issuer(), issuer());
-    let token = new.token_of("key-2");
+    let token = token_of(&new, "key-2");
     let waiting = |config: &Value| {
         let mut guard = Tested::ready(config, &old);
         assert_eq!(guard.send(&token), WAITS_FOR_KEYS);

@@ -76,7 +76,7 @@ fn rfc8725_s3_3_without_keys_requests_wait_and_then_fail() {
 fn a_rotation_refuses_nothing() {
     let (mut guard, old, old_token) = ready();
     let new = issuer();
-    let new_token = new.token_of("key-2");
+    let new_token = token_of(&new, "key-2");
     assert_eq!(guard.send(&old_token), PASSES);
     assert_eq!(guard.at(NOW + 10).send(&new_token), WAITS_FOR_KEYS);
     assert_eq!(guard.due().len(), 1, "the fetch comes before its time");
@@ -137,7 +137,7 @@ fn known_keys_outlive_bad_answers() {
     guard.fail(FetchKind::Keys);
     assert_eq!(guard.send(&token), PASSES);
     // A key that cannot be looked up does not make the token invalid.
-    let over = guard.send_after(FetchKind::Keys, &issuer.token_of("key-2"));
+    let over = guard.send_after(FetchKind::Keys, &token_of(&issuer, "key-2"));
     assert_eq!(over, denied(Denial::KeysUnavailable));
 }
 
@@ -146,7 +146,7 @@ fn known_keys_outlive_bad_answers() {
 fn a_fetch_that_a_stopped_replica_ends_is_repeated_at_once() {
     let (mut guard, old, _) = ready();
     let new = issuer();
-    let token = new.token_of("key-2");
+    let token = token_of(&new, "key-2");
     assert_eq!(guard.at(NOW + 10).send(&token), WAITS_FOR_KEYS);
     let first = guard.due();
     guard.at(NOW + 11).fail(FetchKind::Keys);
@@ -232,7 +232,7 @@ fn discovered_keys_are_fetched_after_the_metadata() {
 
     // For an unknown key, the guard fetches the keys from the known address. When the time is over, it fetches
     // the metadata again.
-    let unknown = issuer.token_of("key-2");
+    let unknown = token_of(&issuer, "key-2");
     assert_eq!(guard.at(NOW + 10).send(&unknown), WAITS_FOR_KEYS);
     assert_eq!(guard.due_paths(), due_keys("/certs"));
     guard.keys(&issuer);

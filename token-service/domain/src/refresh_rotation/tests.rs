@@ -1,7 +1,7 @@
 use claims::Thumbprint;
 
 use super::*;
-use crate::{CredentialsVersion, testing};
+use crate::{CredentialsVersion, amr, testing};
 
 const GRACE: Duration = Duration::from_secs(10);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -55,6 +55,7 @@ fn use_of(token: u8, next: u8, now: Timestamp) -> RefreshRotation {
         grant_id: GrantId::from_bytes([7; 16]),
         refresh_id: id(token),
         client_id: ClientId::parse("web").unwrap(),
+        username: None,
         proven: Confirmation::default(),
         scope: None,
         second_factor: Arc::default(),

@@ -13,7 +13,7 @@ use crate::oauth::endpoint_request::EndpointRequest;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::token::{Binding, IssuedToken, TokenUse};
-use domain::{TokenSubject, Username};
+use domain::{Client, Grant, TokenId, TokenSubject, User, Username};
 
 /// The response. For an inactive token, only `active`: RFC 7662 §2.2, "SHOULD NOT include any additional information
 /// about an inactive token, including why the token is inactive".
@@ -78,10 +78,10 @@ pub async fn introspect(
     let client_id = client.client_id.as_str();
     let active = match read(context, text) {
         Some(token) if token.reference.client_id.as_str() == client_id => {
-            active(context, token).await?
+            active(context, client, token).await?
         }
         Some(_) => None,
-        None => active_opaque_refresh(context, text, client_id).await?,
+        None => active_opaque_refresh(context, text, client).await?,
     };
     Ok(Introspection {
         active: active.is_some(),
@@ -92,6 +92,7 @@ pub async fn introspect(
 /// The members for a JWT, if the token is active.
 async fn active(
     context: &Context<'_>,
+    client: &Client,
     token: IssuedToken,
 ) -> Result<Option<ActiveToken>, TokenError> {
     if token.expires_at <= context.now {
@@ -99,7 +100,7 @@ async fn active(
     }
     let reference = &token.reference;
     let grant_id = reference.grant_id;
-    let user = match &reference.subject {
+    let username = match &reference.subject {
         TokenSubject::User { username, .. } => Some(username.clone()),
         // Only the grant contains the user.
         TokenSubject::Account { .. } => {
@@ -107,27 +108,41 @@ async fn active(
             grant.map(|grant| grant.username)
         }
     };
-    let Some(user) = user else { return Ok(None) };
-    if context.directory.user(user.as_str()).await?.is_none() {
+    let Some(username) = username else {
         return Ok(None);
-    }
+    };
+    let Some(user) = context.directory.user(username.as_str()).await? else {
+        return Ok(None);
+    };
     let active = match token.token_use {
         TokenUse::Access => !context.store.is_revoked(reference.clone()).await?,
         TokenUse::Refresh => {
             let grant = context.store.grant(grant_id).await?;
-            grant.is_some_and(|grant| {
-                grant.revoked_at.is_none() && grant.current.refresh_id == reference.token_id
-            })
+            grant.is_some_and(|grant| refreshes(context, &grant, reference.token_id, client, &user))
         }
     };
-    Ok(active.then(|| describe(token, &user)))
+    Ok(active.then(|| describe(token, &username)))
+}
+
+/// True if this refresh token of the grant of `client` for `user` is the live one, and the sign-in is still enough (D-56).
+fn refreshes(
+    context: &Context<'_>,
+    grant: &Grant,
+    refresh_id: TokenId,
+    client: &Client,
+    user: &User,
+) -> bool {
+    let rules = &context.settings.second_factor;
+    grant.lives_for(&client.client_id).is_ok()
+        && grant.current.refresh_id == refresh_id
+        && rules.accept(&grant.amr, user, client)
 }
 
 /// A refresh token that is not a JWT has no claims, so its members come from the grant.
 async fn active_opaque_refresh(
     context: &Context<'_>,
     text: &str,
-    client_id: &str,
+    client: &Client,
 ) -> Result<Option<ActiveToken>, TokenError> {
     let Some(opaque) = read_opaque(context, text).await? else {
         return Ok(None);
@@ -138,16 +153,10 @@ async fn active_opaque_refresh(
         grant,
     } = opaque;
     let step = &grant.current;
+    let user = context.directory.user(grant.username.as_str()).await?;
     let active = is_enabled
-        && grant.client_id.as_str() == client_id
-        && grant.revoked_at.is_none()
-        && step.refresh_id == refresh_id
         && context.now < step.refresh_expires_at
-        && context
-            .directory
-            .user(grant.username.as_str())
-            .await?
-            .is_some();
+        && user.is_some_and(|user| refreshes(context, &grant, refresh_id, client, &user));
     Ok(active.then(|| ActiveToken {
         client_id: grant.client_id.to_string(),
         username: grant.username.to_string(),

@@ -6,10 +6,11 @@ use utoipa::ToSchema;
 use super::{STATUS, wrong_host};
 use domain::RegistrySummary;
 
+/// Whether OAuth2 is enabled at a host of the legacy flow, and the host of its authorization server.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Status<'a> {
     enabled: bool,
-    /// The host of the authorization server, as it is registered (D-26).
+    /// The host of the authorization server, as it is registered.
     uri: &'a str,
 }
 

@@ -28,7 +28,7 @@ use domain::{
 /// Time for which a used refresh token gets the same tokens again (D-15).
 pub const REUSE_GRACE: Duration = Duration::from_secs(60);
 
-/// The response of protocol.md §2.5, with exactly these members.
+/// The response of the legacy flow, with exactly these members.
 #[derive(Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LegacyTokenResponse {
     /// Always `Bearer`.
@@ -155,6 +155,7 @@ impl Endpoint<'_> {
             scope: None,
             issued_at: context.now,
             refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
+            second_factor: Arc::clone(&context.settings.second_factor),
         })
     }
 
@@ -239,6 +240,7 @@ impl Endpoint<'_> {
             grant_id: token.grant_id,
             refresh_id: id(token),
             client_id: client.client_id.clone(),
+            username: None,
             proven: Confirmation::default(),
             scope: None,
             second_factor: Arc::clone(&context.settings.second_factor),

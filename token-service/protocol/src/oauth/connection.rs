@@ -21,8 +21,8 @@ pub enum Shown {
     Nothing,
     /// SHA-256 of the DER of the certificate (RFC 8705 §3.1).
     Certificate(Thumbprint),
-    /// The gateway sent something else than a certificate, or several.
-    Unreadable,
+    /// The gateway sent something else than one certificate, for this reason.
+    Unreadable(&'static str),
     /// An address outside `mutual_tls.gateways` sent the header of the gateway.
     Untrusted,
 }

@@ -52,9 +52,9 @@ impl<'a> EndpointRequest<'a> {
 fn check_connection(connection: Connection<'_>) -> Result<(), TokenError> {
     match connection {
         Connection::MutualTls {
-            certificate: Shown::Unreadable,
+            certificate: Shown::Unreadable(reason),
             ..
-        } => Err(TokenError::CertificateUnreadable),
+        } => Err(TokenError::CertificateUnreadable(reason)),
         Connection::MutualTls {
             certificate: Shown::Untrusted,
             ..

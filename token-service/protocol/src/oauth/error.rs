@@ -134,9 +134,10 @@ pub enum TokenError {
     #[error("This client must authenticate with client_assertion, signed by one of its keys")]
     ClientAssertionRequired,
     #[error(
-        "The gateway sent something else than the one certificate of the client: its configuration is wrong"
+        "The gateway handed over a certificate of the client that the token service cannot read: {0}. Correct the configuration of \
+         the gateway"
     )]
-    CertificateUnreadable,
+    CertificateUnreadable(&'static str),
     #[error(
         "The address that handed over a certificate is not in mutual_tls.gateways of the token service"
     )]
@@ -207,7 +208,7 @@ impl TokenError {
             | Self::MalformedScope
             | Self::SeveralAuthentications
             | Self::ClientIdDiffers
-            | Self::CertificateUnreadable
+            | Self::CertificateUnreadable(_)
             | Self::CertificateUntrusted
             | Self::CertificateToBind
             | Self::ScopeNotPermitted(_)
@@ -309,6 +310,8 @@ impl TokenError {
     }
 }
 
+const SECOND_FACTOR_MISSING: &str = "A second factor is required: the user must sign in again";
+
 fn of_code(mismatch: &CodeMismatch) -> Cow<'static, str> {
     Cow::Borrowed(match mismatch {
         // The text of an unknown code, so that a client learns nothing about codes of other clients.
@@ -334,6 +337,7 @@ fn of_code(mismatch: &CodeMismatch) -> Cow<'static, str> {
         CodeMismatch::ClientChanged => {
             "The client or its redirect_uri was disabled or removed after the authorization request"
         }
+        CodeMismatch::SecondFactorMissing => SECOND_FACTOR_MISSING,
         CodeMismatch::Outdated => {
             "The sign-in behind the code has ended: its password, second factor or account has changed"
         }
@@ -363,9 +367,7 @@ fn of_refresh_token(refusal: &RotationRefusal) -> Cow<'static, str> {
         }
         RotationRefusal::Expired => "The refresh token has expired",
         RotationRefusal::Revoked => "The authorization has been revoked",
-        RotationRefusal::SecondFactorMissing => {
-            "A second factor is required: the user must sign in again"
-        }
+        RotationRefusal::SecondFactorMissing => SECOND_FACTOR_MISSING,
         RotationRefusal::ScopeDiffers => "scope differs from the first use of this refresh token",
     })
 }

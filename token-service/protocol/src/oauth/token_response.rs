@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::token::Binding;
 use domain::{AuditAction, ClientId, Grant, GrantId, Scope, Username};
 
-/// A successful response, with exactly the members of protocol.md §2.1.
+/// A successful response, with exactly these members.
 #[derive(Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct TokenResponse {
     /// The access token, a signed JWT.
@@ -21,7 +21,7 @@ pub struct TokenResponse {
     /// The refresh token, a signed JWT; only for the authorization code grant and its refreshes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
-    /// The scope of the access token; only if it differs from the requested scope (D-42).
+    /// The scope of the access token; only if it differs from the requested scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub scope: Option<Scope>,

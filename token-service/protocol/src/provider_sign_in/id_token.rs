@@ -1,7 +1,10 @@
 //! What an identity provider says of a person: ID tokens (OpenID Connect Core 1.0 §3.1.3.7), and logout tokens (OpenID Connect
 //! Back-Channel Logout 1.0 §2.6). Neither is accepted in place of the other, and an access token of the provider in place of none.
 
-use claims::json::numeric_date;
+use std::time::Duration;
+
+use claims::json::{numeric_date, present};
+use claims::token::ASSERTION_TYPE;
 use serde_json::{Map, Value};
 
 use crate::Context;
@@ -9,9 +12,12 @@ use crate::identity_provider::{IdentityProvider, Unavailable};
 use crate::oauth::assertion::provider::ProviderToken;
 use crate::oauth::assertion::{AssertionError, Unverified};
 use crate::oauth::message::printable;
-use domain::Identity;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
+use domain::{Identity, ProviderSignOut};
+
+/// The `typ` of logout tokens, beside `JWT` and none (OpenID Connect Back-Channel Logout 1.0 §2.4).
+const LOGOUT_TYPE: &str = "logout+jwt";
 
 /// The member of `events` that makes a token a logout token.
 const LOGOUT_EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
@@ -44,6 +50,9 @@ pub enum TokenRefusal {
     Expired,
     #[error("its iat or nbf is in the future")]
     NotYetValid,
+    /// Such as milliseconds: any age that a request allows would count as kept.
+    #[error("its auth_time is in the future; it must be in seconds since 1970")]
+    SignedInAhead,
     #[error("it is older than {MAX_LOGOUT_AGE} s")]
     TooOld,
     #[error("its nonce is not that of this sign-in")]
@@ -56,6 +65,22 @@ pub enum TokenRefusal {
     Logout,
 }
 
+/// The time here, and how far the clock of a provider may differ.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    now: Timestamp,
+    skew: Duration,
+}
+
+impl Clock {
+    const fn of(context: &Context<'_>) -> Self {
+        Self {
+            now: context.now,
+            skew: context.settings.lifetimes.clock_skew,
+        }
+    }
+}
+
 /// The claims of a token that this provider signed for this service, and that is valid now.
 struct Verified<'a> {
     claims: Map<String, Value>,
@@ -64,30 +89,41 @@ struct Verified<'a> {
     expires_at: Timestamp,
 }
 
+/// A token that this provider signed.
+///
+/// # Errors
+/// A [`TokenRefusal`] of a token that somebody else may have made.
+async fn signed<'t>(
+    context: &Context<'_>,
+    provider: &IdentityProvider,
+    token: &'t str,
+) -> Result<Unverified<'t>, TokenRefusal> {
+    let token = Unverified::parse(token)?;
+    // Before the keys are asked for: a token of somebody else causes no fetch.
+    if present(token.claims(), "iss").and_then(Value::as_str) != Some(&provider.issuer) {
+        return Err(TokenRefusal::Issuer);
+    }
+    let of_provider = ProviderToken::find(&token, provider, context.provider_keys).await?;
+    of_provider.signature()?;
+    Ok(token)
+}
+
 impl<'a> Verified<'a> {
-    /// `typ` is the type that the token may name, beside `JWT` and none.
-    async fn of(
-        context: &Context<'_>,
+    /// Checks a [`signed`] token. `typ` is the type that the token may name, beside `JWT` and none.
+    fn of(
         provider: &'a IdentityProvider,
-        token: &str,
+        token: Unverified<'_>,
         typ: Option<&str>,
+        clock: Clock,
     ) -> Result<Self, TokenRefusal> {
-        let token = Unverified::parse(token)?;
-        match token.typ() {
-            Some(named) if named != "JWT" && Some(named) != typ => {
-                let named: String = named.chars().take(MAX_ID).collect();
-                return Err(TokenRefusal::Type(printable(&named)));
-            }
-            _ => {}
+        let header = token.header();
+        let is_known = header.type_among([ASSERTION_TYPE].into_iter().chain(typ));
+        if let (Some(named), None) = (&header.typ, is_known) {
+            let named: String = named.chars().take(MAX_ID).collect();
+            return Err(TokenRefusal::Type(printable(&named)));
         }
-        // Before the keys are asked for: a token of somebody else causes no fetch.
-        if token.claims().get("iss").and_then(Value::as_str) != Some(&provider.issuer) {
-            return Err(TokenRefusal::Issuer);
-        }
-        let signed = ProviderToken::find(&token, provider, context.provider_keys).await?;
-        signed.signature()?;
         let claims = token.into_claims();
-        let (now, skew) = (context.now, context.settings.lifetimes.clock_skew);
+        let Clock { now, skew } = clock;
         let issued_at = date(&claims, "iat")?.ok_or(TokenRefusal::Claim("iat"))?;
         let expires_at = date(&claims, "exp")?.ok_or(TokenRefusal::Claim("exp"))?;
         if now >= expires_at + skew {
@@ -96,38 +132,17 @@ impl<'a> Verified<'a> {
         if issued_at.max(date(&claims, "nbf")?.unwrap_or_default()) > now + skew {
             return Err(TokenRefusal::NotYetValid);
         }
-        let verified = Self {
+        check_audience(&claims, provider)?;
+        Ok(Self {
             claims,
             provider,
             issued_at,
             expires_at,
-        };
-        verified.check_audience()?;
-        Ok(verified)
-    }
-
-    /// One `aud`, and `azp` the same if it is there: nobody else may use the token (OpenID Connect Core 1.0 §3.1.3.7).
-    fn check_audience(&self) -> Result<(), TokenRefusal> {
-        let own = self.provider.client_id.as_deref();
-        let audience = match self.claims.get("aud") {
-            Some(Value::String(audience)) => Some(audience.as_str()),
-            Some(Value::Array(list)) => match list.as_slice() {
-                [Value::String(only)] => Some(only.as_str()),
-                _ => None,
-            },
-            _ => None,
-        };
-        if own.is_none() || audience != own {
-            return Err(TokenRefusal::Audience);
-        }
-        match self.claims.get("azp") {
-            Some(party) if party.as_str() != own => Err(TokenRefusal::AuthorizedParty),
-            _ => Ok(()),
-        }
+        })
     }
 
     fn text(&self, claim: &'static str, longest: usize) -> Result<Option<String>, TokenRefusal> {
-        match self.claims.get(claim) {
+        match present(&self.claims, claim) {
             None => Ok(None),
             Some(Value::String(text)) if (1..=longest).contains(&text.len()) => {
                 Ok(Some(text.clone()))
@@ -147,12 +162,35 @@ impl<'a> Verified<'a> {
     }
 }
 
+/// One `aud`, and `azp` the same if it is there: nobody else may use the token (OpenID Connect Core 1.0 §3.1.3.7).
+fn check_audience(
+    claims: &Map<String, Value>,
+    provider: &IdentityProvider,
+) -> Result<(), TokenRefusal> {
+    let own = provider.client_id.as_deref();
+    let audience = match present(claims, "aud") {
+        Some(Value::String(audience)) => Some(audience.as_str()),
+        Some(Value::Array(list)) => match list.as_slice() {
+            [Value::String(only)] => Some(only.as_str()),
+            _ => None,
+        },
+        _ => None,
+    };
+    if own.is_none() || audience != own {
+        return Err(TokenRefusal::Audience);
+    }
+    match present(claims, "azp") {
+        Some(party) if party.as_str() != own => Err(TokenRefusal::AuthorizedParty),
+        _ => Ok(()),
+    }
+}
+
 fn date(
     claims: &Map<String, Value>,
     claim: &'static str,
 ) -> Result<Option<Timestamp>, TokenRefusal> {
     let read = |value| numeric_date(value).ok_or(TokenRefusal::Claim(claim));
-    let seconds = claims.get(claim).map(read).transpose()?;
+    let seconds = present(claims, claim).map(read).transpose()?;
     Ok(seconds.map(Timestamp::from_seconds))
 }
 
@@ -164,6 +202,7 @@ pub struct IdToken {
     /// `email`, if `email_verified` is true in the same token.
     pub verified_email: Option<String>,
     pub amr: Vec<String>,
+    pub issued_at: Timestamp,
     /// `auth_time`: when the person signed in at the provider.
     pub signed_in_at: Timestamp,
 }
@@ -179,19 +218,30 @@ impl IdToken {
         token: &str,
         nonce: &str,
     ) -> Result<Self, TokenRefusal> {
-        let verified = Verified::of(context, provider, token, None).await?;
+        let token = signed(context, provider, token).await?;
+        Self::of(provider, token, nonce, Clock::of(context))
+    }
+
+    fn of(
+        provider: &IdentityProvider,
+        token: Unverified<'_>,
+        nonce: &str,
+        clock: Clock,
+    ) -> Result<Self, TokenRefusal> {
+        let verified = Verified::of(provider, token, None, clock)?;
         let claims = &verified.claims;
-        let sent = claims
-            .get("nonce")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let sent = present(claims, "nonce").and_then(Value::as_str);
+        let sent = sent.unwrap_or_default();
         if Digest::of(sent.as_bytes()) != Digest::of(nonce.as_bytes()) {
             return Err(TokenRefusal::Nonce);
         }
-        if claims.contains_key("events") {
+        if present(claims, "events").is_some() {
             return Err(TokenRefusal::Logout);
         }
         let signed_in_at = date(claims, "auth_time")?.ok_or(TokenRefusal::Claim("auth_time"))?;
+        if signed_in_at > clock.now + clock.skew {
+            return Err(TokenRefusal::SignedInAhead);
+        }
         let is_verified = claims.get("email_verified") == Some(&Value::Bool(true));
         let email = claims.get("email").and_then(Value::as_str);
         let methods = claims.get("amr").and_then(Value::as_array);
@@ -201,6 +251,7 @@ impl IdToken {
             sid: verified.text("sid", MAX_ID)?,
             verified_email: email.filter(|_| is_verified).map(str::to_owned),
             amr: methods.map(str::to_owned).collect(),
+            issued_at: verified.issued_at,
             signed_in_at,
         })
     }
@@ -209,49 +260,191 @@ impl IdToken {
 /// A verified logout token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogoutToken {
-    pub identity: Identity,
-    /// The session at the provider that ended; `None` if all of the person ended.
-    pub sid: Option<String>,
+    pub sign_out: ProviderSignOut,
     pub jti: String,
     /// The store keeps the `jti` until this time.
     pub remembered_until: Timestamp,
+}
+
+/// Why a logout token is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct LogoutRefusal {
+    pub why: TokenRefusal,
+    /// The provider signed a token for this service, or about a logout: a setting of the provider does not fit, and what should end goes
+    /// on. Other tokens of the provider many people have: whoever sends them writes no log.
+    pub is_reported: bool,
 }
 
 impl LogoutToken {
     /// Verifies a logout token of `provider`. Tokens without `sub` are refused: grants are found by the person.
     ///
     /// # Errors
-    /// A [`TokenRefusal`].
+    /// A [`LogoutRefusal`].
     pub async fn verify(
         context: &Context<'_>,
         provider: &IdentityProvider,
         token: &str,
+    ) -> Result<Self, LogoutRefusal> {
+        let refusal = |is_reported| move |why| LogoutRefusal { why, is_reported };
+        let token = signed(context, provider, token).await;
+        let token = token.map_err(refusal(false))?;
+        let claims = token.claims();
+        let is_reported =
+            present(claims, "events").is_some() || check_audience(claims, provider).is_ok();
+        Self::of(provider, token, Clock::of(context)).map_err(refusal(is_reported))
+    }
+
+    fn of(
+        provider: &IdentityProvider,
+        token: Unverified<'_>,
+        clock: Clock,
     ) -> Result<Self, TokenRefusal> {
-        let verified = Verified::of(context, provider, token, Some("logout+jwt")).await?;
+        let verified = Verified::of(provider, token, Some(LOGOUT_TYPE), clock)?;
         let claims = &verified.claims;
-        let event = claims
-            .get("events")
-            .and_then(|events| events.get(LOGOUT_EVENT));
+        let event = present(claims, "events").and_then(|events| events.get(LOGOUT_EVENT));
         if !event.is_some_and(Value::is_object) {
             return Err(TokenRefusal::NoLogout);
         }
-        if claims.contains_key("nonce") {
+        if present(claims, "nonce").is_some() {
             return Err(TokenRefusal::NonceInLogout);
         }
-        let (now, skew) = (context.now, context.settings.lifetimes.clock_skew);
+        let Clock { now, skew } = clock;
         if now.since(verified.issued_at).as_secs() > MAX_LOGOUT_AGE {
             return Err(TokenRefusal::TooOld);
         }
         let jti = verified
             .text("jti", MAX_ID)?
             .ok_or(TokenRefusal::Claim("jti"))?;
-        let oldest = std::time::Duration::from_secs(MAX_LOGOUT_AGE);
+        let oldest = Duration::from_secs(MAX_LOGOUT_AGE);
         Ok(Self {
-            identity: verified.identity()?,
-            sid: verified.text("sid", MAX_ID)?,
+            sign_out: ProviderSignOut {
+                identity: verified.identity()?,
+                sid: verified.text("sid", MAX_ID)?,
+                at: verified.issued_at,
+            },
             jti,
             // Later, the token is too old.
             remembered_until: (verified.issued_at + oldest).min(verified.expires_at) + skew,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use serde_json::json;
+
+    const NOW: u64 = 1_800_000_000;
+    const CLOCK: Clock = Clock {
+        now: Timestamp::from_seconds(NOW),
+        skew: Duration::from_secs(30),
+    };
+
+    fn provider() -> IdentityProvider {
+        IdentityProvider {
+            id: "sso".to_owned(),
+            issuer: "https://sso.example.com".to_owned(),
+            name: "SSO".to_owned(),
+            algorithms: Default::default(),
+            email_domains: Vec::new(),
+            link_by_email: false,
+            client_id: Some("gatepass".to_owned()),
+        }
+    }
+
+    /// A token with this header and these claims, one of them changed.
+    fn token(header: Value, mut claims: Value, (name, value): (&str, Value)) -> String {
+        claims[name] = value;
+        let parts = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+        format!("{}.AA", parts.join("."))
+    }
+
+    fn id_token(header: Value, change: (&str, Value)) -> Result<(), TokenRefusal> {
+        let claims = json!({
+            "sub": "1", "aud": "gatepass", "iat": NOW, "exp": NOW + 60, "nonce": "n", "auth_time": NOW,
+        });
+        let token = token(header, claims, change);
+        IdToken::of(&provider(), Unverified::parse(&token)?, "n", CLOCK).map(drop)
+    }
+
+    fn logout_token(header: Value, change: (&str, Value)) -> Result<(), TokenRefusal> {
+        let claims = json!({
+            "sub": "1", "aud": "gatepass", "iat": NOW, "exp": NOW + 60, "jti": "1", "events": {LOGOUT_EVENT: {}},
+        });
+        let token = token(header, claims, change);
+        LogoutToken::of(&provider(), Unverified::parse(&token)?, CLOCK).map(drop)
+    }
+
+    #[test]
+    fn each_time_has_two_bounds() {
+        use TokenRefusal as E;
+        let (earliest, latest) = (NOW - MAX_LOGOUT_AGE, NOW + 30);
+        for (claim, value, of_id_token, of_logout_token) in [
+            ("iat", latest, Ok(()), Ok(())),
+            ("iat", latest + 1, Err(E::NotYetValid), Err(E::NotYetValid)),
+            ("iat", earliest, Ok(()), Ok(())),
+            ("iat", earliest - 1, Ok(()), Err(E::TooOld)),
+            ("nbf", latest, Ok(()), Ok(())),
+            ("nbf", latest + 1, Err(E::NotYetValid), Err(E::NotYetValid)),
+            ("exp", NOW - 29, Ok(()), Ok(())),
+            ("exp", NOW - 30, Err(E::Expired), Err(E::Expired)),
+            ("auth_time", latest, Ok(()), Ok(())),
+            ("auth_time", latest + 1, Err(E::SignedInAhead), Ok(())),
+            ("auth_time", NOW * 1000, Err(E::SignedInAhead), Ok(())),
+            ("auth_time", 1 << 63, Err(E::SignedInAhead), Ok(())),
+        ] {
+            let change = || (claim, json!(value));
+            assert_eq!(
+                id_token(json!({}), change()),
+                of_id_token,
+                "{claim} {value}"
+            );
+            let found = logout_token(json!({}), change());
+            assert_eq!(found, of_logout_token, "{claim} {value}");
+        }
+    }
+
+    /// D-10, D-67.
+    #[test]
+    fn null_is_absent_and_typ_is_a_media_type() {
+        let unchanged = || ("sub", json!("1"));
+        for (typ, is_id_token, is_logout_token) in [
+            (json!(null), true, true),
+            (json!("JWT"), true, true),
+            (json!("jwt"), true, true),
+            (json!("application/JWT"), true, true),
+            (json!("LOGOUT+JWT"), false, true),
+            (json!("application/logout+jwt"), false, true),
+            (json!("at+jwt"), false, false),
+        ] {
+            let header = || json!({"typ": typ, "kid": null, "x5t": null});
+            let found = id_token(header(), unchanged());
+            assert_eq!(found.is_ok(), is_id_token, "{typ}: {found:?}");
+            let found = logout_token(header(), unchanged());
+            assert_eq!(found.is_ok(), is_logout_token, "{typ}: {found:?}");
+        }
+        use TokenRefusal as E;
+        for (claim, of_id_token, of_logout_token) in [
+            ("sid", Ok(()), Ok(())),
+            ("azp", Ok(()), Ok(())),
+            ("nbf", Ok(()), Ok(())),
+            ("events", Ok(()), Err(E::NoLogout)),
+            ("nonce", Err(E::Nonce), Ok(())),
+            ("auth_time", Err(E::Claim("auth_time")), Ok(())),
+            ("exp", Err(E::Claim("exp")), Err(E::Claim("exp"))),
+            ("sub", Err(E::Claim("sub")), Err(E::Claim("sub"))),
+            ("aud", Err(E::Audience), Err(E::Audience)),
+        ] {
+            let change = || (claim, Value::Null);
+            assert_eq!(id_token(json!({}), change()), of_id_token, "{claim}");
+            assert_eq!(
+                logout_token(json!({}), change()),
+                of_logout_token,
+                "{claim}"
+            );
+        }
     }
 }

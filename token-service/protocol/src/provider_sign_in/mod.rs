@@ -4,7 +4,6 @@
 
 pub mod id_token;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +18,7 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, RandomError};
 use domain::{ProviderSignIn, Session, User, amr};
+use id_token::IdToken;
 use secrets::sealing::{SealingError, open_text, seal_text};
 use store::row::{self, Row};
 use store::{OnceId, StoreError, Use};
@@ -122,11 +122,9 @@ pub fn depart(
     if state.len() > MAX_STATE_BYTES {
         return Err(DepartureError::TooLong);
     }
-    let age = wish
-        .oldest
-        .map(|oldest| context.now.since(oldest).as_secs());
-    let asks_again = age.is_some_and(|age| age < ASKED_AGAIN);
-    let max_age = age.filter(|_| !asks_again).unwrap_or(ANY_AGE);
+    let asks_again = departure.asks_again();
+    let max_age = departure.age().filter(|_| !asks_again);
+    let max_age = max_age.unwrap_or(ANY_AGE);
     let scope = match provider.link_by_email {
         true => "openid email",
         false => "openid",
@@ -181,6 +179,49 @@ impl Departure {
         context.store.use_once(id, until, context.now).await
     }
 
+    /// Longest age of a sign-in at the provider that counts, in seconds.
+    fn age(&self) -> Option<u64> {
+        let oldest = self.oldest?;
+        Some(self.began_at.since(oldest).as_secs())
+    }
+
+    /// True if the provider was asked to sign in the person again.
+    pub fn asks_again(&self) -> bool {
+        self.age().is_some_and(|age| age < ASKED_AGAIN)
+    }
+
+    /// The sign-in that the provider answered with `token`. The request with the answer came at `came_at`, and the token at `token_at`.
+    pub fn answered_by(
+        &self,
+        token: &IdToken,
+        came_at: Timestamp,
+        token_at: Timestamp,
+        clock_skew: Duration,
+    ) -> ProviderSignIn {
+        // The time since the departure by this clock, and the age of the sign-in by the provider's: no difference of the clocks counts.
+        let began_at = token.issued_at.before(token_at.since(self.began_at));
+        let age = token.issued_at.since(token.signed_in_at);
+        let proven_since = came_at.before(age).min(token.signed_in_at);
+        ProviderSignIn {
+            identity: token.identity.clone(),
+            sid: token.sid.clone(),
+            // Before its departure too, a person who signed in after a sign-out is not under way.
+            began_at: began_at.max(token.signed_in_at),
+            // The browser carries `prompt=login`, and could leave it out.
+            proven_since: match self.asks_again()
+                && self.is_followed_by(token.signed_in_at, clock_skew)
+            {
+                true => proven_since.max(self.began_at),
+                false => proven_since,
+            },
+        }
+    }
+
+    /// True if the person signed in at the provider after this departure. The clocks of provider and service differ.
+    fn is_followed_by(&self, auth_time: Timestamp, clock_skew: Duration) -> bool {
+        auth_time + clock_skew >= self.began_at
+    }
+
     /// When the person signed in, according to `auth_time` of the ID token. `None` if the provider was asked for a more recent
     /// sign-in.
     pub fn signed_in_at(
@@ -189,8 +230,7 @@ impl Departure {
         now: Timestamp,
         clock_skew: Duration,
     ) -> Option<Timestamp> {
-        // The clocks of provider and service differ: what followed this departure is as recent as can be.
-        if auth_time + clock_skew >= self.began_at {
+        if self.is_followed_by(auth_time, clock_skew) {
             return Some(now);
         }
         let any = Timestamp::from_seconds(self.began_at.seconds().saturating_sub(ANY_AGE));
@@ -203,17 +243,21 @@ impl Departure {
 pub struct Admitted<'a>(Attempt<'a>);
 
 impl<'a> Admitted<'a> {
-    /// Counts what a browser at `address` brings from `provider`. Otherwise returns the time to wait.
+    /// Counts what a browser at `place` brings from `provider`. Otherwise returns the time to wait. A browser in which somebody has
+    /// signed in does not wait for others at its address.
     ///
     /// # Errors
     /// [`StoreError`] if nothing is counted.
     pub async fn of(
         context: &'a Context<'a>,
         provider: &IdentityProvider,
-        address: Option<IpAddr>,
+        place: &Place,
     ) -> Result<Result<Self, Duration>, StoreError> {
         let guess = Guess::ProviderAnswer(&provider.id);
-        let attempt = Attempt::admit(context, guess, address, None).await?;
+        let device = place
+            .devices
+            .of_anybody(context.encryption_key, context.now);
+        let attempt = Attempt::admit(context, guess, place.address, device.as_ref()).await?;
         Ok(attempt.map(Self))
     }
 
@@ -301,9 +345,11 @@ mod tests {
         }
     }
 
+    const SKEW: Duration = Duration::from_secs(30);
+
     #[test]
     fn a_sign_in_is_as_old_as_the_provider_says() {
-        let (now, skew) = (at(1060), Duration::from_secs(30));
+        let now = at(1060);
         for (oldest, auth_time, expected) in [
             (None, 0, Some(at(0))),
             (None, 969, Some(at(969))),
@@ -316,8 +362,44 @@ mod tests {
             (Some(500), 500, Some(at(500))),
         ] {
             let departure = departure(oldest.map(at));
-            let found = departure.signed_in_at(at(auth_time), now, skew);
+            let found = departure.signed_in_at(at(auth_time), now, SKEW);
             assert_eq!(found, expected, "{oldest:?} {auth_time}");
+        }
+    }
+
+    /// D-65, D-66: by whichever clock.
+    #[test]
+    fn a_sign_in_is_dated_by_both_clocks() {
+        let token = |issued_at, signed_in_at| IdToken {
+            identity: domain::testing::identity("1"),
+            sid: None,
+            verified_email: None,
+            amr: Vec::new(),
+            issued_at: at(issued_at),
+            signed_in_at: at(signed_in_at),
+        };
+        // The departure is at 1000, the return at 1060, and the token three seconds later.
+        for (oldest, issued_at, auth_time, began_at, proven_since) in [
+            // Signed in long before, there and here at the same time.
+            (None, 1062, 200, 999, 198),
+            // The clock of the provider is 20 seconds ahead, or behind.
+            (None, 1082, 220, 1019, 198),
+            (None, 1042, 180, 979, 180),
+            // On the way.
+            (None, 1062, 1010, 1010, 1008),
+            (Some(500), 1062, 600, 999, 598),
+            // Asked to sign in again, whatever the clock of the provider says.
+            (Some(1000), 1062, 1010, 1010, 1008),
+            (Some(1000), 1042, 990, 990, 1000),
+            // Asked, and the browser left the question out.
+            (Some(950), 1062, 955, 999, 953),
+        ] {
+            let departure = departure(oldest.map(at));
+            let sign_in =
+                departure.answered_by(&token(issued_at, auth_time), at(1060), at(1063), SKEW);
+            let found = (sign_in.began_at, sign_in.proven_since);
+            let expected = (at(began_at), at(proven_since));
+            assert_eq!(found, expected, "{oldest:?} {issued_at} {auth_time}");
         }
     }
 

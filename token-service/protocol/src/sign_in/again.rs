@@ -12,7 +12,7 @@ use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::{Session, SessionStage, amr};
 use secrets::password::Checked;
-use store::StoreError;
+use store::{SessionBegin, StoreError};
 
 /// Why the person may not make the change yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +68,20 @@ pub async fn go_on(
         username: ended.username.clone(),
         amr: ended.amr.clone(),
         place: ended.place.clone(),
-        provider: ended.provider.clone(),
+        provider: match &ended.provider {
+            // The change of the password is later than the sign-in, and this person made it.
+            Some(sign_in) => {
+                let user = context.store.user(ended.username.clone()).await?;
+                let changed_at = user.map(|user| user.sign_ins_from);
+                Some(sign_in.clone().confirmed(changed_at.unwrap_or_default()))
+            }
+            None => None,
+        },
         credentials_version: credentials.version,
     };
     let session = session::signed_in(&context.settings.lifetimes, proven, context.now);
-    let begun = session::start(context, session, Some(id)).await?;
-    Ok(begun.map(|(id, _)| id))
+    let (id, begin) = session::start(context, session, Some(id)).await?;
+    Ok(matches!(begin, SessionBegin::Begun(_)).then_some(id))
 }
 
 /// Checks the password of this session's person.

@@ -19,8 +19,9 @@ use super::{DeviceCookie, Place, SignInError, recovery, totp};
 use crate::Context;
 use domain::amr;
 use domain::clock::Timestamp;
-use domain::{AuditEvent, SecondFactor, Session, Username, random};
+use domain::{AuditEvent, Notice, SecondFactor, Session, Username, random};
 use secrets::sealing::{SealingError, totp_context};
+use store::SessionBegin;
 
 /// 160 bits (RFC 4226 §4).
 const SECRET_BYTES: usize = 20;
@@ -77,7 +78,9 @@ pub struct Acceptance<'a> {
     pub password: Zeroizing<String>,
     /// The first code of the app.
     pub code: &'a str,
-    /// Entries for the audit log if the app becomes the second factor.
+    /// What the person is told by mail if the app becomes the second factor.
+    pub notice: Option<Notice>,
+    /// Entries for the audit log in this case.
     pub audit: Arc<[AuditEvent]>,
 }
 
@@ -227,18 +230,13 @@ pub async fn accept(
             reason,
         });
     }
-    let recovery_codes = (0..recovery::COUNT)
-        .map(|_| recovery::generate(context.random))
-        .collect::<Result<Vec<_>, _>>()?;
-    let digests = recovery_codes
-        .iter()
-        .filter_map(|code| recovery::digest(context.encryption_key, &username, code));
+    let (recovery_codes, digests) = recovery::generate_all(context, &username)?;
     let second_factor = SecondFactor {
         totp_secret_sealed: context
             .encryption_key
             .seal(&totp_context(&username), &offered.secret)
             .map_err(|_| SignInError::SetUp(username.clone()))?,
-        recovery_codes: digests.collect(),
+        recovery_codes: digests,
     };
     let rests_on = Some(session.credentials_version);
     let set = context
@@ -247,6 +245,7 @@ pub async fn accept(
             username.clone(),
             Some(second_factor),
             rests_on,
+            acceptance.notice,
             acceptance.audit,
             now,
         )
@@ -265,14 +264,14 @@ pub async fn accept(
         amr: first.chain([amr::TOTP.to_owned()]).collect(),
         credentials_version,
         place: place.in_words(),
-        provider: session.provider,
+        provider: session.provider.map(|sign_in| sign_in.confirmed(now)),
     };
     let mut session = session::signed_in(&context.settings.lifetimes, proven, now);
     // The set-up is no sign-in: what is as old as its password stays so.
     session.authenticated_at = offered
         .password_right_at
         .unwrap_or(session.authenticated_at);
-    let Some((id, _)) = session::start(context, session, Some(id)).await? else {
+    let (id, SessionBegin::Begun(_)) = session::start(context, session, Some(id)).await? else {
         return Ok(SetUpOutcome::NotOffered);
     };
     let device = place.remember(context, &username, credentials_version)?;

@@ -22,6 +22,8 @@ pub const KNOWN_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const MOST: usize = 4;
 
 const ID_BYTES: usize = 16;
+/// The random part of an id. The rest is a tag of it, by which the id is known without its account.
+const RANDOM_BYTES: usize = 8;
 const TIME_BYTES: usize = 8;
 const TAG_BYTES: usize = 32;
 const ENTRY_BYTES: usize = ID_BYTES + TIME_BYTES + TAG_BYTES;
@@ -85,6 +87,17 @@ impl Devices {
         Some(KnownDevice { id: entry.id })
     }
 
+    /// The newest entry of a browser in which somebody has signed in, whoever that was.
+    pub(crate) fn of_anybody(&self, key: &EncryptionKey, now: Timestamp) -> Option<KnownDevice> {
+        let made = |entry: &&Entry| {
+            let (random, _) = entry.id.split_at(RANDOM_BYTES);
+            let expected = Entry::id(key, random, entry.since);
+            bool::from(expected.ct_eq(&entry.id)) && now < entry.since + KNOWN_FOR
+        };
+        let entry = self.entries.iter().find(made)?;
+        Some(KnownDevice { id: entry.id })
+    }
+
     /// The value of the cookie after this user signs in at `now`; `None` if the device is already known.
     pub(super) fn after_sign_in(
         &self,
@@ -97,7 +110,7 @@ impl Devices {
         if self.known(key, username, credentials, now).is_some() {
             return Ok(None);
         }
-        let id = random::bytes(random)?;
+        let id = Entry::id(key, &random::bytes::<RANDOM_BYTES>(random)?, now);
         let new = Entry {
             tag: Entry::tag(key, username, credentials, &id, now),
             id,
@@ -135,6 +148,14 @@ impl Entry {
     fn text(&self) -> String {
         let since = self.since.seconds().to_be_bytes();
         URL_SAFE_NO_PAD.encode([self.id.as_slice(), &since, &self.tag].concat())
+    }
+
+    fn id(key: &EncryptionKey, random: &[u8], since: Timestamp) -> [u8; ID_BYTES] {
+        let tag = key.tag(&[b"device", random, &since.seconds().to_be_bytes()]);
+        let mut id = [0; ID_BYTES];
+        let bytes = random.iter().take(RANDOM_BYTES).chain(&tag);
+        id.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        id
     }
 
     /// The tag covers the version of the credentials, so a change of credentials makes the device unknown.
@@ -196,6 +217,16 @@ mod tests {
         let ada = Username::parse("ada").unwrap();
         let version = CredentialsVersion::new(1);
         assert_eq!(forged.known(&key, &ada, version, NOW), None);
+        assert_eq!(forged.of_anybody(&key, NOW), None);
+        let known = devices.known(&key, &ada, version, NOW);
+        assert_eq!(devices.of_anybody(&key, NOW), known);
+        assert_eq!(devices.of_anybody(&key, NOW + KNOWN_FOR), None);
+        forged.entries[0] = Entry {
+            id: [1; ID_BYTES],
+            since: NOW,
+            ..devices.entries[0].clone()
+        };
+        assert_eq!(forged.of_anybody(&key, NOW), None, "invented");
     }
 
     #[test]

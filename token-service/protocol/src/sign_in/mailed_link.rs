@@ -69,6 +69,11 @@ impl MailedLink {
         row::decode(&content).ok()
     }
 
+    /// By which attempts with this link are counted.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&row::encode(self).unwrap_or_default())
+    }
+
     /// True if the link may set the password of `user`.
     pub fn is_for(&self, user: &User, now: Timestamp) -> bool {
         let email = user

@@ -2,9 +2,11 @@
 
 pub mod again;
 pub mod authenticator;
+pub mod choice;
 pub mod device;
 pub mod mailed_link;
 mod recovery;
+pub mod renewal;
 mod second_factor;
 pub mod session;
 pub(crate) mod throttle;
@@ -24,15 +26,15 @@ use domain::{
 };
 use secrets::password::{self, Account, Asker, Checked, Task};
 use secrets::sealing::SealingError;
-use store::StoreError;
+use store::{SessionBegin, StoreError};
 
 use device::{DeviceCookie, Devices, KnownDevice};
 pub use recovery::recovery_codes_left;
-pub use second_factor::{SecondFactorOutcome, with_second_factor};
+pub use second_factor::{CodeRefusal, SecondFactorOutcome, with_second_factor};
 use session::Proven;
 pub use session::SessionId;
-pub use throttle::network;
 use throttle::{Attempt, Guess};
+pub use throttle::{network, widest_network};
 
 /// A failure inside the service during a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +73,10 @@ pub enum PasswordOutcome {
     /// the name if the user exists, only for the audit log: a look-up there would make the response take longer for
     /// some names than for others.
     Refused(Option<Username>),
+    /// The sign-in at a provider is older than a sign-out, a new password or a new app (D-65).
+    TooOld(Username),
+    /// The provider ended the sign-in before its session began (D-66).
+    SignedOut(Username),
     /// There were too many wrong passwords. The person must wait this long. With the name as for [`Self::Refused`].
     Wait(Option<Username>, Duration),
 }
@@ -100,7 +106,7 @@ impl Place {
     }
 
     /// What a session keeps of the place.
-    pub(crate) fn in_words(&self) -> SessionPlace {
+    pub fn in_words(&self) -> SessionPlace {
         SessionPlace {
             network: throttle::network_in_words(self.address),
             browser: self.browser.clone(),
@@ -195,6 +201,38 @@ pub async fn with_password(
     begin(context, session, replaces, place).await
 }
 
+/// Signs in the person who has just set the password with the hash `hash`, with a link. A second factor stays owed. Refused if the
+/// credentials have changed once more.
+///
+/// # Errors
+/// A [`SignInError`]; no session begins.
+pub async fn with_new_password(
+    context: &Context<'_>,
+    username: &Username,
+    hash: &str,
+    replaces: Option<&SessionId>,
+    place: &Place,
+) -> Result<PasswordOutcome, SignInError> {
+    let now = context.now;
+    let credentials = context.store.credentials(username.clone()).await?;
+    let set = |credentials: &Credentials| credentials.password_hash.as_deref() == Some(hash);
+    let Some(credentials) = credentials.filter(set) else {
+        return Ok(PasswordOutcome::Refused(Some(username.clone())));
+    };
+    let proven = Proven {
+        username: credentials.username,
+        amr: vec![amr::PASSWORD.to_owned()],
+        credentials_version: credentials.version,
+        place: place.in_words(),
+        provider: None,
+    };
+    let session = match credentials.totp_secret_sealed {
+        Some(_) => session::second_factor_owed(proven, None, now),
+        None => session::signed_in(&context.settings.lifetimes, proven, now),
+    };
+    begin(context, session, replaces, place).await
+}
+
 /// Starts `session`, which ends `replaces`. A complete sign-in makes the device known.
 pub(crate) async fn begin(
     context: &Context<'_>,
@@ -204,9 +242,19 @@ pub(crate) async fn begin(
 ) -> Result<PasswordOutcome, SignInError> {
     let (username, stage) = (session.username.clone(), session.stage);
     let version = session.credentials_version;
-    let Some((id, unfinished)) = session::start(context, session, replaces).await? else {
+    let refused = |outcome: PasswordOutcome| {
         tracing::info!(%username, "sign-in refused");
-        return Ok(PasswordOutcome::Refused(Some(username)));
+        Ok(outcome)
+    };
+    let (id, unfinished) = match session::start(context, session, replaces).await? {
+        (id, SessionBegin::Begun(unfinished)) => (id, unfinished),
+        (_, SessionBegin::CredentialsChanged) => {
+            return refused(PasswordOutcome::Refused(Some(username.clone())));
+        }
+        (_, SessionBegin::TooOld) => return refused(PasswordOutcome::TooOld(username.clone())),
+        (_, SessionBegin::SignedOut) => {
+            return refused(PasswordOutcome::SignedOut(username.clone()));
+        }
     };
     let device = match stage {
         SessionStage::SignedIn => place.remember(context, &username, version)?,
@@ -236,15 +284,18 @@ pub async fn ask_for_link(
     Ok(attempt.await?.err())
 }
 
-/// Counts a link that would be sent to `email`, whoever asked for it and under whatever name. False if this mailbox has got so many that
-/// the person can use one of them.
+/// Counts a link that is to be sent to `email`, whoever asked for it and under whatever name. `None` if this mailbox has got so many that
+/// the person can use one of them. Take a link back that the mail server did not take.
 ///
 /// # Errors
 /// [`StoreError`] if the link is not counted.
-pub async fn may_get_link(context: &Context<'_>, email: &str) -> Result<bool, StoreError> {
+pub async fn count_mailed_link<'a>(
+    context: &'a Context<'a>,
+    email: &str,
+) -> Result<Option<Attempt<'a>>, StoreError> {
     let mailbox = email.to_lowercase();
     let attempt = Attempt::admit(context, Guess::Mailbox(&mailbox), None, None);
-    Ok(attempt.await?.is_ok())
+    Ok(attempt.await?.ok())
 }
 
 /// Checks a password of `username` against the hash `stored`, unless the person must wait. The attempt counts before it
@@ -273,7 +324,7 @@ async fn check_password<'a>(
         Err(wait) => return Ok(Err(wait)),
     };
     let checked = match request.queue() {
-        Ok(turn) => turn.check().await,
+        Ok(turn) => turn.run().await,
         Err(busy) => Err(busy),
     };
     match checked {

@@ -14,13 +14,13 @@ use secrets::sealing::EncryptionKey;
 use store::StoreError;
 
 /// Number of codes in a set.
-pub(super) const COUNT: usize = 10;
+const COUNT: usize = 10;
 
 const BYTES: usize = 10;
 const LETTERS_IN_A_GROUP: usize = 4;
 
 /// Generates a code, as shown to the person.
-pub(super) fn generate(random: &dyn Random) -> Result<String, RandomError> {
+fn generate(random: &dyn Random) -> Result<String, RandomError> {
     let bytes = random::bytes::<BYTES>(random)?;
     Ok(in_groups(&BASE32_NOPAD.encode(&bytes)))
 }
@@ -52,6 +52,18 @@ fn decode(text: &str) -> Option<Vec<u8>> {
         .collect();
     let bytes = BASE32_NOPAD.decode(letters.as_bytes()).ok()?;
     (bytes.len() == BYTES).then_some(bytes)
+}
+
+/// A set of new codes, with their digests.
+pub(super) fn generate_all(
+    context: &Context<'_>,
+    username: &Username,
+) -> Result<(Vec<String>, Vec<Digest>), RandomError> {
+    let codes = (0..COUNT).map(|_| generate(context.random));
+    let codes = codes.collect::<Result<Vec<_>, _>>()?;
+    let digest = |code: &String| digest(context.encryption_key, username, code);
+    let digests = codes.iter().filter_map(digest).collect();
+    Ok((codes, digests))
 }
 
 /// Number of unused recovery codes of `username`. `None` if the user has no authenticator app.

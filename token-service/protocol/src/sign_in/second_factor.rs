@@ -10,9 +10,9 @@ use super::throttle::{self, Attempt, Guess};
 use super::{DeviceCookie, Place, SignInError, totp};
 use crate::Context;
 use domain::amr;
-use domain::{SessionStage, UnfinishedSignIns, Username};
+use domain::{Session, SessionStage, UnfinishedSignIns, Username};
 use secrets::sealing::totp_context;
-use store::Use;
+use store::{SessionBegin, Use};
 
 #[must_use]
 pub enum SecondFactorOutcome {
@@ -20,6 +20,8 @@ pub enum SecondFactorOutcome {
     SignedIn {
         id: SessionId,
         username: Username,
+        /// The issuer of the identity provider that signed the person in, in place of a password.
+        provider: Option<String>,
         /// Number of unused recovery codes, after a sign-in with a recovery code.
         recovery_codes_left: Option<usize>,
         /// Cookie for a device that was unknown before.
@@ -75,6 +77,58 @@ pub(super) async fn check_totp(
     )
 }
 
+/// Why a code of a person who is signed in is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeRefusal {
+    Wrong,
+    /// The code was right, but used before (RFC 6238 §5.2).
+    Used,
+    /// There were too many wrong codes. The person must wait this long.
+    Wait(Duration),
+}
+
+/// Checks a code of the app of this session's person, before a change. Counts like the code of a sign-in. `None` if the person has no
+/// second factor, or the credentials have changed.
+pub(super) async fn check_again(
+    context: &Context<'_>,
+    session: &Session,
+    code: &str,
+    place: &Place,
+) -> Result<Option<Result<(), CodeRefusal>>, SignInError> {
+    let username = &session.username;
+    let Some(sealed) = sealed_secret(context, session).await? else {
+        return Ok(None);
+    };
+    let guess = Guess::SecondFactor(username.as_str());
+    let device = place.known_device(context, username, session.credentials_version);
+    let attempt = match Attempt::admit(context, guess, place.address, device.as_ref()).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(Some(Err(CodeRefusal::Wait(wait)))),
+    };
+    let secret = open(context, username, &sealed)?;
+    Ok(Some(
+        match check_totp(context, username, &secret, code).await? {
+            Verdict::Right => {
+                attempt.forgive().await?;
+                Ok(())
+            }
+            Verdict::Wrong => Err(CodeRefusal::Wrong),
+            Verdict::Used => Err(CodeRefusal::Used),
+        },
+    ))
+}
+
+/// The sealed TOTP secret of this session's person, unless the credentials have changed.
+async fn sealed_secret(
+    context: &Context<'_>,
+    session: &Session,
+) -> Result<Option<Vec<u8>>, SignInError> {
+    let credentials = context.store.credentials(session.username.clone()).await?;
+    Ok(credentials
+        .filter(|credentials| credentials.version == session.credentials_version)
+        .and_then(|credentials| credentials.totp_secret_sealed))
+}
+
 /// Completes the sign-in of the session `id` with a code of the app or a recovery code. A right code is used up even if
 /// a later step fails.
 ///
@@ -94,11 +148,7 @@ pub async fn with_second_factor(
         return Ok(SecondFactorOutcome::NotOwed);
     };
     let username = &session.username;
-    let credentials = context.store.credentials(username.clone()).await?;
-    let Some(sealed) = credentials
-        .filter(|credentials| credentials.version == session.credentials_version)
-        .and_then(|credentials| credentials.totp_secret_sealed)
-    else {
+    let Some(sealed) = sealed_secret(context, &session).await? else {
         return Ok(SecondFactorOutcome::NotOwed);
     };
     let guess = Guess::SecondFactor(username.as_str());
@@ -152,16 +202,19 @@ pub async fn with_second_factor(
         .provider
         .is_some()
         .then_some(session.authenticated_at);
+    let provider = (proven.provider.as_ref()).map(|sign_in| sign_in.identity.issuer.clone());
     let mut complete = session::signed_in(&context.settings.lifetimes, proven, now);
     // The sign-in stays as old as the provider says.
     complete.authenticated_at = at_provider.unwrap_or(now);
-    let Some((id, unfinished)) = session::start(context, complete, Some(id)).await? else {
+    let (id, SessionBegin::Begun(unfinished)) = session::start(context, complete, Some(id)).await?
+    else {
         return Ok(SecondFactorOutcome::NotOwed);
     };
     let device = place.remember(context, &session.username, session.credentials_version)?;
     Ok(SecondFactorOutcome::SignedIn {
         id,
         username: session.username,
+        provider,
         recovery_codes_left,
         device,
         unfinished,

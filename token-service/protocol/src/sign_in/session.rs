@@ -8,11 +8,8 @@ use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
-use domain::{
-    CredentialsVersion, ProviderSignIn, Session, SessionPlace, SessionStage, UnfinishedSignIns,
-    Username,
-};
-use store::{OnceId, SessionBegin, StoreError};
+use domain::{CredentialsVersion, ProviderSignIn, Session, SessionPlace, SessionStage, Username};
+use store::{SessionBegin, StoreError};
 
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
 
@@ -57,46 +54,18 @@ pub(crate) struct Proven {
     pub(crate) provider: Option<ProviderSignIn>,
 }
 
-/// Starts `session` under a new id and ends `replaces`, in one transaction. Returns the id, and the sign-ins that the
-/// person should know of. `None`, without any change, if the credentials have changed since the check.
+/// Starts `session` under a new id and ends `replaces`, in one transaction. The id is worthless unless the session has begun.
 pub(crate) async fn start(
     context: &Context<'_>,
     session: Session,
     replaces: Option<&SessionId>,
-) -> Result<Option<(SessionId, UnfinishedSignIns)>, SignInError> {
+) -> Result<(SessionId, SessionBegin), SignInError> {
     let id = SessionId::generate(context.random)?;
-    let provider = session.provider.clone();
     let begin = context
         .store
         .start_session(id.digest(), session, replaces.map(SessionId::digest))
         .await?;
-    let SessionBegin::Begun(unfinished) = begin else {
-        return Ok(None);
-    };
-    // A logout may have come while this sign-in, or its second factor, was under way. It is marked before the sessions end, so one of
-    // the two is seen.
-    if let Some(sign_in) = provider
-        && is_ended(context, &sign_in).await?
-    {
-        context.store.end_session(id.digest()).await?;
-        return Ok(None);
-    }
-    Ok(Some((id, unfinished)))
-}
-
-/// True if the provider has just ended this sign-in.
-async fn is_ended(context: &Context<'_>, sign_in: &ProviderSignIn) -> Result<bool, StoreError> {
-    let identity = &sign_in.identity;
-    let of_session = (sign_in.sid.as_deref()).map(|sid| OnceId::of_ended_session(identity, sid));
-    for mark in of_session
-        .into_iter()
-        .chain([OnceId::of_ended_sign_ins(identity)])
-    {
-        if context.store.is_used(mark, context.now).await? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok((id, begin))
 }
 
 /// The session of a user who completed the sign-in at `now`.

@@ -75,7 +75,8 @@ const SECOND_FACTOR: Pace = Pace {
     forget_one_after: Duration::from_mins(60),
 };
 
-/// All attempts from one address, which a whole office may share.
+/// All attempts from one address, which a whole office may share. Requests for links by mail have counts of their own, in the same
+/// pace.
 const ADDRESS: Pace = Pace {
     free: 100,
     longest: Duration::from_mins(1),
@@ -100,6 +101,9 @@ const NETWORK_48: Pace = Pace {
 pub(crate) enum Guess<'a> {
     /// A password for this account.
     Password(&'a Account),
+    /// No guess, but a password that the owner of this account chooses with the link of this digest, or else with the present
+    /// password. Each refused one costs work.
+    Choice(&'a Account, Option<Digest>),
     /// No guess, but a request for a link by mail for this account.
     Link(&'a Account),
     /// No guess, but a link for this mailbox.
@@ -118,58 +122,60 @@ impl Guess<'_> {
         device: Option<&KnownDevice>,
         key: &EncryptionKey,
     ) -> Keys {
-        let (what, username, pace, from_anywhere) = match self {
+        let (what, name, pace, from_anywhere) = match self {
             Self::Password(account) => {
                 let last = Some(PASSWORD_FROM_ANYWHERE);
                 ("password", account.as_str(), PASSWORD, last)
             }
+            Self::Choice(account, _) => {
+                let last = Some(PASSWORD_FROM_ANYWHERE);
+                ("choice", account.as_str(), PASSWORD, last)
+            }
             Self::Link(account) => ("link", account.as_str(), LINK, Some(LINK_FROM_ANYWHERE)),
             Self::Mailbox(email) => ("mailbox", email, MAILBOX, None),
             Self::SecondFactor(username) => ("second factor", username, SECOND_FACTOR, None),
-            // Those of each network; others never make a person wait.
-            Self::ProviderAnswer(provider) => {
-                return Keys {
-                    shared: self::paced(address, key),
-                    own: PacedKey {
-                        key: Digest::from_bytes(key.tag(&[
-                            b"provider answer",
-                            provider.as_bytes(),
-                            &widest_network(address),
-                        ])),
-                        pace: PROVIDER_ANSWER,
-                    },
-                    last: None,
-                };
-            }
+            Self::ProviderAnswer(provider) => ("provider answer", provider, PROVIDER_ANSWER, None),
         };
-        let paced = |scope: &str, name: &[u8], pace| PacedKey {
+        let paced = |scope: &str, place: &[u8], pace| PacedKey {
             key: Digest::from_bytes(key.tag(&[
                 what.as_bytes(),
                 scope.as_bytes(),
-                username.as_bytes(),
-                name,
+                name.as_bytes(),
+                place,
             ])),
             pace,
         };
-        if let Some(device) = device {
-            return Keys {
-                shared: Vec::new(),
-                own: paced("device", device.id(), pace),
-                last: None,
-            };
-        }
-        let shared = self::paced(address, key);
-        match from_anywhere {
-            Some(from_anywhere) => Keys {
-                shared,
-                own: paced("network", &widest_network(address), pace),
-                last: Some(paced("anywhere", &[], from_anywhere)),
-            },
-            None => Keys {
-                shared,
-                own: paced("anywhere", &[], pace),
-                last: None,
-            },
+        let own = match (self, device) {
+            (Self::Choice(_, Some(link)), _) => paced("link", link.as_bytes(), pace),
+            (_, Some(device)) => {
+                let pace = match self {
+                    // One person makes any number of devices known.
+                    Self::ProviderAnswer(_) => PASSWORD,
+                    _ => pace,
+                };
+                return Keys {
+                    shared: Vec::new(),
+                    own: paced("device", device.id(), pace),
+                    last: None,
+                };
+            }
+            // Those of each network; others never make a person wait.
+            (
+                Self::Password(_) | Self::Choice(..) | Self::Link(_) | Self::ProviderAnswer(_),
+                None,
+            ) => paced("network", &widest_network(address), pace),
+            (Self::Mailbox(_) | Self::SecondFactor(_), None) => paced("anywhere", &[], pace),
+        };
+        // What somebody does at an address delays only who does the same there.
+        let shared = match self {
+            Self::Password(_) | Self::SecondFactor(_) => self::paced("address", address, key),
+            Self::Link(_) => self::paced("address of links", address, key),
+            Self::Mailbox(_) | Self::Choice(..) | Self::ProviderAnswer(_) => Vec::new(),
+        };
+        Keys {
+            shared,
+            own,
+            last: from_anywhere.map(|pace| paced("anywhere", &[], pace)),
         }
     }
 }
@@ -187,7 +193,7 @@ struct Keys {
 /// An admitted attempt: it counts as failed unless it is [`forgiven`](Attempt::forgive) or
 /// [`taken back`](Attempt::take_back).
 #[must_use]
-pub(crate) struct Attempt<'a> {
+pub struct Attempt<'a> {
     context: &'a Context<'a>,
     own: Digest,
     counted: Vec<Counted>,
@@ -244,7 +250,10 @@ impl<'a> Attempt<'a> {
     }
 
     /// Removes the attempt from the counts because it had no result, for example when the service is overloaded.
-    pub(crate) async fn take_back(self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if the attempt still counts.
+    pub async fn take_back(self) -> Result<(), StoreError> {
         let store = self.context.store;
         store.forgive_attempt(None, self.counted).await
     }
@@ -270,6 +279,16 @@ pub(super) async fn forgive_password(
         .await
 }
 
+/// The key of this guess that nobody else's guesses have.
+pub(super) fn own_key(
+    guess: Guess<'_>,
+    address: Option<IpAddr>,
+    device: Option<&KnownDevice>,
+    context: &Context<'_>,
+) -> Digest {
+    guess.keys(address, device, context.encryption_key).own.key
+}
+
 /// The networks of an address that count, the narrowest first. For IPv4: the address. For IPv6: the /64 network, because a
 /// client can choose any address within it, and the wider networks, because one party may own all of a /56 or /48.
 fn networks(address: Option<IpAddr>) -> Vec<(Vec<u8>, Pace)> {
@@ -288,18 +307,18 @@ fn networks(address: Option<IpAddr>) -> Vec<(Vec<u8>, Pace)> {
     }
 }
 
-fn paced(address: Option<IpAddr>, key: &EncryptionKey) -> Vec<PacedKey> {
+fn paced(what: &str, address: Option<IpAddr>, key: &EncryptionKey) -> Vec<PacedKey> {
     let paced = networks(address)
         .into_iter()
         .map(|(network, pace)| PacedKey {
-            key: network_tag(&network, key),
+            key: Digest::from_bytes(key.tag(&[what.as_bytes(), &network])),
             pace,
         });
     paced.collect()
 }
 
 /// The widest network that one party may own and that counts as one origin. For IPv4: the address.
-pub(super) fn widest_network(address: Option<IpAddr>) -> Vec<u8> {
+pub fn widest_network(address: Option<IpAddr>) -> Vec<u8> {
     let widest = networks(address).pop();
     widest.map(|(network, _)| network).unwrap_or_default()
 }
@@ -307,7 +326,8 @@ pub(super) fn widest_network(address: Option<IpAddr>) -> Vec<u8> {
 /// Keyed digest of the narrowest network of an address that counts.
 pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
     let narrowest = networks(address).into_iter().next();
-    network_tag(&narrowest.unwrap_or((Vec::new(), ADDRESS)).0, key)
+    let (network, _) = narrowest.unwrap_or((Vec::new(), ADDRESS));
+    Digest::from_bytes(key.tag(&[b"address", &network]))
 }
 
 /// The network of an address in words, as [`SessionPlace`](domain::SessionPlace) has it.
@@ -323,10 +343,6 @@ pub(super) fn network_in_words(address: Option<IpAddr>) -> String {
     }
 }
 
-fn network_tag(network: &[u8], key: &EncryptionKey) -> Digest {
-    Digest::from_bytes(key.tag(&[b"address", network]))
-}
-
 #[cfg(test)]
 mod tests {
     use domain::clock::Timestamp;
@@ -339,7 +355,7 @@ mod tests {
     }
 
     fn networks(text: &str) -> Vec<Digest> {
-        let paced = paced(Some(text.parse().unwrap()), &key());
+        let paced = paced("address", Some(text.parse().unwrap()), &key());
         paced.into_iter().map(|paced| paced.key).collect()
     }
 
@@ -421,6 +437,35 @@ mod tests {
         );
         let keys = ada.keys(None, devices.first(), &key());
         assert!(keys.shared.is_empty() && keys.last.is_none());
+        // Others do not delay whom a link lets set a password, in a known browser too.
+        let ada = Account::of("ada");
+        let choice = |link: &[u8]| Guess::Choice(&ada, Some(Digest::of(link)));
+        let by_link = own(choice(b"one"), "192.0.2.1", None);
+        assert_eq!(by_link, own(choice(b"one"), "192.0.2.2", devices.first()));
+        assert_ne!(by_link, own(choice(b"other"), "192.0.2.1", None));
+    }
+
+    /// What people do in an office delays only those who do the same there, and mail to one person delays nobody else's.
+    #[test]
+    fn one_kind_of_attempts_at_an_address_delays_no_other_kind() {
+        let ada = Account::of("ada");
+        let address = Some("192.0.2.1".parse().unwrap());
+        let shared = |guess: Guess<'_>| {
+            let keys = guess.keys(address, None, &key());
+            let keys = keys.shared.into_iter().map(|paced| paced.key);
+            keys.collect::<Vec<_>>()
+        };
+        let passwords = shared(Guess::Password(&ada));
+        assert_eq!(passwords, shared(Guess::SecondFactor("ada")), "guesses");
+        let links = shared(Guess::Link(&ada));
+        assert!(links.len() == 1 && links != passwords);
+        for alone in [
+            Guess::ProviderAnswer("sso"),
+            Guess::Mailbox("ada@example.com"),
+            Guess::Choice(&ada, None),
+        ] {
+            assert_eq!(shared(alone), [], "{alone:?}");
+        }
     }
 
     /// The second factor takes back what the password counted, under the registered spelling of the name.

@@ -140,7 +140,7 @@ impl KeyRing {
     pub fn verify(&self, token: &str, typ: &str) -> Option<Map<String, Value>> {
         let read = || -> Result<Option<Map<String, Value>>, JwsError> {
             let jws = CompactJws::parse(token)?;
-            if jws.header.typ.as_deref() != Some(typ) {
+            if !jws.header.has_type(typ) {
                 return Ok(None);
             }
             let signed = self.all.iter().any(|key| {

@@ -13,6 +13,9 @@ pub struct FieldChange {
     pub values: Option<String>,
 }
 
+/// In place of the file, where no file defines an object.
+pub(crate) const NOBODY: &str = "nothing";
+
 impl FieldChange {
     /// The fields in which two states of an object differ, and whether a file manages it.
     pub(super) fn between<T: Registered>(before: &T, after: &T) -> Vec<Self> {
@@ -25,9 +28,8 @@ impl FieldChange {
             .collect();
         let owners = [before, after].map(|object| object.owner().0);
         if let [Some(_), None] | [None, Some(_)] = owners {
-            let name = |file: Option<&Managed>| {
-                file.map_or_else(|| "nothing".to_owned(), Managed::to_string)
-            };
+            let name =
+                |file: Option<&Managed>| file.map_or_else(|| NOBODY.to_owned(), Managed::to_string);
             let [before, after] = owners.map(name);
             changes.push(Self {
                 field: "managed_by",

@@ -179,43 +179,37 @@ fn what_the_file_does_not_say_stays() {
 /// D-27.
 #[test]
 fn a_file_manages_what_it_lists() {
-    let apply = |text: &str, stored: &Excerpt, digest: &dyn Fn(usize) -> Option<String>| {
+    let apply = |text: &str, stored: &Excerpt| {
         let mut plan = Plan::on(stored);
-        let source = Source {
-            file: "file",
-            digest,
-        };
-        let kind = DocumentKind::File(source);
+        let kind = DocumentKind::File("file");
         plan.apply(load(text, stored), kind, stored, &Marking::default())
             .unwrap();
         plan
     };
-    let numbered = |entry: usize| Some(format!("entry {entry}"));
-    let first = apply(FILE, &Excerpt::default(), &numbered);
+    let first = apply(FILE, &Excerpt::default());
     let stored = applied(&first);
     let ada = stored.user(&Username::parse("ada").unwrap()).unwrap();
     let managed = ada.managed.as_ref().unwrap();
     assert_eq!(managed.to_string(), "file:2");
-    assert_eq!(managed.entry.as_deref(), Some("entry 1"));
     let secrets: Vec<&String> = managed.secrets.keys().collect();
     assert_eq!(secrets, ["password", "totp_secret"]);
-    assert_eq!(apply(FILE, &stored, &numbered), Plan::on(&stored));
-    // The entries move.
-    let moved = apply(&format!("\n{FILE}"), &stored, &numbered);
-    assert_eq!(lines(&moved), [""; 0]);
-    let lines_of = |plan: &Plan| -> Vec<Option<usize>> {
-        let users = plan.change.put_users.iter();
-        users
-            .map(|user| user.managed.as_ref().unwrap().line)
-            .collect()
-    };
-    assert_eq!(lines_of(&moved), [Some(3)]);
+    // Also if the entries move.
+    for text in [FILE, &format!("\n{FILE}")] {
+        assert_eq!(apply(text, &stored), Plan::on(&stored));
+    }
+    // An operator let the file define the user, who gets the line of the entry, which is nothing to tell.
+    let mut adopted = User::clone(ada);
+    adopted.managed.as_mut().unwrap().line = None;
+    let adopted = Excerpt::new(first.change.put_clients.clone(), [adopted]);
+    let with_line = apply(FILE, &adopted);
+    assert_eq!(lines(&with_line), [""; 0]);
+    assert_eq!(with_line.change.put_users, [User::clone(ada)]);
     // State stays, and a secret that leaves the file stays.
     let mut other = User::clone(ada);
     other.password_hash = Some("hash of a person".to_owned());
     let stored = Excerpt::new(first.change.put_clients.clone(), [other]);
     let without = FILE.replace("totp_secret = ", "email = \"a@b\"\n# ");
-    let changed = apply(&without, &stored, &numbered);
+    let changed = apply(&without, &stored);
     assert_eq!(lines(&changed), ["~ user ada: email"]);
     let [user] = changed.change.put_users.as_slice() else {
         panic!("one user");
@@ -223,7 +217,7 @@ fn a_file_manages_what_it_lists() {
     assert_eq!(user.password_hash.as_deref(), Some("hash of a person"));
     assert!(user.totp_secret_sealed.is_some());
     let unmanaged = Excerpt::new([], [User::new(Username::parse("ada").unwrap())]);
-    let kept = apply(FILE, &unmanaged, &numbered).kept;
+    let kept = apply(FILE, &unmanaged).kept;
     assert_eq!(kept.len(), 1);
 }
 
@@ -237,12 +231,7 @@ fn a_file_asks_once_for_another_password_in_place_of_each_of_its_own() {
         text.replace(end, &asking)
     };
     let must_change = |text: &str, stored: &Excerpt| {
-        let digest = |_| None;
-        let file = "file";
-        let kind = DocumentKind::File(Source {
-            file,
-            digest: &digest,
-        });
+        let kind = DocumentKind::File("file");
         let mut plan = Plan::on(stored);
         plan.apply(load(text, stored), kind, stored, &Marking::default())
             .unwrap();

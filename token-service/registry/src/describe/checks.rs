@@ -6,6 +6,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use url::Url;
 
 use document::{Located, Place, Section};
+use domain::ambiguity;
 
 /// Minimum length of client secrets and passwords, in bytes.
 const MIN_SECRET_LENGTH: usize = 8;
@@ -24,9 +25,26 @@ pub(crate) fn unique(
     text: &Located<String>,
     seen: &mut BTreeMap<String, Place>,
 ) {
+    note(section, &format!("{what}: {}", text.value), text, seen);
+}
+
+/// Like [`unique`], for a text that begins with what it is.
+pub(crate) fn unique_in(
+    section: &Section<'_>,
+    text: &Located<String>,
+    seen: &mut BTreeMap<String, Place>,
+) {
+    note(section, &text.value, text, seen);
+}
+
+fn note(
+    section: &Section<'_>,
+    shown: &str,
+    text: &Located<String>,
+    seen: &mut BTreeMap<String, Place>,
+) {
     if let Some(first) = seen.get(&text.value) {
-        let message = format!("{what}: {} is already at {first}", text.value);
-        section.report(&text.place, message);
+        section.report(&text.place, format!("{shown} is already at {first}"));
     } else {
         seen.insert(text.value.clone(), text.place.clone());
     }
@@ -109,6 +127,14 @@ pub(crate) fn client_name(text: &str) -> Result<String, &'static str> {
 /// printable ASCII). Normalized to Unicode's normal form C (D-33).
 pub(crate) fn claim_text(text: &str) -> Result<String, &'static str> {
     display_name(&text.nfc().collect::<String>())
+}
+
+/// A [`claim_text`] that requests or rules are compared with.
+pub(crate) fn compared_text(text: &str) -> Result<String, String> {
+    let text = claim_text(text)?;
+    // The debug form escapes invisible characters.
+    ambiguity(&text).map_or(Ok(()), |problem| Err(format!("{text:?} {problem}")))?;
+    Ok(text)
 }
 
 pub(crate) fn check_secret_length(text: &str) -> Result<(), String> {

@@ -16,13 +16,8 @@ pub struct Registration<T> {
     pub object: T,
     /// The protected secrets, at most one for each field. Absent secrets keep their stored form.
     pub hidden: Vec<Hidden>,
-    /// False if the document by itself does not say everything about the object: its certificates are in other files, or
-    /// the time decides about a warning.
-    pub(crate) is_settled: bool,
     /// The line of the entry.
     pub line: Option<usize>,
-    /// The number of the entry in a file that is read entry by entry.
-    pub entry: Option<usize>,
 }
 
 impl<T> Registration<T> {
@@ -31,9 +26,7 @@ impl<T> Registration<T> {
         Self {
             object,
             hidden: Vec::new(),
-            is_settled: true,
             line: None,
-            entry: None,
         }
     }
 }
@@ -56,11 +49,11 @@ pub(crate) struct Reading {
     pub(crate) warnings: Problems,
     /// The first place of each name.
     pub(crate) names: BTreeMap<ObjectKind, BTreeMap<String, Place>>,
-    /// The first place of each linked identity.
-    pub(crate) identities: BTreeMap<String, Place>,
+    /// The first place of what at most one user of a document has: linked identities and accounts, each with the word for it.
+    pub(crate) owned: BTreeMap<String, Place>,
     pub(crate) bound_users: Vec<Located<String>>,
-    /// The entry of the file that is being read.
-    pub(crate) entry: Option<usize>,
+    /// True if an entry names another file, whose content counts too.
+    pub(crate) names_files: bool,
 }
 
 impl Reading {
@@ -70,9 +63,9 @@ impl Reading {
             now,
             warnings: Problems::default(),
             names: BTreeMap::new(),
-            identities: BTreeMap::new(),
+            owned: BTreeMap::new(),
             bound_users: Vec::new(),
-            entry: None,
+            names_files: false,
         }
     }
 
@@ -92,22 +85,14 @@ impl Reading {
         section: Section<'_>,
     ) -> Option<Registration<T>> {
         let line = section.place().line();
-        let number = self.entry;
         let mut entry = Entry {
             section,
             integration: None,
             reading: self,
-            is_settled: true,
         };
         let read = T::read(&mut entry);
         entry.section.finish();
-        let is_settled = entry.is_settled;
-        read.map(|read| Registration {
-            is_settled,
-            line,
-            entry: number,
-            ..read
-        })
+        read.map(|read| Registration { line, ..read })
     }
 }
 
@@ -116,7 +101,6 @@ pub struct Entry<'e, 'p> {
     /// The integration type of a client, after it was read.
     pub(crate) integration: Option<IntegrationKind>,
     pub(crate) reading: &'e mut Reading,
-    pub(crate) is_settled: bool,
 }
 
 impl Entry<'_, '_> {
@@ -142,7 +126,6 @@ impl Entry<'_, '_> {
 
     pub(crate) fn warn(&mut self, place: &Place, message: impl Into<String>) {
         self.reading.warnings.report(place, message);
-        self.is_settled = false;
     }
 }
 

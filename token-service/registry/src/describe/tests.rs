@@ -19,7 +19,14 @@ use domain::{Client, LegacyInstance, User};
 const NOW: Timestamp = Timestamp::from_seconds(1_767_225_600);
 
 /// Members that only the store sets.
-const NOT_REGISTERED: [&str; 4] = ["credentials_version", "managed", "version", "tokens_from"];
+const NOT_REGISTERED: [&str; 6] = [
+    "accounts_from",
+    "credentials_version",
+    "managed",
+    "sign_ins_from",
+    "tokens_from",
+    "version",
+];
 
 /// The names of members that are stored in another form, each with the key of the registration.
 const STORED_AS: [(&str, &str); 5] = [

@@ -1,15 +1,16 @@
 //! The linked accounts of users.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 use utoipa::ToSchema;
 
-use crate::describe::checks::{MAX_CLAIM_LENGTH, claim_text, unique};
+use crate::describe::checks::{MAX_CLAIM_LENGTH, claim_text, compared_text, unique, unique_in};
 use crate::describe::reading::{Entry, required};
 use document::Located;
 use domain::LinkedAccount;
+use domain::registry_index::account_value;
 
 /// A linked account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -47,10 +48,10 @@ pub(super) fn text(account: &LinkedAccount) -> String {
 }
 
 pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<LinkedAccount> {
-    let mut seen = BTreeMap::new();
+    let (mut seen, mut own) = (BTreeMap::new(), BTreeSet::new());
     let mut accounts = Vec::new();
     for mut section in entry.section.sections("accounts") {
-        let user_id = required(&mut section, "user_id", claim_text);
+        let user_id = required(&mut section, "user_id", compared_text);
         let username = required(&mut section, "username", claim_text);
         let site = required(&mut section, "site", site);
         if let (Some(user_id), Some(site)) = (user_id, site) {
@@ -65,12 +66,26 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<LinkedAccount> {
                 section.report(&place, message);
             }
             let named = Located { value, place };
+            let is_new = !seen.contains_key(&named.value);
             unique(&section, "linked account", &named, &mut seen);
-            accounts.push(LinkedAccount {
+            let account = LinkedAccount {
                 user_id,
                 username: username.unwrap_or_default(),
                 site,
-            });
+            };
+            // No two users of a document have it, however they spell the site.
+            let value = account_value(&account).filter(|value| is_new && own.insert(value.clone()));
+            if let Some((site, user_id)) = value.as_deref().and_then(|value| value.split_once(' '))
+            {
+                let value = format!("linked account: {user_id} at {site}");
+                let place = named.place;
+                unique_in(
+                    &section,
+                    &Located { value, place },
+                    &mut entry.reading.owned,
+                );
+            }
+            accounts.push(account);
         }
         section.finish();
     }

@@ -74,7 +74,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, has_providers: bool) -> Vec<Certif
         if let Some(alias) = &alias {
             unique(&section, "alias", alias, &mut aliases);
         }
-        entry.is_settled &= !section.has("file");
+        entry.reading.names_files |= section.has("file");
         let pem = content(&mut section, "pem", "the certificate", std::fs::read);
         if let (Some(alias), Some((given, pem))) = (alias, pem) {
             match Certificate::read(&alias.value, &pem.value) {

@@ -7,7 +7,7 @@ use super::client_json::{ClientRegistration, ClientView};
 use super::client_key::ClientKeyView;
 use super::client_secret::SecretView;
 use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
-use crate::describe::checks::{claim_text, client_name, issuer, page_address, unique};
+use crate::describe::checks::{client_name, compared_text, issuer, page_address, unique};
 use crate::describe::reading::{Entry, Registration, required};
 use crate::describe::{Effects, Registered, Values, list, present, secret, single, state};
 use document::Located;
@@ -434,7 +434,7 @@ fn organization(entry: &mut Entry<'_, '_>) -> Option<String> {
         let warnings = &entry.reading.warnings;
         warnings.report(entry.section.place(), message);
     }
-    entry.text("organization", claim_text)
+    entry.text("organization", compared_text)
 }
 
 /// Does not check whether the user exists: the check runs when all users of the document are known.

@@ -126,7 +126,7 @@ pub struct ClientView {
     /// The one legacy instance that knows the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// File and line that define the object (D-27); absent if commands define the object.
+    /// File and line that define the object; absent if commands define the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
     /// In the answer to a change: the changed fields, each with the old and the new value unless they are secret.

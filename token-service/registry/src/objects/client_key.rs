@@ -54,7 +54,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<ClientKey> {
                 section.report(&kid.place, format!("kid: {problem}"));
             }
         }
-        entry.is_settled &= !section.has("file");
+        entry.reading.names_files |= section.has("file");
         let text = content(
             &mut section,
             "public_key",

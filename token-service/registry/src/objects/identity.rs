@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::describe::checks::{issuer, unique};
+use crate::describe::checks::{issuer, unique_in};
 use crate::describe::reading::{Entry, required};
 use document::Located;
 use domain::{Identity, LinkedIdentity};
@@ -38,11 +38,13 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<LinkedIdentity> {
         if let (Some(issuer), Some(subject)) = (issuer, subject) {
             let identity = Identity { issuer, subject };
             let place = section.place().clone();
-            let value = identity.to_string();
-            let named = Located { value, place };
             // No two users of a document have it either.
-            let seen = &mut entry.reading.identities;
-            unique(&section, "linked identity", &named, seen);
+            let value = format!("linked identity: {identity}");
+            unique_in(
+                &section,
+                &Located { value, place },
+                &mut entry.reading.owned,
+            );
             identities.push(LinkedIdentity {
                 identity,
                 by_email: false,

@@ -31,7 +31,7 @@ pub struct LegacyInstanceView {
     pub auth_server_hostname: String,
     /// Whether OAuth2 is enabled on the host.
     pub enabled: bool,
-    /// File and line that define the object (D-27); absent if commands define the object.
+    /// File and line that define the object; absent if commands define the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
     /// In the answer to a change: the changed fields, each with the old and the new value.
@@ -147,7 +147,6 @@ pub fn read_all(root: &mut Section<'_>) -> Vec<LegacyInstance> {
         let managed = Managed {
             file,
             line: read.line,
-            entry: None,
             disables: !instance.enabled,
             suspended: false,
             secrets: BTreeMap::new(),

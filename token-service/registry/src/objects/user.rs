@@ -7,13 +7,13 @@ use zeroize::Zeroizing;
 
 use super::account::{self, AccountView};
 use super::identity::{self, IdentityView};
-use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
+use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, compared_text, is_trimmed};
 use crate::describe::reading::{Entry, Registration};
 use crate::describe::{Effects, Registered, Values, list, present, secret, single, state, states};
 use document::Located;
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
-use domain::{Excerpt, Identity, Managed, Observed, RegistryChange, User, Username};
+use domain::{Excerpt, Identity, Managed, Observed, RegistryChange, User, Username, ambiguity};
 use secrets::password;
 use secrets::protection::Hidden;
 
@@ -43,7 +43,7 @@ pub struct UserRegistration {
     /// In place of the password: its hash by argon2, bcrypt, PBKDF2 or scrypt, also as Django or Keycloak stores it.
     pub password_hash: Option<String>,
     /// Whether the user must set another password at the next sign-in, before a code is issued. A password that the user or anybody
-    /// else sets ends this.
+    /// else sets ends this. Sessions and tokens stay valid until then: `token-service grant revoke --user NAME` ends grants and tokens.
     pub must_change_password: Option<bool>,
     /// The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was issued. 128 to
     /// 512 bits.
@@ -69,6 +69,9 @@ pub struct UserView {
     pub organization: Option<String>,
     /// Whether the user may sign in and be named.
     pub enabled: bool,
+    /// Why the user cannot sign in: `disabled`, or neither a password nor an identity of an identity provider; absent if the user can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_sign_in: Option<String>,
     /// Whether the user has a password.
     pub has_password: bool,
     /// Whether the user must set another password at the next sign-in.
@@ -91,7 +94,7 @@ pub struct UserView {
     /// Identities that a first sign-in linked by their verified e-mail address. No registration lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identities_by_email: Option<Vec<IdentityView>>,
-    /// File and line that define the object (D-27); absent if commands define the object.
+    /// File and line that define the object; absent if commands define the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
     /// In the answer to a change: the changed fields, each with the old and the new value unless they are secret.
@@ -107,6 +110,7 @@ impl Registered for User {
     const LIST: &'static str = "users";
     const NAME_KEY: &'static str = "username";
     const ONLY_VIEWED: &'static [&'static str] = &[
+        "cannot_sign_in",
         "has_password",
         "has_totp",
         "has_second_factor",
@@ -133,7 +137,7 @@ impl Registered for User {
         let username = username(entry);
         let single_sign_on = single_sign_on(entry);
         let email = entry.text("email", email);
-        let organization = entry.text("organization", claim_text);
+        let organization = entry.text("organization", compared_text);
         let enabled = entry.enabled();
         let password = password(entry);
         let must_change_password = entry.section.flag(MUST_CHANGE_PASSWORD);
@@ -160,7 +164,7 @@ impl Registered for User {
         })
     }
 
-    fn view(&self, _: Timestamp, observed: &Observed, effects: Effects) -> UserView {
+    fn view(&self, now: Timestamp, observed: &Observed, effects: Effects) -> UserView {
         let mut sign_ins = observed.sign_ins.iter();
         let sign_ins = sign_ins.find(|one| one.username == self.username);
         UserView {
@@ -168,6 +172,7 @@ impl Registered for User {
             email: self.email.clone(),
             organization: self.organization.clone(),
             enabled: self.enabled,
+            cannot_sign_in: cannot_sign_in(self, now, observed),
             has_password: self.password_hash.is_some(),
             must_change_password: self.must_change_password,
             has_totp: self.totp_secret_sealed.is_some(),
@@ -222,6 +227,8 @@ impl Registered for User {
     fn keep_versions(&mut self, before: &Self) {
         self.credentials_version = before.credentials_version;
         self.tokens_from = before.tokens_from;
+        self.accounts_from.clone_from(&before.accounts_from);
+        self.sign_ins_from = before.sign_ins_from;
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {
@@ -235,6 +242,27 @@ impl Registered for User {
     fn remove(&self, change: &mut RegistryChange) {
         change.remove_users.push(self.username.clone());
     }
+}
+
+/// Why the user cannot sign in; `None` if the user can.
+fn cannot_sign_in(user: &User, now: Timestamp, observed: &Observed) -> Option<String> {
+    if !user.enabled {
+        return Some("disabled".to_owned());
+    }
+    if user.password_hash.is_some() || observed.by_provider.contains(&user.username) {
+        return None;
+    }
+    let identity = match user.identities.is_empty() {
+        true => "",
+        false => ", and no identity provider of the configuration for the linked identities",
+    };
+    let link = user.password_link.as_ref();
+    let link = link.filter(|link| now < link.expires_at && user.still_has(link.rests_on));
+    let invited = link.map(|link| format!(", invited until {}", link.expires_at.rfc3339()));
+    Some(format!(
+        "no password{identity}{}",
+        invited.unwrap_or_default()
+    ))
 }
 
 fn identities(user: &User, by_email: bool) -> impl Iterator<Item = &Identity> {
@@ -252,6 +280,11 @@ fn username(entry: &mut Entry<'_, '_>) -> Option<Username> {
         place: text.place,
     };
     entry.name(ObjectKind::User, "username", &name);
+    if let Some(problem) = username.as_ref().and_then(|name| ambiguity(name.as_str())) {
+        // The debug form escapes invisible characters.
+        let message = format!("username: {:?} {problem}", name.value);
+        entry.section.report(&name.place, message);
+    }
     if username.is_none() {
         let message = "username: must have 1 to 255 bytes, no control characters, and no white space at its ends";
         entry.section.report(&name.place, message);
@@ -288,6 +321,7 @@ fn password(entry: &mut Entry<'_, '_>) -> Option<Hidden> {
 fn email(text: &str) -> Result<String, &'static str> {
     let legal = text.len() <= MAX_CLAIM_LENGTH
         && !text.chars().any(|c| c.is_control() || c.is_whitespace())
+        && ambiguity(text).is_none()
         && text
             .split_once('@')
             .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty());

@@ -5,6 +5,7 @@ use claims::Thumbprint;
 
 use super::*;
 use crate::file;
+use crate::planning::{MOST_AT_START, Surroundings};
 use domain::client::{ClientSecret, IntegrationType};
 use protocol::identity_provider::IdentityProvider;
 use secrets::protection::Hidden;
@@ -244,6 +245,29 @@ fn sites_of_a_user_that_differ_by_a_slash_are_refused() {
         let other = account("2", site);
         let found = problems(&format!("[[users]]\nusername = 'ada'\n{one}{other}"));
         assert_eq!(found, Vec::from_iter(expected), "{site}");
+    }
+}
+
+/// As in an import, the person of the token would depend on who asks.
+#[test]
+fn two_users_with_one_account_are_refused() {
+    let user = |name: &str, id: &str, site: &str| {
+        format!(
+            "[[users]]\nusername = '{name}'\naccounts = [{{ user_id = '{id}', username = 'a', site = '{site}' }}]\n"
+        )
+    };
+    let first = user("ada", "1", "https://us1.example.com");
+    for (id, site, is_refused) in [
+        ("1", "https://us1.example.com", true),
+        ("1", "https://US1.example.com:443/", true),
+        ("2", "https://us1.example.com", false),
+        ("1", "https://us2.example.com", false),
+    ] {
+        let found = problems(&format!("{first}{}", user("bob", id, site)));
+        let expected =
+            "r.toml:6: linked account: 1 at https://us1.example.com is already at r.toml:3";
+        let expected = is_refused.then_some(expected);
+        assert_eq!(found, Vec::from_iter(expected), "{id} {site}");
     }
 }
 
@@ -545,10 +569,23 @@ fn names_that_differ_in_case_alone_are_refused() {
 }
 
 #[test]
-fn invisible_characters_are_refused() {
-    let text = "[[users]]\nusername = 'a\u{200b}da'\n";
-    let refused = r#"r.toml:2: username: "a\u{200b}da" has an invisible character: remove it"#;
-    assert_eq!(problems(text), [refused]);
+fn names_that_look_like_others_are_refused() {
+    let text = "[[users]]\nusername = 'a\u{200b}da'\nemail = 'ada\u{ad}@example.com'\n\
+        organization = 'Contoso  Ltd.'\n\
+        accounts = [{user_id = '1\u{a0}2', username = 'a  b', site = 'https://us1.example.com'}]\n\
+        [[clients]]\nclient_id = 'batch'\ntype = 'non_interactive'\norganization = 'Contoso\u{2060}'\n\
+        client_secret = 'long enough, with 32 bytes and some more'\n\
+        identity_providers = ['https://sso.example.com']\n";
+    let white_space = "has other white space than single spaces between words: correct it";
+    let invisible = "has an invisible character: remove it";
+    let refused = [
+        format!(r#"r.toml:2: username: "a\u{{200b}}da" {invisible}"#),
+        "r.toml:3: email: is not an e-mail address".to_owned(),
+        format!(r#"r.toml:4: organization: "Contoso  Ltd." {white_space}"#),
+        format!(r#"r.toml:5: user_id: "1\u{{a0}}2" {white_space}"#),
+        format!(r#"r.toml:9: organization: "Contoso\u{{2060}}" {invisible}"#),
+    ];
+    assert_eq!(problems(text), refused);
 }
 
 #[test]
@@ -603,15 +640,47 @@ fn a_client_of_an_identity_provider_needs_no_certificates() {
         load(&text).unwrap()
     };
     let of = |kind: &str| {
-        let registrations = read(kind);
-        let unserved = registrations.unserved(|_| true, true, &settings);
-        let warnings: Vec<String> = unserved.map(|(_, problem)| problem.to_string()).collect();
-        warnings.join("\n")
+        let found = read(kind).problems(Surroundings {
+            settings: &settings,
+            legacy_instances: &[],
+            takes_certificates: true,
+            at_start: true,
+        });
+        assert_eq!(found.refused, [""; 0]);
+        found.warnings.join("\n")
     };
-    assert_eq!(of("type = 'non_interactive'"), "");
+    let service = of("type = 'non_interactive'\norganization = 'o'");
+    assert_eq!(service, "");
     let web = of("type = 'web_server'\nredirect_uris = ['https://a.example/cb']");
     assert!(
         web.contains("which has no client_id: nobody signs in with it"),
         "{web}"
     );
+}
+
+#[test]
+fn a_start_applies_a_bounded_file() {
+    let entries = |count: usize| {
+        let users =
+            (0..count).map(|number| User::new(Username::parse(&format!("u{number}")).unwrap()));
+        Registrations {
+            users: users.map(Registration::of).collect(),
+            ..load("").unwrap()
+        }
+    };
+    let settings = Settings::default();
+    let refused = |count, at_start| {
+        let found = entries(count).problems(Surroundings {
+            settings: &settings,
+            legacy_instances: &[],
+            takes_certificates: false,
+            at_start,
+        });
+        found.refused.join("\n")
+    };
+    assert_eq!(refused(MOST_AT_START, true), "");
+    assert_eq!(refused(MOST_AT_START + 1, false), "");
+    let too_many = refused(MOST_AT_START + 1, true);
+    let expected = "the registrations file has 30001 entries, and a start applies at most 30000: ";
+    assert!(too_many.starts_with(expected), "{too_many}");
 }

@@ -1,4 +1,4 @@
-//! Queues for password checks, bounded by work.
+//! Queues for password checks and for chosen passwords, bounded by work.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,18 +11,20 @@ use tracing::Instrument as _;
 use zeroize::Zeroizing;
 
 use super::budget::{BUDGET, memory, on_thread};
+use super::choice::{Choice, Chosen};
 use super::{Account, Checked, PasswordError, Task};
+use domain::digest::Digest;
 
-/// Places in the queues of both lanes, for each hash that runs at the same time: about 5 s of work.
+/// Places in the queues of the lanes for checks, for each hash that runs at the same time: about 5 s of work.
 const QUEUE: usize = 128;
 
-/// Longest time that a password waits for its check.
+/// Longest time that a password waits for its check or its hash.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// A queue for password checks, one for the whole process. Known devices have their own queue, so that they
-/// neither wait for unknown browsers nor find the queue full.
+/// A queue for passwords, one for the whole process. Known devices have their own queue, so that they neither wait for unknown
+/// browsers nor find the queue full. So have people who set a password.
 struct Lane {
-    /// Number of checks that run or wait for memory: few, so that the other lane soon gets memory.
+    /// Number of checks that run or wait for memory: few, so that the other lanes soon get memory.
     free_turns: Semaphore,
     /// All places, for waiting checks and running checks together.
     places: usize,
@@ -39,6 +41,33 @@ static KNOWN_DEVICES: LazyLock<Lane> = LazyLock::new(|| {
     Lane::new(turns, turns + queue() / 4)
 });
 
+/// As many people may set a password at once as wait for [`LONGEST_WAIT`].
+static CHOOSERS: LazyLock<Lane> = LazyLock::new(|| {
+    let turns = BUDGET.hashes();
+    Lane::new(turns, turns + queue() * 2)
+});
+
+/// Who waits for a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    KnownDevice,
+    Stranger,
+    Chooser,
+}
+
+impl Queue {
+    /// The lanes for these browsers, the preferred lane first. Unknown browsers never use the lane of known devices, or they
+    /// could fill both lanes.
+    fn lanes(self) -> impl Iterator<Item = &'static Lane> {
+        let (preferred, other) = match self {
+            Self::KnownDevice => (&*KNOWN_DEVICES, Some(&*STRANGERS)),
+            Self::Stranger => (&*STRANGERS, None),
+            Self::Chooser => (&*CHOOSERS, None),
+        };
+        [preferred].into_iter().chain(other)
+    }
+}
+
 impl Lane {
     const fn new(turns: usize, places: usize) -> Self {
         Self {
@@ -46,13 +75,6 @@ impl Lane {
             places,
             free_places: Semaphore::const_new(places),
         }
-    }
-
-    /// The lanes for known devices or for unknown browsers, the preferred lane first. Unknown browsers never use the lane
-    /// of known devices, or they could fill both lanes.
-    fn of(known_device: bool) -> impl Iterator<Item = &'static Self> {
-        let own = known_device.then(|| &*KNOWN_DEVICES);
-        own.into_iter().chain([&*STRANGERS])
     }
 
     /// An expensive hash alone in the lane always has room.
@@ -73,7 +95,7 @@ fn strangers_places() -> usize {
     BUDGET.hashes() + queue() - queue() / 4
 }
 
-/// A password that waits for its check.
+/// A password that waits for its check or its hash.
 struct InQueue;
 
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -91,7 +113,7 @@ impl Drop for InQueue {
     }
 }
 
-/// Number of passwords that wait for their check, in both lanes.
+/// Number of passwords that wait for their check or their hash, in all lanes.
 #[must_use]
 pub fn waiting() -> usize {
     WAITING.load(Ordering::Relaxed)
@@ -107,6 +129,10 @@ enum Share {
     Account(String),
     /// All unknown browsers in this network.
     Network(Vec<u8>),
+    /// This way to set the password of one person, such as a link.
+    Choices([u8; 32]),
+    /// All browsers in this network in which people set passwords.
+    NetworkOfChoices(Vec<u8>),
 }
 
 impl Share {
@@ -114,7 +140,9 @@ impl Share {
     fn most(&self) -> usize {
         let places = strangers_places();
         match self {
-            Self::KnownDevices(_) => 2,
+            Self::KnownDevices(_) | Self::Choices(_) => 2,
+            // Half of the lane: after an import or a forced change a whole office may set passwords at once.
+            Self::NetworkOfChoices(_) => queue(),
             // A second of work.
             Self::Account(_) => places / 4,
             // A whole office may sign in from one address: two seconds of work.
@@ -122,11 +150,11 @@ impl Share {
         }
     }
 
-    /// The places that count: of known devices, the number of checks.
+    /// The places that count: of known devices and choices, their number.
     const fn counted(&self, places: u32) -> usize {
         match self {
-            Self::KnownDevices(_) => 1,
-            Self::Account(_) | Self::Network(_) => places as usize,
+            Self::KnownDevices(_) | Self::Choices(_) => 1,
+            Self::Account(_) | Self::Network(_) | Self::NetworkOfChoices(_) => places as usize,
         }
     }
 }
@@ -175,19 +203,20 @@ pub enum Asker<'a> {
     Stranger(&'a [u8]),
 }
 
-/// A check that may be queued once the attempt is admitted.
+type Work<T> = Box<dyn FnOnce() -> Result<T, PasswordError> + Send>;
+
+/// Work with a password that may be queued once the attempt is admitted.
 #[must_use]
-pub struct Request {
-    is_known_device: bool,
-    task: Task,
-    password: Zeroizing<String>,
+pub struct Request<T> {
+    queue: Queue,
+    work: Work<T>,
     memory: u32,
     places: u32,
     counted: Vec<Counted>,
 }
 
-impl Request {
-    /// Decides without a write whether there is room for `asker` and the account.
+impl Request<Checked> {
+    /// Decides without a write whether there is room for a check for `asker` and the account.
     ///
     /// # Errors
     /// [`PasswordError::Busy`] if there is no room, [`PasswordError::TooLarge`] if there never is.
@@ -197,25 +226,52 @@ impl Request {
         task: Task,
         password: Zeroizing<String>,
     ) -> Result<Self, PasswordError> {
-        let (memory, places) = (BUDGET.permits(&task.hash)?, task.places(&password));
         let username = account.as_str().to_owned();
-        let (is_known_device, shares) = match asker {
-            Asker::KnownDevice => (true, vec![Share::KnownDevices(username)]),
+        let (queue, shares) = match asker {
+            Asker::KnownDevice => (Queue::KnownDevice, vec![Share::KnownDevices(username)]),
             Asker::Stranger(network) => {
                 let network = Share::Network(network.to_vec());
-                (false, vec![Share::Account(username), network])
+                (Queue::Stranger, vec![Share::Account(username), network])
             }
         };
-        if !Lane::of(is_known_device).any(|lane| lane.has_room(places)) {
+        let (memory, places) = (BUDGET.permits(&task.hash)?, task.places(&password));
+        let work = Box::new(move || task.check(&password));
+        Self::of(queue, shares, memory, places, work)
+    }
+}
+
+impl Request<Chosen> {
+    /// Decides without a write whether there is room for a chosen password. `way`: the link, or the browser, with which the person
+    /// sets the password; nobody else waits for its turn.
+    ///
+    /// # Errors
+    /// As for [`Request::begin`].
+    pub fn choose(way: Digest, network: &[u8], choice: Choice) -> Result<Self, PasswordError> {
+        let network = Share::NetworkOfChoices(network.to_vec());
+        let shares = vec![Share::Choices(*way.as_bytes()), network];
+        let (memory, places) = choice.needs()?;
+        let work = Box::new(move || choice.decide());
+        Self::of(Queue::Chooser, shares, memory, places, work)
+    }
+}
+
+impl<T: Send + 'static> Request<T> {
+    fn of(
+        queue: Queue,
+        shares: Vec<Share>,
+        memory: u32,
+        places: u32,
+        work: Work<T>,
+    ) -> Result<Self, PasswordError> {
+        if !queue.lanes().any(|lane| lane.has_room(places)) {
             return Err(PasswordError::Busy);
         }
         let shares = shares.into_iter();
         let counted = shares.map(|share| Counted::begin(share, places));
         Ok(Self {
-            is_known_device,
+            queue,
             counted: counted.collect::<Result<_, _>>()?,
-            task,
-            password,
+            work,
             memory,
             places,
         })
@@ -225,9 +281,8 @@ impl Request {
     ///
     /// # Errors
     /// [`PasswordError::Busy`] if all lanes are full.
-    pub fn queue(self) -> Result<Turn, PasswordError> {
-        let mut lanes = Lane::of(self.is_known_device);
-        let found = lanes.find_map(|lane| {
+    pub fn queue(self) -> Result<Turn<T>, PasswordError> {
+        let found = self.queue.lanes().find_map(|lane| {
             let places = lane.free_places.try_acquire_many(lane.fitting(self.places));
             Some((lane, places.ok()?))
         });
@@ -241,21 +296,21 @@ impl Request {
     }
 }
 
-/// Places in the queue for password checks. Checks run outside the async workers, as many at a time as there is memory.
+/// Places in the queue for passwords. The work runs outside the async workers, as much at a time as there is memory.
 #[must_use]
-pub struct Turn {
-    request: Request,
+pub struct Turn<T> {
+    request: Request<T>,
     lane: &'static Lane,
     places: SemaphorePermit<'static>,
     waiting: InQueue,
 }
 
-impl Turn {
-    /// Checks the password.
+impl<T: Send + 'static> Turn<T> {
+    /// Does the work.
     ///
     /// # Errors
     /// [`PasswordError::Busy`] if no turn came in time, [`PasswordError::Failed`] if the library fails.
-    pub async fn check(self) -> Result<Checked, PasswordError> {
+    pub async fn run(self) -> Result<T, PasswordError> {
         let Self {
             request,
             lane,
@@ -270,13 +325,13 @@ impl Turn {
         let turn = timeout(LONGEST_WAIT, turn).await;
         let (turn, memory) = turn.map_err(|_| PasswordError::Busy)??;
         drop(waiting);
-        let checked = on_thread(memory, move || {
+        let done = on_thread(memory, move || {
             // Held until the work is done, even if the client has disconnected.
             let _held = (places, request.counted, turn);
-            request.task.check(&request.password)
+            (request.work)()
         });
         let span = tracing::info_span!("hash password", otel.kind = "internal");
-        checked.instrument(span).await?
+        done.instrument(span).await?
     }
 }
 
@@ -289,7 +344,8 @@ mod tests {
 
     #[test]
     fn strangers_never_use_the_lane_of_known_devices() {
-        assert!(Lane::of(false).all(|lane| std::ptr::eq(lane, &raw const *STRANGERS)));
+        let mut lanes = Queue::Stranger.lanes();
+        assert!(lanes.all(|lane| std::ptr::eq(lane, &raw const *STRANGERS)));
     }
 
     /// One account fills no lane, and known devices use the other lane when theirs is full.
@@ -324,11 +380,11 @@ mod tests {
             let places = strangers_places();
             let of_one_account = (0..1000).map(|network| queue("mallory".into(), network));
             let of_one_network = (0..1000).map(|number| queue(format!("m{number}"), 1001));
-            let taken: Vec<Turn> = of_one_account.map_while(Result::ok).collect();
+            let taken: Vec<Turn<_>> = of_one_account.map_while(Result::ok).collect();
             assert_eq!(taken.len(), places / 4 / weight);
             assert!(queue("ada".into(), 1).is_ok());
             drop(taken);
-            let taken: Vec<Turn> = of_one_network.map_while(Result::ok).collect();
+            let taken: Vec<Turn<_>> = of_one_network.map_while(Result::ok).collect();
             assert_eq!(taken.len(), places / 2 / weight);
             let seconds = taken.len() * weight * 40 / BUDGET.hashes();
             assert!(seconds <= 2000, "{seconds} ms of work");
@@ -336,6 +392,36 @@ mod tests {
             drop(taken);
             assert!(queue("mallory".into(), 1001).is_ok(), "given back");
         }
+    }
+
+    /// Neither one link nor one network keeps others from setting a password, and none of them takes a place of those who sign in.
+    #[tokio::test]
+    async fn choices_of_one_link_or_network_leave_room_for_others() {
+        let choose = |link: u32, network: u32| {
+            let way = Digest::of(&link.to_be_bytes());
+            let choice = Choice {
+                password: "rope under eleven moons".to_owned().into(),
+                present: None,
+            };
+            Request::choose(way, &network.to_be_bytes(), choice)?.queue()
+        };
+        let of_one_link = (0..1000).map(|network| choose(0, network));
+        let taken: Vec<Turn<_>> = of_one_link.map_while(Result::ok).collect();
+        assert_eq!(taken.len(), 2);
+        let of_one_network = (1..10_000).map(|link| choose(link, 1001));
+        let office: Vec<Turn<_>> = of_one_network.map_while(Result::ok).collect();
+        assert_eq!(office.len(), queue());
+        let strangers = Queue::Stranger.lanes().chain(Queue::KnownDevice.lanes());
+        let mut places = strangers.map(std::ptr::from_ref);
+        assert!(places.all(|lane| lane != &raw const *CHOOSERS));
+        assert_eq!(
+            CHOOSERS.free_places.available_permits(),
+            CHOOSERS.places - 2 - queue()
+        );
+        let elsewhere = choose(10_000, 1).unwrap();
+        drop((taken, office));
+        let chosen = elsewhere.run().await;
+        assert!(matches!(chosen, Ok(Chosen::Hash(_))));
     }
 
     /// The most expensive hash has more places than an account on a single core, and is checked all the same.
@@ -357,7 +443,7 @@ mod tests {
     async fn checks_wait_for_memory() {
         let all = MEMORY.acquire_many(BUDGET.all).await.unwrap();
         let turn = begin("memory", Asker::KnownDevice, None).unwrap();
-        let mut check = std::pin::pin!(turn.queue().unwrap().check());
+        let mut check = std::pin::pin!(turn.queue().unwrap().run());
         tokio::select! {
             biased;
             _ = &mut check => panic!("there is no memory"),

@@ -15,6 +15,7 @@ use crate::command::output;
 use crate::http::admin::registrations::{Applied, LINES, Lines};
 use crate::telemetry::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
+use domain::certificate::DER_SEQUENCE;
 use domain::clock::Clock as _;
 use registry::file::load;
 use system::SystemClock;
@@ -26,10 +27,15 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service apply registrations.toml --dry-run   # what would change
   token-service apply registrations.toml
   token-service apply registrations.toml --prune     # and remove what the file does not list
+  token-service apply imported.toml --import --dry-run   # clients and users of another server
 
 The file manages the clients and users that it lists: apply makes them as it says. It changes no state: who is disabled,
 rotated client secrets, passwords and second factors. A new secret in the file replaces the live one. The file does not change
 a client or user that commands registered, until you run token-service adopt.
+
+With --import, the file manages nothing: it adds clients and users of another server. A client or user that is registered already
+stays as it is, with a line; with --overwrite it changes, unless a registrations file lists it. examples/moving-in/registrations.py
+makes such a file of a realm of Keycloak or of a table (CSV).
 
 Lines start with + for what is new, ~ for what changes, - for what goes, ! for what stays although the file lists it.";
 
@@ -43,6 +49,12 @@ pub(in crate::command) struct Arguments {
     /// Remove clients and users that a file manages and this file does not list, and revoke everything issued to them.
     #[arg(long)]
     prune: bool,
+    /// Add the clients and users of another server, which no file manages then.
+    #[arg(long, conflicts_with = "prune")]
+    import: bool,
+    /// Change registered clients and users that no registrations file lists, and print each change.
+    #[arg(long, requires = "import")]
+    overwrite: bool,
     /// Exit with 2 if the registry differs from the file. Use it with --dry-run to detect drift.
     #[arg(long)]
     exit_code: bool,
@@ -62,6 +74,8 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
     let query = query(&[
         ("dry_run", flag(own.dry_run)),
         ("prune", flag(own.prune)),
+        ("import", flag(own.import)),
+        ("overwrite", flag(own.overwrite)),
         ("file", Some(path.display().to_string())),
     ]);
     let path = format!("/registrations{query}");
@@ -187,9 +201,13 @@ fn add_lines(file: &mut Table) -> anyhow::Result<()> {
 
 /// The content of a certificate file as text: DER becomes PEM (RFC 7468 §5).
 fn pem(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|der| {
-        let text = STANDARD.encode(der.as_bytes());
-        format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+    String::from_utf8(bytes).unwrap_or_else(|bytes| match bytes.as_bytes() {
+        der @ [DER_SEQUENCE, ..] => {
+            let text = STANDARD.encode(der);
+            format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+        }
+        // Text around the PEM in another encoding.
+        pem => String::from_utf8_lossy(pem).into_owned(),
     })
 }
 

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use ureq::http::Method;
 
-use super::Connected;
 use super::client_form::{Change, New};
 use super::connection::{flag, query, segment};
-use super::form::{Form as _, Named, object_path};
+use super::form::{Form as _, Named, Removal, object_path};
 use super::objects::{self, Listing};
 use super::values::card;
+use super::{Connected, terminal};
 use crate::http::admin::clients::ClientWithSecret;
 use crate::telemetry::visible::visible;
 use domain::Client;
@@ -39,7 +39,7 @@ pub(in crate::command) enum Command {
     /// Change the named fields of a client, and print old and new values. Asks first if grants lose scopes.
     Update(Connected<Update>),
     /// Remove a client and revoke everything issued to it.
-    Remove(Connected<Named<Client>>),
+    Remove(Connected<Removal<Client>>),
     /// Add a generated client secret, or remove the old one.
     RotateSecret(Connected<RotateSecret>),
     /// Add a certificate, PEM or DER.
@@ -98,7 +98,7 @@ pub(in crate::command) struct RemoveCertificate {
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::Add(arguments) => objects::add(arguments, registered),
+        Command::Add(arguments) => objects::add(arguments, registered).map(drop),
         Command::List(arguments) => objects::list::<Client>(arguments),
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => update(arguments),
@@ -180,15 +180,9 @@ fn confirm(preview: &ClientView) -> anyhow::Result<()> {
     {
         eprintln!("{}", visible(line));
     }
-    let stdin = std::io::stdin();
     anyhow::ensure!(
-        stdin.is_terminal(),
+        std::io::stdin().is_terminal(),
         "nothing was changed: grants lose scopes; repeat the command with --yes"
     );
-    eprint!("Change the client? [y/N] ");
-    let mut answer = String::new();
-    stdin.read_line(&mut answer)?;
-    let is_yes = matches!(answer.trim(), "y" | "Y" | "yes");
-    anyhow::ensure!(is_yes, "nothing was changed");
-    Ok(())
+    terminal::confirm("Change the client?")
 }

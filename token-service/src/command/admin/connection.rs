@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap::builder::NonEmptyStringValueParser;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::http::{Method, Request, header};
+use ureq::http::{Method, Request, StatusCode, header};
 use zeroize::Zeroizing;
 
 use crate::admin_tokens;
@@ -29,7 +30,7 @@ pub(in crate::command) struct Connection {
     #[command(flatten)]
     config: ConfigFile,
     /// URL of the service's internal listener. Default: the one in the configuration.
-    #[arg(long, value_name = "URL", env = "TOKEN_SERVICE_ADMIN_URL")]
+    #[arg(long, value_name = "URL", env = "TOKEN_SERVICE_ADMIN_URL", value_parser = NonEmptyStringValueParser::new())]
     url: Option<String>,
     /// File with the admin token. Default: the one in the configuration.
     #[arg(long, value_name = "FILE", env = "TOKEN_SERVICE_ADMIN_TOKEN_FILE")]
@@ -101,6 +102,12 @@ pub(in crate::command) struct Unreachable {
     error: ureq::Error,
     hint: Option<&'static str>,
 }
+
+/// How the service begins the refusal of an object that it does not have.
+const NONE: &str = "there is no ";
+
+const PUBLIC: &str = "is the public address of the service, which has no administration: --url (or TOKEN_SERVICE_ADMIN_URL) names the \
+    internal listener, internal_listen in the configuration, such as http://127.0.0.1:9081";
 
 const NO_CONFIG: &str = "without --config FILE (or TOKEN_SERVICE_CONFIG), the development defaults apply: name the service's configuration";
 
@@ -221,14 +228,26 @@ impl Administration {
             return Ok(body);
         }
         let text = body.read_to_string().unwrap_or_default();
-        Err(refusal(status.as_u16(), &text).into())
+        let refusal = refusal(status.as_u16(), &text);
+        let elsewhere = status.is_redirection()
+            || status == StatusCode::NOT_FOUND
+                && !refusal.0.iter().any(|line| line.starts_with(NONE));
+        anyhow::ensure!(!elsewhere || !self.is_public(), "{} {PUBLIC}", self.url);
+        Err(refusal.into())
+    }
+
+    /// True if the address is one at which clients find the service.
+    fn is_public(&self) -> bool {
+        let url = format!("{}{}", self.url, paths::METADATA);
+        let found = self.agent.get(&url).call();
+        found.is_ok_and(|found| found.status().is_success() || found.status().is_redirection())
     }
 }
 
 /// The service's refusal of a request: every problem, or the description.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub(super) struct Refusal(pub(super) Vec<String>);
+pub(in crate::command) struct Refusal(pub(in crate::command) Vec<String>);
 
 fn refusal(status: u16, body: &str) -> Refusal {
     let body: Value = serde_json::from_str(body).unwrap_or_default();

@@ -1,6 +1,5 @@
 //! `token-service explain`.
 
-use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -13,6 +12,7 @@ use super::connection::Answer;
 use crate::command::output;
 use crate::http::admin::explain::Explanation;
 use crate::telemetry::visible::{visible, visible_json};
+use secrets::text_file;
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service explain eyJhbGciOi...
@@ -42,10 +42,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
     let (own, administration) = arguments.open()?;
     let mut token = Zeroizing::new(own.token.clone());
     if *token == "-" {
-        token.clear();
-        std::io::stdin()
-            .read_to_string(&mut token)
-            .context("standard input")?;
+        token = text_file::text("-".as_ref()).context("standard input")?;
     }
     let mut body = json!({"token": token.trim()});
     if let Some(proof) = &own.proof {

@@ -1,20 +1,21 @@
 //! Flags for clients, users and legacy instances: the bodies of requests.
 
-use std::io::Read as _;
+use std::io::IsTerminal as _;
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Arg, ArgAction};
 use serde::Serialize;
 use serde_json::{Value, json};
-use zeroize::Zeroizing;
 
 use super::connection::segment;
+use super::terminal;
 use crate::http::admin::Object;
 use domain::object::ObjectKind;
 use registry::describe::Registered;
 use registry::objects::AccountView;
+use secrets::text_file;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Named<T: Registered> {
@@ -22,6 +23,16 @@ pub(in crate::command) struct Named<T: Registered> {
     pub(super) name: String,
     #[arg(skip)]
     of: PhantomData<T>,
+}
+
+/// An object to remove.
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Removal<T: Registered> {
+    #[command(flatten)]
+    pub(super) named: Named<T>,
+    /// Do not ask. A command without a terminal never asks.
+    #[arg(long, short)]
+    pub(super) yes: bool,
 }
 
 /// The placeholder of the name of an object, and its help.
@@ -134,8 +145,8 @@ pub(super) fn add_named_files(
         let (name, file) = named
             .split_once('=')
             .with_context(|| format!("--{flag} {named}: expected NAME=FILE"))?;
-        let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
-        Ok(json!({ keys[0]: name, keys[1]: text }))
+        let text = text_file::text(file.as_ref()).with_context(|| file.to_owned())?;
+        Ok(json!({ keys[0]: name, keys[1]: *text }))
     };
     let objects: anyhow::Result<Vec<Value>> = named.iter().map(object).collect();
     let objects = objects?;
@@ -152,16 +163,14 @@ pub(super) fn add_secret(
     file: Option<&PathBuf>,
 ) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
-    let mut text = Zeroizing::new(String::new());
-    if file == Path::new("-") {
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .context("standard input")?;
-    } else {
-        text = Zeroizing::new(
-            std::fs::read_to_string(file).with_context(|| file.display().to_string())?,
-        );
-    }
+    let is_input = file.as_os_str() == "-";
+    let text = match is_input && std::io::stdin().is_terminal() {
+        true => terminal::new_secret(&key.replace('_', " "), rpassword::prompt_password)?,
+        false => text_file::text(file).with_context(|| match is_input {
+            true => "standard input".to_owned(),
+            false => file.display().to_string(),
+        })?,
+    };
     body.insert(key.to_owned(), json!(text.trim_end_matches(['\r', '\n'])));
     Ok(())
 }

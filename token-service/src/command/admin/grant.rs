@@ -5,6 +5,7 @@ use ureq::http::Method;
 use super::connection::{Answer, Paging, query, segment};
 use super::values::account;
 use super::{Connected, table};
+use crate::command::output::counted;
 use crate::http::admin::grants::{GrantView, RevokedGrants};
 use crate::http::admin::pages::Page;
 
@@ -91,8 +92,9 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
                         .chain(own.key.iter().map(|key| format!(" for the key {key}")))
                         .collect();
                     format!(
-                        "{} grants revoked, and every access token that was issued{whom} up to {}.",
-                        done.revoked, done.issued_up_to
+                        "{} revoked, and every access token that was issued{whom} up to {}.",
+                        counted(done.revoked, "grant"),
+                        done.issued_up_to
                     )
                 })
         }

@@ -5,7 +5,7 @@ use ureq::http::Method;
 
 use super::Connected;
 use super::connection::{Answer, Connection};
-use super::form::{Named, given, help_of_new, path};
+use super::form::{Named, Removal, given, help_of_new, path};
 use super::objects;
 use super::values::{card, rows};
 use domain::LegacyInstance;
@@ -22,7 +22,7 @@ pub(in crate::command) enum Command {
     /// Register or change a host.
     Put(Connected<Put>),
     /// Remove a host.
-    Remove(Connected<Named<LegacyInstance>>),
+    Remove(Connected<Removal<LegacyInstance>>),
 }
 
 #[derive(Debug, clap::Args, Serialize)]

@@ -11,12 +11,12 @@ mod encryption_key;
 mod explain;
 mod form;
 mod grant;
-mod import;
 mod key;
 mod legacy_instance;
 mod objects;
 mod revocations;
 mod table;
+mod terminal;
 mod user;
 mod values;
 
@@ -36,9 +36,6 @@ pub(super) enum Command {
     Release(Connected<objects::HandOver>),
     /// Let the registrations file define a client or user from its next apply, or the configuration a legacy instance from the next start.
     Adopt(Connected<objects::HandOver>),
-    /// Import clients and users of another server.
-    #[command(subcommand, after_help = import::EXAMPLES)]
-    Import(import::Command),
     /// Clients: add, list, show, update, remove, rotate secrets, certificates.
     #[command(subcommand, visible_alias = "clients", after_help = client::EXAMPLES)]
     Client(Box<client::Command>),
@@ -94,7 +91,6 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Apply(arguments) => return apply::run(arguments),
         Command::Release(arguments) => objects::hand_over(arguments, "release")?,
         Command::Adopt(arguments) => objects::hand_over(arguments, "adopt")?,
-        Command::Import(command) => return import::run(command),
         Command::Client(command) => client::run(command)?,
         Command::User(command) => user::run(command)?,
         Command::Key(command) => key::run(command)?,
@@ -110,4 +106,4 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) use connection::{Unreachable, reachable};
+pub(super) use connection::{Refusal, Unreachable, reachable};

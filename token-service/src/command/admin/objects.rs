@@ -1,14 +1,17 @@
 //! The common commands of clients, users and legacy instances.
 
+use std::io::IsTerminal as _;
+
 use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use ureq::http::Method;
 
 use super::connection::{Administration, Answer, Paging, query};
-use super::form::{Form, Named, object_path, path};
+use super::form::{Form, Named, Removal, object_path, path};
 use super::values::{Shown, card, rows};
-use super::{Connected, table};
+use super::{Connected, table, terminal};
+use crate::command::output::counted;
 use crate::http::admin::grants::GrantView;
 use crate::http::admin::pages::Page;
 use domain::object::ObjectKind;
@@ -18,13 +21,13 @@ use registry::describe::Registered;
 pub(super) fn add<F: Form, A: DeserializeOwned>(
     arguments: &Connected<F>,
     text: impl FnOnce(&A) -> String,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<A> {
     let (own, administration) = arguments.open()?;
     let mut body = own.body()?;
     body.insert(F::Object::NAME_KEY.to_owned(), json!(own.name()));
-    administration
-        .send(Method::POST, &path::<F::Object>(), &body)?
-        .print(text)
+    let answer = administration.send(Method::POST, &path::<F::Object>(), &body)?;
+    answer.print(text)?;
+    Ok(answer.value)
 }
 
 pub(super) fn update<F: Form>(arguments: &Connected<F>) -> anyhow::Result<()>
@@ -121,9 +124,17 @@ fn handed_over<T: Registered<View: Shown>>(
 /// Maximum number of grants that the output of a removal counts.
 const MOST_COUNTED: usize = 500;
 
-pub(super) fn remove<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
-    let (own, administration) = arguments.open()?;
+pub(super) fn remove<T: Registered>(arguments: &Connected<Removal<T>>) -> anyhow::Result<()> {
+    let (Removal { named: own, yes }, administration) = arguments.open()?;
     let (kind, name) = (T::KIND, &own.name);
+    let ends = match kind {
+        ObjectKind::LegacyInstance => "",
+        ObjectKind::Client | ObjectKind::User => " and revoke everything issued to it",
+    };
+    // Scripts are never asked.
+    if !yes && std::io::stdin().is_terminal() {
+        terminal::confirm(&format!("Remove the {} {name}{ends}?", kind.name()))?;
+    }
     let removed = format!("Removed the {} {name}.", kind.name());
     if kind == ObjectKind::LegacyInstance {
         administration.delete(&own.path())?;
@@ -135,7 +146,7 @@ pub(super) fn remove<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::
     ]);
     let page: Answer<Page<GrantView>> = administration.get(&format!("/grants{query}"))?;
     let grants = page.value.items.iter();
-    let live = grants.filter(|grant| grant.revoked_at.is_none()).count();
+    let live = grants.filter(|grant| grant.revoked_at.is_none()).count() as u64;
     administration.delete(&own.path())?;
     let least = page.value.next.map_or("", |_| "at least ");
     let sessions = match kind {
@@ -143,8 +154,9 @@ pub(super) fn remove<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::
         ObjectKind::Client | ObjectKind::LegacyInstance => "",
     };
     administration.print(&json!({"removed": name, "grants_revoked": live}), |_| {
+        let grants = counted(live, "grant");
         format!(
-            "{removed} {least}{live} grants revoked; its codes{sessions} and every access token issued to it have \
+            "{removed} {least}{grants} revoked; its codes{sessions} and every access token issued to it have \
              ended too."
         )
     })

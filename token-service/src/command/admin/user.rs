@@ -6,21 +6,26 @@ use serde::Serialize;
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::{Answer, flag, query};
+use super::connection::{Administration, Answer, Refusal, flag, query};
 use super::form::{
-    Form, Named, account, add_secret, add_switch, changed, given, help_of_change, help_of_new,
+    Form, Named, Removal, account, add_secret, add_switch, changed, given, help_of_change,
+    help_of_new, object_path, path,
 };
-use super::objects;
 use super::values::card;
+use super::{objects, table};
 use crate::http::admin::Object;
 use crate::http::admin::objects::Without;
+use crate::http::admin::pages::Page;
 use crate::http::admin::users::PasswordLinkView;
+use crate::telemetry::visible::visible;
 use domain::User;
 use registry::objects::{AccountView, IdentityView, UserView};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  token-service user add ada@example.com --password-file - \\
-      --account 1879048401,alovelace,https://us1.example.com < password.txt
+  token-service user add ada@example.com --account 1879048401,alovelace,https://us1.example.com
+  token-service user invite ada@example.com             # a link with which she sets her password
+  token-service user invite --without password --mail   # a message to everybody who has none
+  token-service user list --cannot-sign-in
   token-service user link ada@example.com --account 1879048402,ada,https://eu1.example.com
   token-service user update ada@example.com --disable   # ends sessions, revokes what was issued";
 
@@ -35,10 +40,10 @@ pub(in crate::command) enum Command {
     /// Change a user; what is not named stays.
     Update(Connected<Change>),
     /// Remove a user and revoke everything issued to them.
-    Remove(Connected<Named<User>>),
-    /// Print a link with which a user sets the first password. You never know the password.
-    Invite(Connected<PasswordLink>),
-    /// Print a link with which a user who forgot the password sets another one.
+    Remove(Connected<Removal<User>>),
+    /// Print or send a link with which a user sets the first password. You never know the password.
+    Invite(Connected<Invitation>),
+    /// Print or send a link with which a user who forgot the password sets another one.
     ResetPassword(Connected<PasswordLink>),
     /// Remove the second factor of a user who lost the app and the recovery codes, and end the user's sessions.
     RemoveSecondFactor(Connected<Named<User>>),
@@ -70,7 +75,8 @@ struct Flags {
     #[arg(long = "password-file", value_name = "FILE")]
     #[serde(skip)]
     password: Option<PathBuf>,
-    /// The service asks the user for another password at the next sign-in.
+    /// The service asks the user for another password at the next sign-in. Sessions and tokens stay valid until then; `grant revoke --user`
+    /// ends grants and tokens.
     #[arg(long)]
     #[serde(skip)]
     must_change_password: bool,
@@ -180,15 +186,39 @@ pub(in crate::command) struct Users {
     /// Only users with a linked identity of this issuer.
     #[arg(long, value_name = "ISSUER")]
     identity_provider: Option<String>,
+    /// Only users who cannot sign in, with the reason: disabled, or with neither a password nor an identity provider.
+    #[arg(long)]
+    cannot_sign_in: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct PasswordLink {
     #[command(flatten)]
     user: Named<User>,
+    #[command(flatten)]
+    how: LinkFlags,
+}
+
+#[derive(Debug, clap::Args)]
+struct LinkFlags {
     /// Hours for which the link works, 1 to 720.
     #[arg(long, default_value_t = 72)]
     hours: u32,
+    /// Send the link to the user's e-mail address, and do not print it.
+    #[arg(long)]
+    mail: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Invitation {
+    /// The account's username
+    #[arg(required_unless_present = "without", conflicts_with = "without")]
+    username: Option<String>,
+    /// Invite every enabled user who has neither a password nor an identity provider.
+    #[arg(long, value_name = "WHAT", value_parser = ["password"])]
+    without: Option<String>,
+    #[command(flatten)]
+    how: LinkFlags,
 }
 
 #[derive(Debug, clap::Args)]
@@ -237,20 +267,43 @@ pub(in crate::command) struct LinkIdentity {
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::Add(arguments) => objects::add(arguments, card::<UserView>),
+        Command::Add(arguments) => {
+            let user = objects::add(arguments, card::<UserView>)?;
+            if user.cannot_sign_in.is_some() && user.enabled {
+                let next = format!(
+                    "{} cannot sign in yet: token-service user invite {}",
+                    user.username, user.username
+                );
+                eprintln!("{}", visible(&next));
+            }
+            Ok(())
+        }
         Command::List(arguments) => {
             let (own, administration) = arguments.open()?;
             let filter = [
                 ("without", own.without.map(objects::name_of)),
                 ("identity_provider", own.identity_provider.clone()),
+                ("cannot_sign_in", flag(own.cannot_sign_in)),
             ];
             objects::list_of::<User>(&own.listing, &administration, &filter)
         }
         Command::Show(arguments) => objects::show(arguments),
         Command::Update(arguments) => objects::update(arguments),
         Command::Remove(arguments) => objects::remove(arguments),
-        Command::Invite(arguments) => password_link(arguments, true),
-        Command::ResetPassword(arguments) => password_link(arguments, false),
+        Command::Invite(arguments) => {
+            let (own, administration) = arguments.open()?;
+            match &own.username {
+                Some(name) => {
+                    password_link(&administration, name, &own.how, true)?.print(link_text)
+                }
+                None => invite_all(&administration, &own.how),
+            }
+        }
+        Command::ResetPassword(arguments) => {
+            let (own, administration) = arguments.open()?;
+            let link = password_link(&administration, &own.user.name, &own.how, false)?;
+            link.print(link_text)
+        }
         Command::RemoveSecondFactor(arguments) => {
             let (own, administration) = arguments.open()?;
             administration.delete(&format!("{}/second-factor", own.path()))
@@ -305,22 +358,80 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     }
 }
 
-fn password_link(arguments: &Connected<PasswordLink>, first: bool) -> anyhow::Result<()> {
-    let (own, administration) = arguments.open()?;
+fn password_link(
+    administration: &Administration,
+    username: &str,
+    how: &LinkFlags,
+    first: bool,
+) -> anyhow::Result<Answer<PasswordLinkView>> {
     let query = query(&[
         ("first", flag(first)),
-        ("hours", Some(own.hours.to_string())),
+        ("hours", Some(how.hours.to_string())),
+        ("mail", flag(how.mail)),
     ]);
-    let path = format!("{}/password-link{query}", own.user.path());
-    let link: Answer<PasswordLinkView> = administration.act(Method::POST, &path)?;
-    link.print(|link| {
-        let warnings = link.warnings.iter().flatten();
-        let warnings: String = warnings
-            .map(|text| format!("\n\nwarning: {text}."))
-            .collect();
-        format!(
-            "{}\n\nWorks once, until {}.{warnings}",
-            link.url, link.expires_at
-        )
-    })
+    let path = format!("{}/password-link{query}", object_path::<User>(username));
+    administration.act(Method::POST, &path)
+}
+
+/// Where the link is, when it ends, and what to do before the person gets it.
+fn link_text(link: &PasswordLinkView) -> String {
+    let place = match (&link.url, &link.sent_to) {
+        (Some(url), _) => url.clone(),
+        (None, sent_to) => format!("Sent to {}.", sent_to.as_deref().unwrap_or_default()),
+    };
+    let warnings = link.warnings.iter().flatten();
+    let warnings: String = warnings
+        .map(|text| format!("\n\nwarning: {text}."))
+        .collect();
+    format!(
+        "{place}\n\nWorks once, until {}.{warnings}",
+        link.expires_at
+    )
+}
+
+/// A link for each enabled user who cannot sign in for want of a password.
+fn invite_all(administration: &Administration, how: &LinkFlags) -> anyhow::Result<()> {
+    let (mut links, mut refused, mut after) = (Vec::new(), 0, None);
+    // Whatever ends the loop, the links that were made are printed: only these answers show them.
+    let outcome = loop {
+        let query = query(&[
+            ("cannot_sign_in", flag(true)),
+            ("limit", Some("500".to_owned())),
+            ("after", after),
+        ]);
+        let page = administration.get(&format!("{}{query}", path::<User>()));
+        let page: Page<UserView> = match page {
+            Ok(page) => page.value,
+            Err(error) => break Err(error),
+        };
+        let mut users = page.items.iter().filter(|user| user.enabled);
+        let failed = users.find_map(|user| {
+            match password_link(administration, &user.username, how, true) {
+                Ok(link) => links.push(link.value),
+                Err(error) if error.is::<Refusal>() => {
+                    refused += 1;
+                    eprintln!("{}", visible(&format!("{}: {error}", user.username)));
+                }
+                Err(error) => return Some(error),
+            }
+            None
+        });
+        match (failed, page.next) {
+            (Some(error), _) => break Err(error),
+            (None, Some(next)) => after = Some(next),
+            (None, None) => break Ok(()),
+        }
+    };
+    administration.print(&links, |links| {
+        let row = |link: &PasswordLinkView| {
+            let place = link.url.as_ref().or(link.sent_to.as_ref());
+            let place = place.cloned().unwrap_or_default();
+            vec![link.username.clone(), place, link.expires_at.clone()]
+        };
+        let place = if how.mail { "SENT TO" } else { "LINK" };
+        table::list(["USERNAME", place, "UNTIL"], links.iter().map(row))
+    })?;
+    outcome?;
+    anyhow::ensure!(refused == 0, "users without an invitation: {refused}");
+    Ok(())
 }

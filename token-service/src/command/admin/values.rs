@@ -116,6 +116,7 @@ impl Shown for UserView {
         "E-MAIL",
         "ORGANIZATION",
         "ENABLED",
+        "CANNOT SIGN IN",
         "PASSWORD",
         "SECOND FACTOR",
         "LAST SIGN-IN",
@@ -128,6 +129,7 @@ impl Shown for UserView {
             self.email.clone().unwrap_or_default(),
             self.organization.clone().unwrap_or_default(),
             yes(self.enabled),
+            self.cannot_sign_in.clone().unwrap_or_default(),
             yes(self.has_password),
             yes(self.has_second_factor),
             self.last_sign_in_at.clone().unwrap_or_default(),
@@ -141,6 +143,7 @@ impl Shown for UserView {
             ("E-mail", self.email.clone()),
             ("Organization", self.organization.clone()),
             ("Enabled", Some(yes(self.enabled))),
+            ("Cannot sign in", self.cannot_sign_in.clone()),
             ("Password", Some(yes(self.has_password))),
             (
                 "Must change password",

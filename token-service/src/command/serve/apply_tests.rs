@@ -12,6 +12,7 @@ use crate::http::admin::registrations::{Applied, ApplyQuery};
 use domain::client::ClientSecret;
 use domain::testing::client_id;
 use domain::{Client, User, Username};
+use registry::planning;
 use store::{RegistrationStore as _, RevocationStore as _};
 
 const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
@@ -195,7 +196,7 @@ async fn an_import_adds_and_changes_only_what_it_may_overwrite() {
     );
     let file = json!({"users": [person("ada", "password of ada", "ada@a.example")]});
     apply(&service, file, KEEP).await;
-    let managed = site.store.managed().await.unwrap();
+    let managed = planning::managed(&*site.store).await.unwrap();
 
     let document = json!({
         "users": [
@@ -239,7 +240,7 @@ async fn an_import_adds_and_changes_only_what_it_may_overwrite() {
     assert_eq!(again.differences, [""; 0]);
     assert_eq!(again.kept, [ada]);
     // No file manages what an import added.
-    assert_eq!(site.store.managed().await.unwrap(), managed);
+    assert_eq!(planning::managed(&*site.store).await.unwrap(), managed);
     for (import, overwrite, refusal) in [(true, false, "prune: "), (false, true, "overwrite: ")] {
         let query = ApplyQuery {
             prune: true,
@@ -284,10 +285,8 @@ async fn an_import_gives_nobody_what_others_have() {
     };
     let document = json!({
         "users": [
-            boss,
             person("first", account("43", one)),
             person("mallory", account("42", "https://US1.example.com:443/")),
-            person("second", account("43", one)),
             twin,
         ],
         "clients": [robot("robot", "BOSS"), robot("good", "first"), batch],
@@ -296,9 +295,12 @@ async fn an_import_gives_nobody_what_others_have() {
         "client robot: could act for boss without a sign-in: register the client with a command",
         "client batch: could act for registered users without a sign-in: register the client with a command",
         "user mallory: boss has the account 42 at https://US1.example.com:443/",
-        "user second: first has the account 43 at https://us1.example.com",
         "user twin: boss has the single-sign-on address boss@a.example",
     ];
+    let both = ["first", "second"].map(|name| person(name, account("43", one)));
+    let refused = import(json!({"users": both}), true).await.unwrap_err();
+    let line = "users[1].accounts[0]: linked account: 43 at https://us1.example.com is already at users[0].accounts[0]";
+    assert_eq!(refused, line);
     for dry_run in [true, false] {
         let refused = import(document.clone(), dry_run).await.unwrap_err();
         assert_eq!(refused.lines().collect::<Vec<_>>(), lines);

@@ -1,6 +1,6 @@
 //! An identity belongs to at most one user, whoever links it.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,13 @@ use super::planning_tests::{KEEP, PRUNE, Site, apply, create, object, operate};
 use super::*;
 use crate::http::admin::objects::ChangeQuery;
 use crate::http::admin::registrations::ApplyQuery;
-use domain::audit_entry::{Entry, Origin};
+use domain::audit_entry::Entry;
 use domain::testing::{identity, username};
-use domain::{AuditAction, Identity, RegistryChange, RegistryOutcome, User, Username};
+use domain::{AuditAction, Identity, LinkedIdentity, Managed, RegistryOutcome, User, Username};
 use protocol::identity_provider::IdentityProvider;
-use registry::identities::link_by_email;
+use protocol::settings::Settings;
+use registry::change::{Edit, Registry as _};
+use registry::identities::{self, Unlinking, link_by_email};
 
 const ISSUER: &str = "https://sso.example.com";
 
@@ -73,26 +75,23 @@ async fn unlink(service: &Arc<Service>, name: &str, subject: &str) -> Result<Val
     .await
 }
 
-async fn planned(
-    service: &Service,
-    subject: &str,
-    email: &str,
-) -> Option<(Username, RegistryChange)> {
-    let event = |name: &Username| {
-        let entry = Entry::new(AuditAction::IdentityLinked).by_user(name.as_str());
-        entry.event(&Origin::default(), service.clock.now(), Duration::ZERO)
+async fn planned(service: &Service, subject: &str, email: &str) -> Option<Edit<Username>> {
+    let tell = |user: &User| {
+        let entry = Entry::new(AuditAction::IdentityLinked);
+        (entry.by_user(user.username.as_str()), None)
     };
     let (provider, identity) = (provider(true), identity(subject));
-    let planned = link_by_email(&provider, &identity, email, &*service.store, event);
+    let planned = link_by_email(&provider, &identity, email, &*service.store, tell);
     planned.await.unwrap()
 }
 
 /// Links the identity by e-mail, as a first sign-in does.
 async fn first_sign_in(service: &Arc<Service>, subject: &str, email: &str) -> Option<String> {
-    let (name, change) = planned(service, subject, email).await?;
-    let outcome = service.change_registry(change).await;
-    assert_eq!(outcome, Ok(RegistryOutcome::Changed));
-    Some(name.to_string())
+    let Edit {
+        change, outcome, ..
+    } = planned(service, subject, email).await?;
+    assert_eq!(service.make(change).await, Ok(RegistryOutcome::Changed));
+    Some(outcome.to_string())
 }
 
 fn provider(link_by_email: bool) -> IdentityProvider {
@@ -107,6 +106,55 @@ fn provider(link_by_email: bool) -> IdentityProvider {
     }
 }
 
+/// Whether a person may unlink an own identity.
+#[test]
+fn a_person_keeps_a_way_to_sign_in() {
+    use Unlinking::{OnlyWay, Possible, Returns};
+    let unlinking = |user: &User, has_password: bool, provider: IdentityProvider| {
+        let settings = Settings {
+            identity_providers: [provider].into(),
+            ..Config::default().protocol
+        };
+        identities::unlinking(user, &identity("1"), has_password, &settings)
+    };
+    let linked = |subject: &str, by_email| LinkedIdentity {
+        identity: identity(subject),
+        by_email,
+    };
+    let mut user = User::new(username("ada"));
+    user.identities = vec![linked("1", false)];
+    assert_eq!(unlinking(&user, true, provider(false)), Possible);
+    assert_eq!(unlinking(&user, false, provider(false)), OnlyWay);
+    // With this provider nobody signs in, so the person loses no way.
+    let mut silent = provider(false);
+    silent.client_id = None;
+    assert_eq!(unlinking(&user, false, silent), Possible);
+    let mut unknown = provider(false);
+    unknown.issuer.push('x');
+    assert_eq!(unlinking(&user, false, unknown), Possible);
+    // Another identity is another way, if its provider is configured.
+    user.identities.push(linked("2", true));
+    assert_eq!(unlinking(&user, false, provider(false)), Possible);
+    user.identities[1].identity.issuer.push('x');
+    assert_eq!(unlinking(&user, false, provider(false)), OnlyWay);
+    // Linked again at the next sign-in, whoever linked it first.
+    user.email = Some("ada@EXAMPLE.com".to_owned());
+    assert_eq!(unlinking(&user, true, provider(true)), Returns);
+    user.email = Some("ada@other.example".to_owned());
+    assert_eq!(unlinking(&user, true, provider(true)), Possible);
+    // A file lists what no sign-in linked.
+    user.managed = Some(Managed {
+        file: "f".to_owned(),
+        line: None,
+        disables: false,
+        suspended: false,
+        secrets: BTreeMap::new(),
+    });
+    assert_eq!(unlinking(&user, true, provider(false)), Unlinking::Managed);
+    user.identities[0].by_email = true;
+    assert_eq!(unlinking(&user, true, provider(false)), Possible);
+}
+
 fn held(name: &str, holder: &str, subject: &str) -> String {
     format!("user {name}: identities: {holder} has {subject} of {ISSUER}: unlink it there first")
 }
@@ -114,7 +162,7 @@ fn held(name: &str, holder: &str, subject: &str) -> String {
 /// As [`held`], of a command that can move the identity.
 fn movable(name: &str, holder: &str, subject: &str) -> String {
     let held = held(name, holder, subject);
-    format!("{held}, or add --move (API: move_identities=true)")
+    format!("{held}, or add move_identities=true")
 }
 
 #[tokio::test]
@@ -274,9 +322,9 @@ async fn a_first_sign_in_links_the_one_user_with_the_verified_address() {
         ..identity("9")
     };
     for (provider, identity) in [(provider(false), identity("9")), (provider(true), other)] {
-        let event = |_: &Username| unreachable!();
+        let tell = |_: &User| unreachable!();
         let store = &*service.store;
-        let refused = link_by_email(&provider, &identity, "ada@example.com", store, event);
+        let refused = link_by_email(&provider, &identity, "ada@example.com", store, tell);
         assert!(refused.await.unwrap().is_none());
     }
 }
@@ -289,20 +337,57 @@ async fn a_link_by_email_is_overtaken_by_what_it_rests_on() {
     assert_eq!(create::<User>(&service, person("ada", &[])).await, Ok(()));
     let plan = async |subject| {
         let planned = planned(&service, subject, "ada@example.com").await;
-        planned.unwrap().1
+        planned.unwrap().change
     };
     let planned = plan("1").await;
     let twin = json!({"username": "twin", "email": "ada@example.com"});
     assert_eq!(create::<User>(&service, twin).await, Ok(()));
-    let outcome = service.change_registry(planned).await;
+    let outcome = service.make(planned).await;
     assert_eq!(outcome, Ok(RegistryOutcome::Overtaken));
     operate(&service, async |admin| admin.delete::<User>("twin").await)
         .await
         .unwrap();
     let (one, other) = (plan("1").await, plan("2").await);
-    let made = service.change_registry(one).await;
+    let made = service.make(one).await;
     assert_eq!(made, Ok(RegistryOutcome::Changed));
-    let outcome = service.change_registry(other).await;
+    let outcome = service.make(other).await;
     assert_eq!(outcome, Ok(RegistryOutcome::Overtaken));
     assert_eq!(subjects(&service, "ada").await, [("1".to_owned(), true)]);
+}
+
+/// An identity counts if the configuration has its provider, and so does an address that a first sign-in links.
+#[tokio::test]
+async fn who_cannot_sign_in_has_neither_a_password_nor_a_provider() {
+    for (providers, expected) in [
+        (vec![provider(true)], [None, None]),
+        (vec![provider(false)], [None, Some("no password")]),
+        (
+            vec![],
+            [
+                Some(
+                    "no password, and no identity provider of the configuration for the linked identities",
+                ),
+                Some("no password"),
+            ],
+        ),
+    ] {
+        let site = Site::new(|config| {
+            config.registrations = None;
+            config.legacy_instances.clear();
+            config.protocol.identity_providers = providers.into();
+        });
+        let service = site.await.start().await;
+        for (name, subjects, reason) in
+            [("ada", &["1"][..], expected[0]), ("bob", &[], expected[1])]
+        {
+            let added = operate(&service, async |admin| {
+                admin.create::<User>(object(person(name, subjects))).await
+            });
+            assert_eq!(
+                added.await.unwrap().cannot_sign_in.as_deref(),
+                reason,
+                "{name}"
+            );
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::http::admin::registrations::ApplyQuery;
 use crate::http::admin::{AdminError, Administration, Object};
 use crate::telemetry::audit_log::Origin;
 use domain::testing::{client_id, user_bound, username};
-use domain::{Client, LegacyInstance, RegistryChange, User};
+use domain::{AuditRange, Client, LegacyInstance, RegistryChange, User};
 use registry::planning::PAGE;
 use store::RegistrationStore as _;
 use store::testing::Watched;
@@ -153,9 +153,9 @@ pub(super) async fn apply(
     .await
 }
 
-/// True if an operation reads a list of all clients, all users or all managed objects.
+/// True if an operation reads a list of all clients or all users.
 fn is_list(call: &str) -> bool {
-    let lists = ["clients(", "users(", "managed("];
+    let lists = ["clients(", "users("];
     lists.iter().any(|list| call.starts_with(list))
 }
 
@@ -286,12 +286,11 @@ async fn a_start_reads_the_objects_of_its_files() {
     let names = excerpts(&calls);
     assert!(names.contains(&format!("LegacyInstance {hostname}")));
     assert!(names.contains(&"Client web-demo".to_owned()));
-    // Nothing has changed. The certificates of two clients are in other files, and are read again.
+    // Nothing has changed. The certificates of two clients are in other files, so the file is read again.
     let (calls, refusal) = site.register().await;
     assert_eq!(refusal, None);
-    let expected = ["excerpt", "applied_file", "managed", "excerpt", "excerpt"];
+    let expected = ["excerpt", "applied_file", "excerpt"];
     assert_eq!(operations(&calls), expected);
-    assert!(!excerpts(&calls).contains(&"Client web-demo".to_owned()));
     // Without a registrations file.
     let mut alone = site;
     alone.config.registrations = None;
@@ -325,18 +324,18 @@ async fn pruning_reads_page_by_page() {
     assert_eq!(removed.len(), 2 * (PAGE + 4));
     assert!(removed.is_sorted());
     let calls = site.store.calls();
-    assert_eq!(lists(&calls), ["managed()"]);
+    let page = |list: &str, after: &str| format!("{list}({after:?}, {PAGE})");
+    let pages = [
+        page("clients", ""),
+        page("clients", "app-994"),
+        page("users", ""),
+        page("users", "person-994"),
+    ];
+    assert_eq!(lists(&calls), pages.each_ref());
     let left = site.store.clients(String::new(), PAGE).await.unwrap();
     assert_eq!(left.len(), 1);
     let left = site.store.users(String::new(), PAGE).await.unwrap();
     assert_eq!(left.len(), 1);
-    let mut managed = site.store.managed().await.unwrap();
-    managed.sort();
-    let managed: Vec<String> = managed
-        .into_iter()
-        .map(|(_, object)| object.key())
-        .collect();
-    assert_eq!(managed, ["c:app-0", "u:person-0"]);
 }
 
 fn person(name: &str, user_id: &str) -> Value {
@@ -383,7 +382,6 @@ async fn a_name_without_room_in_a_legacy_token_is_refused_where_it_is_registered
     assert_eq!(lists(&site.store.calls()), [""; 0]);
 }
 
-/// The whole file is checked before its first part is applied.
 #[tokio::test]
 async fn a_start_refuses_a_name_without_room_in_a_legacy_token() {
     let mut site = Site::new(|_| ()).await;
@@ -513,4 +511,38 @@ async fn a_user_who_is_bound_meanwhile_stays() {
     assert!(refused.starts_with("the client batch is bound to ada"));
     let ada = site.store.user(username("ada")).await;
     assert!(ada.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_object_that_no_file_lists_is_adopted_with_a_warning() {
+    let site = Site::new(|_| ()).await;
+    let service = site.start().await;
+    let added = create::<User>(&service, json!({"username": "bob"}));
+    assert_eq!(added.await, Ok(()));
+    for (name, file, warns) in [
+        ("ada@example.com", None, false),
+        ("ada@example.com", Some("f"), false),
+        ("bob", Some("f"), true),
+    ] {
+        let handed_over = operate(&service, async |admin| {
+            admin.hand_over::<User>(name, file.map(str::to_owned)).await
+        });
+        let warnings = handed_over.await.unwrap().warnings.unwrap_or_default();
+        let warning = format!("does not list the user {name}: the next apply --prune of a file");
+        let is_warned = warnings.iter().any(|one| one.contains(&warning));
+        assert_eq!(is_warned, warns, "{name}: {warnings:?}");
+    }
+    service.audit.write(&service.store).await.unwrap();
+    let entries = service
+        .store
+        .audit(AuditRange::Before(None), 3)
+        .await
+        .unwrap();
+    let details = entries.into_iter().filter_map(|entry| entry.event.detail);
+    let details: Vec<String> = details.collect();
+    assert_eq!(details[..2], ["managed_by: nothing -> f (adopt)"; 2]);
+    assert!(
+        details[2].ends_with("/demo/registrations.toml:5 -> nothing (release)"),
+        "{details:?}"
+    );
 }

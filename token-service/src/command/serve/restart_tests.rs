@@ -119,6 +119,8 @@ async fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
     let ada = user(service, "ada").await.map(|ada| User {
         credentials_version: CredentialsVersion::default(),
         tokens_from: Timestamp::default(),
+        accounts_from: Vec::new(),
+        sign_ins_from: Timestamp::default(),
         ..ada
     });
     let web = web(service).await.map(|web| Client {

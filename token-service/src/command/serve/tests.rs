@@ -9,15 +9,22 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::command::assertion::tests::of_the_demo;
+use crate::config::{Mail, MailTls};
 use crate::http::admin::Administration;
 use crate::http::admin::grants::OwnerQuery;
 use crate::http::admin::keys::RotationRequest;
 use crate::http::admin::revocations::CutOffRequest;
 use crate::http::health;
+use crate::service::notices;
 use crate::service::upkeep::sweep;
 use crate::telemetry::audit_log::Origin;
 use domain::clock::{ManualClock, Timestamp};
-use domain::{AuditAction, AuditRange, Extent, Revoked, SecondFactor, TokenId, User, Username};
+use domain::notice::GIVE_UP_AFTER;
+use domain::testing::{user, username};
+use domain::{
+    AuditAction, AuditRange, ClaimedNotice, Extent, Notice, RegistryChange, Revoked, SecondFactor,
+    TokenId, User, Username,
+};
 use protocol::flow::{BeginError, Current, Flow as _};
 use protocol::oauth::assertion::AssertionError;
 use protocol::oauth::connection::Connection;
@@ -26,6 +33,7 @@ use protocol::oauth::error::TokenError;
 use protocol::oauth::grants::GrantType;
 use protocol::oauth::pushed;
 use protocol::oauth::token_endpoint::{self, Trace};
+use registry::change::Registry as _;
 use secrets::encryption_key::EncryptionKeyError;
 use secrets::key_file;
 use secrets::key_file::KeyFileError;
@@ -193,13 +201,13 @@ async fn a_clock_that_is_ahead_for_a_moment_removes_no_revocation() {
     assert!(swept_at < now + lifetime);
 }
 
-fn basic(client_id: &str, secret: &str) -> String {
+pub(super) fn basic(client_id: &str, secret: &str) -> String {
     let credentials = STANDARD.encode(format!("{client_id}:{secret}"));
     format!("Basic {credentials}")
 }
 
 /// A request with a form, without a proof.
-fn form<'a>(authorization: &'a str, body: &'a str) -> EndpointRequest<'a> {
+pub(super) fn form<'a>(authorization: &'a str, body: &'a str) -> EndpointRequest<'a> {
     EndpointRequest {
         authorization: vec![authorization.as_bytes()],
         dpop: Vec::new(),
@@ -321,9 +329,10 @@ async fn a_command_and_its_audit_entry_are_one_write() {
                 recovery_codes: Vec::new(),
             });
             let now = SystemClock.now();
-            let set = service
-                .store
-                .set_second_factor(joan.clone(), own, None, Arc::default(), now);
+            let set =
+                service
+                    .store
+                    .set_second_factor(joan.clone(), own, None, None, Arc::default(), now);
             assert!(set.await.unwrap().is_some());
             writes();
         }
@@ -435,24 +444,95 @@ async fn a_replica_that_cannot_open_the_signing_key_is_not_ready() {
 async fn a_store_of_an_unreleased_version_is_refused_with_its_reason() {
     let folder = TempDir::new().unwrap();
     let config = demo(&folder);
-    drop(prepare(config.clone()).await.unwrap());
     let path = folder.path().join("store.redb");
-    let database = redb::Database::open(&path).unwrap();
+    let database = redb::Database::create(&path).unwrap();
     let transaction = database.begin_write().unwrap();
     let meta = redb::TableDefinition::<&str, u64>::new("meta");
     let mut meta = transaction.open_table(meta).unwrap();
-    meta.remove("layout").unwrap();
+    meta.insert("layout", 1).unwrap();
     drop(meta);
     transaction.commit().unwrap();
     drop(database);
     let error = prepare(config).await.err().unwrap();
     assert_eq!(exit_code(&error), ExitCode::FAILURE);
-    assert_eq!(
-        format!("{error:#}"),
-        format!(
-            "an unreleased version before 0.3.0 wrote the store {}, and no other version reads it: move it away, with \
-             its -journal, to start with an empty one",
-            path.display()
-        )
+    let expected = format!(
+        "an unreleased version before 0.3.0 wrote the store {}, and no other version reads it: ",
+        path.display()
+    );
+    assert!(error.to_string().starts_with(&expected), "{error:#}");
+}
+
+/// The mail server is away: a notice stays owed, and the audit log has whoever cannot be told.
+#[tokio::test]
+async fn a_notice_that_nobody_takes_is_owed_and_then_given_up() {
+    let folder = TempDir::new().unwrap();
+    let mut config = demo(&folder);
+    config.registrations = None;
+    config.mail = Some(Mail {
+        host: "localhost".to_owned(),
+        port: 1,
+        tls: MailTls::None,
+        ca_file: None,
+        login: None,
+        sender: "g@example.com".parse().unwrap(),
+        link_lifetime: Duration::from_hours(1),
+        timeout: Duration::from_secs(30),
+    });
+    let service = Arc::new(prepare(config).await.unwrap());
+    let now = service.clock.now();
+    let notice = |name, age: Duration| Notice {
+        username: username(name),
+        email: "ada@example.com".to_owned(),
+        subject: "Your password was changed".to_owned(),
+        text: String::new(),
+        at: Timestamp::from_seconds(now.seconds() - age.as_secs()),
+    };
+    let change = RegistryChange {
+        put_users: vec![
+            user("ada", &[]),
+            User {
+                email: Some("grace@example.com".to_owned()),
+                totp_secret_sealed: Some(vec![1]),
+                ..user("grace", &[])
+            },
+        ],
+        notices: vec![
+            notice("ada", Duration::ZERO),
+            notice("grace", GIVE_UP_AFTER),
+        ],
+        ..RegistryChange::default()
+    };
+    service.make(change).await.unwrap();
+    let claimed = notices::claim(&service, 4).await.unwrap();
+    assert_eq!(claimed.len(), 2);
+    assert_eq!(notices::claim(&service, 4).await, Ok(Vec::new()));
+    for one in claimed {
+        notices::send(&service, one).await;
+    }
+    let counts = service.store.counts().await.unwrap();
+    assert_eq!((counts.owed_notices, counts.owed_since), (1, Some(now)));
+    let newest = service.store.audit(AuditRange::Before(None), 1);
+    let [entry] = &newest.await.unwrap()[..] else {
+        panic!("no entry");
+    };
+    assert_eq!(entry.event.action, AuditAction::NoticeGivenUp);
+    assert_eq!(entry.event.username.as_deref(), Some("grace"));
+    let detail = "\"Your password was changed\", after 1 attempts";
+    assert_eq!(entry.event.detail.as_deref(), Some(detail));
+    // Somebody may have talked the operator into it.
+    let admin = Administration::new(Arc::clone(&service), Origin::default(), None);
+    admin.remove_second_factor("grace").await.unwrap();
+    let claimed = notices::claim(&service, 4).await.unwrap();
+    let [claimed] = &claimed[..] else {
+        panic!("{claimed:?}");
+    };
+    let ClaimedNotice { notice, .. } = claimed;
+    assert_eq!(notice.email, "grace@example.com");
+    let removed = "Gatepass: your second factor was removed / Gatepass: zweiter Faktor entfernt";
+    assert_eq!(notice.subject, removed);
+    assert!(
+        notice.text.contains("\n--\n\nGuten Tag,\n"),
+        "{}",
+        notice.text
     );
 }

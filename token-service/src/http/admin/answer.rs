@@ -12,6 +12,7 @@ use super::super::line;
 use document::InvalidDocument;
 use domain::random::RandomError;
 use protocol::token::KeyRingError;
+use registry::change::ChangeError;
 use secrets::protection::ProtectionError;
 use store::{BackupError, StoreError};
 
@@ -49,7 +50,7 @@ pub(crate) enum AdminError {
     /// The object already exists, or its state does not allow the operation.
     #[error("{0}")]
     Conflict(String),
-    #[error("other replicas are changing the registry at the same time: try again")]
+    #[error("{}", ChangeError::Overtaken)]
     Overtaken,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -61,6 +62,11 @@ pub(crate) enum AdminError {
     Random(#[from] RandomError),
     #[error(transparent)]
     Backup(#[from] BackupError),
+    /// The mail server did not take the message with a link for this user. The link is made, and the next one replaces it.
+    #[error(
+        "the mail server did not take the message for {0}, and the log has the reason: try again, or make a link without mail"
+    )]
+    NotSent(String),
     /// A task of the process did not complete.
     #[error("{0}")]
     Internal(String),
@@ -75,7 +81,18 @@ impl AdminError {
     }
 }
 
-/// An error, in the shape of protocol.md §2.4, with every problem of the body.
+impl From<ChangeError> for AdminError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Overtaken => Self::Overtaken,
+            ChangeError::Store(error) => error.into(),
+            ChangeError::Protection(error) => error.into(),
+            ChangeError::Task(reason) => Self::Internal(reason),
+        }
+    }
+}
+
+/// An error, with every problem of the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct ErrorBody {
     /// `invalid_request`, `not_found`, `conflict`, `temporarily_unavailable` or `server_error`.
@@ -152,9 +169,9 @@ fn kind(error: &AdminError) -> (StatusCode, &'static str) {
         AdminError::Conflict(_) | AdminError::Taken(_) | AdminError::Overtaken => {
             (StatusCode::CONFLICT, "conflict")
         }
-        AdminError::Store(_) | AdminError::Keys(KeyRingError::Store(_)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
-        }
+        AdminError::Store(_)
+        | AdminError::Keys(KeyRingError::Store(_))
+        | AdminError::NotSent(_) => (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable"),
         AdminError::Backup(BackupError::Unsupported(_)) => {
             (StatusCode::NOT_IMPLEMENTED, "invalid_request")
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use actix_web::{HttpRequest, web};
-use document::unknown;
+use document::unknown_word;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -63,14 +63,14 @@ fn action(name: &str) -> Result<AuditAction, AdminError> {
     let mut all = AuditAction::ALL.iter().copied();
     let action = all.find(|action| action.name() == name);
     action.ok_or_else(|| {
-        let message = unknown("action", name, &known);
-        AdminError::Malformed(format!("{}: {message}", bounded(name)))
+        let message = unknown_word("action", name, &known);
+        AdminError::Malformed(format!("action: {}: {message}", bounded(name)))
     })
 }
 
-fn moment(text: &str) -> Result<Timestamp, AdminError> {
+pub(super) fn moment(text: &str) -> Result<Timestamp, AdminError> {
     let malformed = || {
-        let message = "since must be a moment of RFC 3339, such as 2026-01-31T12:00:00Z";
+        let message = "since: expected a moment of RFC 3339, such as 2026-01-31T12:00:00Z";
         AdminError::Malformed(message.to_owned())
     };
     let moment = humantime::parse_rfc3339_weak(text).map_err(|_| malformed())?;

@@ -121,10 +121,13 @@ fn wrong_parameter<T: for<'de> Deserialize<'de>>(query: &str) -> String {
             }
             continue;
         };
-        // The parameters are texts, flags and numbers, and every text is right.
-        let expected = match error.to_string().contains("true") {
-            true => "true or false",
-            false => "a whole number",
+        // The parameters are texts, flags, words and numbers, and every text is right.
+        let error = error.to_string();
+        let words = error.split_once("expected one of ");
+        let expected = match words {
+            Some((_, words)) => format!("one of {}", words.replace('`', "")),
+            None if error.contains("true") => "true or false".to_owned(),
+            None => "a whole number".to_owned(),
         };
         let found = match value.is_empty() {
             true => "nothing".into(),
@@ -144,6 +147,7 @@ fn missing(error: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::super::keys::RotationRequest;
+    use super::super::objects::Without;
     use super::*;
 
     #[test]
@@ -154,8 +158,13 @@ mod tests {
             limit: Option<usize>,
             #[serde(default)]
             prune: bool,
+            without: Option<Without>,
         }
         for (text, expected) in [
+            (
+                "without=nosuch",
+                "without: expected one of password, second-factor, account, sign-in, found nosuch",
+            ),
             (
                 "after=a&limit=many",
                 "limit: expected a whole number, found many",
@@ -187,8 +196,9 @@ mod tests {
             let error = query::<Both>(text).unwrap_err();
             assert_eq!(error.to_string(), expected, "{text}");
         }
-        let empty = query::<Some>("after=&limit=").unwrap();
+        let empty = query::<Some>("after=&limit=&without=").unwrap();
         assert!(empty.after.is_none() && empty.limit.is_none() && !empty.prune);
+        assert!(empty.without.is_none());
     }
 
     #[test]

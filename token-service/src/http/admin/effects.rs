@@ -19,8 +19,8 @@ const MOST_GRANTS: usize = 10_000;
 const MOST_NAMED: usize = 20;
 
 impl Administration {
-    /// The effects of `plan` on what is in `stored`. The warnings of a document (`is_document`) have said already, with their
-    /// places, what clients lack.
+    /// The effects of `plan` on what is in `stored`. The rules of a document (`is_document`) have said already what clients and
+    /// identities lack.
     pub(super) async fn effects(
         &self,
         plan: &Plan,
@@ -63,12 +63,14 @@ impl Administration {
                     .extend(identities::may_return(before, after, settings));
             }
         }
-        let users = plan.change.put_users.iter();
-        let new = users.flat_map(|after| identities::new_identities(after, stored));
-        let new = new.map(|(identity, _)| identity);
-        effects
-            .warnings
-            .extend(identities::unconfigured(new, settings));
+        if !is_document {
+            let users = plan.change.put_users.iter();
+            let new = users.flat_map(|after| identities::new_identities(after, stored));
+            let new = new.map(|(identity, _)| identity);
+            effects
+                .warnings
+                .extend(identities::unconfigured(new, settings));
+        }
         Ok(effects)
     }
 

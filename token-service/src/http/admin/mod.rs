@@ -22,9 +22,9 @@ pub(crate) mod users;
 
 use std::sync::Arc;
 
-use actix_web::HttpResponse;
 use actix_web::middleware::from_fn;
 use actix_web::web;
+use actix_web::{HttpRequest, HttpResponse};
 use serde_json::{Map, Value};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::Operation;
@@ -33,7 +33,7 @@ use utoipa::{Modify, OpenApi};
 
 pub(crate) use self::answer::AdminError;
 use self::pages::Page;
-use super::{error, line, paths, uncancelled};
+use super::{error, line, openapi, paths, uncancelled};
 use crate::service::Service;
 use crate::telemetry::audit_log::{Entry, Origin};
 use domain::{AuditEvent, Client, LegacyInstance, User};
@@ -101,7 +101,6 @@ const OPENAPI: &str = "/openapi.json";
                        return 403."
     ),
     security(("admin_token" = [])),
-    servers((url = "/", description = "The internal listener that serves this description")),
     modifiers(&Complete),
     components(schemas(Page<ClientView>, Page<UserView>)),
     paths(
@@ -137,6 +136,30 @@ const OPENAPI: &str = "/openapi.json";
 )]
 struct Description;
 
+const TAGS: [(&str, &str); 9] = [
+    (
+        "clients",
+        "Clients: registrations, secrets and certificates.",
+    ),
+    (
+        "users",
+        "Users: registrations, accounts, identities, passwords and second factors.",
+    ),
+    ("grants", "What users authorized."),
+    ("keys", "Keys that sign tokens."),
+    ("encryption_keys", "Keys that seal stored values."),
+    ("legacy instances", "Hosts of the legacy flow."),
+    (
+        "revocations",
+        "Cut-offs and the feed of revocations to the gateways.",
+    ),
+    ("audit", "The audit log."),
+    (
+        "service",
+        "The registrations file, backups and explanations.",
+    ),
+];
+
 /// Adds what the handlers' attributes omit: the token, the common operations of clients and users, unique operation ids,
 /// refusals of access, and the meaning of each status.
 struct Complete;
@@ -169,15 +192,9 @@ impl Modify for Complete {
             ],
         );
         objects::describe_owner::<LegacyInstance>(openapi);
+        openapi::complete(openapi, &TAGS);
         for item in openapi.paths.paths.values_mut() {
-            let operations = [
-                &mut item.get,
-                &mut item.put,
-                &mut item.post,
-                &mut item.delete,
-                &mut item.patch,
-            ];
-            for operation in operations.into_iter().flatten() {
+            for operation in openapi::operations(item) {
                 let tag = operation.tags.as_ref().and_then(|tags| tags.first());
                 if let (Some(tag), Some(name)) = (tag, &operation.operation_id) {
                     operation.operation_id = Some(format!("{}_{name}", tag.replace(' ', "_")));
@@ -248,8 +265,11 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 /// The description needs no token, because it is the same for every installation.
-async fn openapi() -> HttpResponse {
-    line::json(&mut HttpResponse::Ok(), &Description::openapi())
+async fn openapi(request: HttpRequest) -> HttpResponse {
+    let connection = request.connection_info();
+    let url = format!("{}://{}", connection.scheme(), connection.host());
+    let description = openapi::at(Description::openapi(), &url, "The internal listener");
+    line::json(&mut HttpResponse::Ok(), &description)
 }
 
 #[cfg(test)]
@@ -271,6 +291,12 @@ mod tests {
                 assert!(ids.insert(id), "{path}");
             }
         }
+    }
+
+    #[test]
+    fn everything_is_described_for_readers_without_the_source() {
+        let description = openapi::at(Description::openapi(), "http://127.0.0.1:9081", "Here");
+        assert_eq!(openapi::problems(&description), [""; 0]);
     }
 
     /// A token without a JOSE header has none to explain.

@@ -24,7 +24,9 @@ use domain::{
     AuditAction, ClientId, Excerpt, Identity, Managed, ObjectName, Observed, User, Username,
 };
 use registry::apply::{Plan, redefined};
+use registry::change::Edit;
 use registry::describe::{self, Completeness, Effects, Registered, Registration};
+use registry::file::load;
 use registry::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
@@ -49,6 +51,11 @@ pub(crate) trait Administered: Registered {
 
     /// Whether the object is without this. `None` for objects that never have it.
     fn is_without(_view: &Self::View, _what: Without) -> Option<bool> {
+        None
+    }
+
+    /// Whether this is a user who cannot sign in. `None` for objects that never do.
+    fn cannot_sign_in(_view: &Self::View) -> Option<bool> {
         None
     }
 
@@ -108,6 +115,10 @@ pub(super) struct FilterQuery {
     pub(super) without: Option<Without>,
     /// Only users with a linked identity of this issuer.
     pub(super) identity_provider: Option<String>,
+    /// Only users who cannot sign in: disabled, or with neither a password nor an identity provider. `cannot_sign_in` of each has the
+    /// reason.
+    #[serde(default)]
+    pub(super) cannot_sign_in: bool,
 }
 
 /// What a user may lack.
@@ -136,6 +147,13 @@ impl FilterQuery {
                 return Ok(false);
             }
         }
+        if self.cannot_sign_in {
+            let malformed =
+                || AdminError::Malformed(format!("cannot_sign_in: is not for {}", T::LIST));
+            if !T::cannot_sign_in(view).ok_or_else(malformed)? {
+                return Ok(false);
+            }
+        }
         match self.without {
             None => Ok(true),
             Some(what) => T::is_without(view, what)
@@ -153,7 +171,9 @@ async fn list<T: Administered>(reader: Reader, http: HttpRequest) -> Answer {
     let filter: FilterQuery = body::query(http.query_string())?;
     let limit = entries(limit);
     let (part, parts) = match (&filter.search, filter.without) {
-        (None, None) if filter.identity_provider.is_none() => (limit + 1, 1),
+        (None, None) if filter.identity_provider.is_none() && !filter.cannot_sign_in => {
+            (limit + 1, 1)
+        }
         _ => (MAX_PAGE, MOST_READ / MAX_PAGE),
     };
     let mut after = after.unwrap_or_default();
@@ -245,21 +265,24 @@ impl Administration {
         &self,
         registration: Object,
     ) -> Result<T::Created, AdminError> {
-        self.changing(async || {
-            let draft = self.read::<T>(registration.clone()).await?;
-            let stored = self.excerpt(draft.names()).await?;
-            let mut registration = draft.check(&stored)?;
-            let object = &mut registration.object;
-            if T::find(&stored, object.name()).is_some() {
-                let message = format!("there is a {} {} already", T::KIND.name(), object.name());
-                return Err(AdminError::Conflict(message));
-            }
-            let secret = object.generate(&*self.service.random)?;
-            let how = ChangeQuery::default();
-            let view = self.register(registration, &stored, how).await?;
-            Ok(T::created(view, secret))
-        })
-        .await
+        let how = ChangeQuery::default();
+        let (changed, secret) = self
+            .change(how.dry_run, async || {
+                let draft = self.read::<T>(registration.clone()).await?;
+                let stored = self.excerpt(draft.names()).await?;
+                let mut registration = draft.check(&stored)?;
+                let object = &mut registration.object;
+                if T::find(&stored, object.name()).is_some() {
+                    let message =
+                        format!("there is a {} {} already", T::KIND.name(), object.name());
+                    return Err(AdminError::Conflict(message));
+                }
+                let secret = object.generate(&*self.service.random)?;
+                let edit = self.register(registration, &stored, how).await?;
+                Ok(edit.map(|changed| (changed, secret)))
+            })
+            .await?;
+        Ok(T::created(self.changed(changed).await, secret))
     }
 
     /// Changes an object: merges `patch` into its registration (RFC 7396), and adds and removes single values of lists, which
@@ -296,7 +319,7 @@ impl Administration {
         how: ChangeQuery,
         patch: impl Fn(&T) -> Result<Object, AdminError>,
     ) -> Result<T::View, AdminError> {
-        self.changing(async || {
+        let changed = self.change(how.dry_run, async || {
             let first = self.excerpt(looked_up(T::KIND, name)).await?;
             let before = found::<T>(&first, name)?;
             let mut body = describe::registration(before);
@@ -319,8 +342,8 @@ impl Administration {
             }
             object.complete(before);
             self.register(registration, &stored, how).await
-        })
-        .await
+        });
+        Ok(self.changed(changed.await?).await)
     }
 
     /// Registers the object, or replaces the object with this name.
@@ -332,15 +355,15 @@ impl Administration {
         name: &str,
         registration: Object,
     ) -> Result<T::View, AdminError> {
-        self.changing(async || {
+        let how = ChangeQuery::default();
+        let changed = self.change(how.dry_run, async || {
             let mut registration = registration.clone();
             registration.insert(T::NAME_KEY.to_owned(), Value::from(name));
             let draft = self.read::<T>(registration).await?;
             let stored = self.excerpt(draft.names()).await?;
-            let how = ChangeQuery::default();
             self.register(draft.check(&stored)?, &stored, how).await
-        })
-        .await
+        });
+        Ok(self.changed(changed.await?).await)
     }
 
     /// Removes an object and revokes all its tokens, at the gateway too.
@@ -348,7 +371,7 @@ impl Administration {
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
     pub(crate) async fn delete<T: Registered>(&self, name: &str) -> Result<(), AdminError> {
-        self.changing(async || {
+        self.change(false, async || {
             let stored = self.excerpt(looked_up(T::KIND, name)).await?;
             let object = found::<T>(&stored, name)?;
             if let Some(managed) = object.owner().0 {
@@ -367,8 +390,7 @@ impl Administration {
             }
             let mut plan = Plan::on(&stored);
             plan.remove(object);
-            self.carry_out(plan, &stored, None).await?;
-            Ok(())
+            Ok(Edit::of(plan).map(drop))
         })
         .await
     }
@@ -379,7 +401,8 @@ impl Administration {
         name: &str,
         file: Option<String>,
     ) -> Result<T::View, AdminError> {
-        self.changing(async || {
+        let managed_by_file = file.is_some();
+        let handed_over = self.change(false, async || {
             let stored = self.excerpt(looked_up(T::KIND, name)).await?;
             let before = found::<T>(&stored, name)?;
             let mut object = before.clone();
@@ -387,7 +410,6 @@ impl Administration {
             let managed = file.clone().map(|file| Managed {
                 file,
                 line: None,
-                entry: None,
                 disables: false,
                 suspended,
                 secrets: BTreeMap::new(),
@@ -402,10 +424,52 @@ impl Administration {
             let mut plan = Plan::on(&stored);
             plan.put(object.clone(), Some(before));
             plan.change.applied_file = self.forgets()?;
-            self.make(plan, None).await?;
-            Ok(self.changed(&object).await)
+            Ok(Edit::of(plan).map(|_| object))
+        });
+        let object = handed_over.await?;
+        let warnings = match managed_by_file {
+            true => self.unlisted(&object).await.into_iter().collect(),
+            false => Vec::new(),
+        };
+        let effects = Effects {
+            warnings,
+            ..Effects::default()
+        };
+        Ok(self.changed((object, effects)).await)
+    }
+
+    /// A warning about an object that a file defines from now on, if the registrations file of the configuration does not list it.
+    async fn unlisted<T: Registered>(&self, object: &T) -> Option<String> {
+        if T::KIND == ObjectKind::LegacyInstance {
+            return None;
+        }
+        let (kind, name) = (T::KIND, object.name().to_owned());
+        let (file, now) = (
+            self.service.config.registrations.clone(),
+            self.service.clock.now(),
+        );
+        let path = file.clone();
+        let lists = move || {
+            let draft = load(&path?, now);
+            let listed = draft
+                .places()
+                .any(|(of, listed, _)| of == kind && listed == name);
+            Some(listed)
+        };
+        let is_listed = blocking(lists).await.ok().flatten().unwrap_or(false);
+        let file = file.map(|path| path.display().to_string());
+        let file = file.unwrap_or_else(|| "no registrations file of the configuration".to_owned());
+        let (name, verb) = (
+            object.name(),
+            if self.service.config.registrations.is_some() {
+                "does not list"
+            } else {
+                "lists"
+            },
+        );
+        (!is_listed).then(|| {
+            format!("{file} {verb} the {} {name}: the next apply --prune of a file without an entry for it removes it", kind.name())
         })
-        .await
     }
 
     /// Changes a stored object in place; returns the view and what `change` returns.
@@ -415,16 +479,17 @@ impl Administration {
         how: ChangeQuery,
         change: impl Fn(&mut T) -> Result<R, AdminError>,
     ) -> Result<(T::View, R), AdminError> {
-        self.changing(async || {
+        let edited = self.change(how.dry_run, async || {
             let stored = self.excerpt(looked_up(T::KIND, name)).await?;
             let mut object = found::<T>(&stored, name)?.clone();
             *object.owner_mut().1 = !object.is_suspended();
             let outcome = change(&mut object)?;
             let registration = Registration::of(object);
-            let view = self.register(registration, &stored, how).await?;
-            Ok((view, outcome))
-        })
-        .await
+            let edit = self.register(registration, &stored, how).await?;
+            Ok(edit.map(|changed| (changed, outcome)))
+        });
+        let (changed, outcome) = edited.await?;
+        Ok((self.changed(changed).await, outcome))
     }
 
     async fn read<T: Registered>(
@@ -470,7 +535,7 @@ impl Administration {
         registration: Registration<T>,
         stored: &Arc<Excerpt>,
         how: ChangeQuery,
-    ) -> Result<T::View, AdminError> {
+    ) -> Result<Edit<(T, Effects)>, AdminError> {
         let object = registration.object.clone();
         let before = T::find(stored, object.name());
         if let Some((before, managed)) = before.and_then(|one| Some((one, one.owner().0?))) {
@@ -515,7 +580,7 @@ impl Administration {
         taken.map_err(|error| match error {
             AdminError::Taken(mut lines) if before.is_some() && !how.move_identities => {
                 for line in &mut lines {
-                    line.push_str(", or add --move (API: move_identities=true)");
+                    line.push_str(", or add move_identities=true");
                 }
                 AdminError::Taken(lines)
             }
@@ -534,34 +599,34 @@ impl Administration {
                 }
             }
         }
-        match how.dry_run {
-            true => self.refuse_misfits(&plan.change, stored, &BTreeMap::new())?,
-            false => self.carry_out(plan, stored, also).await?,
-        }
+        self.refuse_misfits(&plan.change, stored)?;
+        let mut edit = Edit::of(plan);
+        edit.entries.extend(also);
+        Ok(edit.map(|_| (after, effects)))
+    }
+
+    /// An object whose change is made, with the effects of the change.
+    pub(super) async fn changed<T: Registered>(&self, (object, effects): (T, Effects)) -> T::View {
+        let observed = self.observed(std::slice::from_ref(&object)).await;
         // The answer may have the only copy of a secret.
-        let observed = self.observed(std::slice::from_ref(&after)).await;
-        let observed = answer::after_change(LACKS, observed);
-        Ok(after.view(self.service.clock.now(), &observed, effects))
-    }
-
-    /// An object whose change is made.
-    pub(super) async fn changed<T: Registered>(&self, object: &T) -> T::View {
-        self.changed_with(object, Effects::default()).await
-    }
-
-    /// Like [`Self::changed`], with the effects of the change.
-    pub(super) async fn changed_with<T: Registered>(
-        &self,
-        object: &T,
-        effects: Effects,
-    ) -> T::View {
-        let observed = self.observed(std::slice::from_ref(object)).await;
         let observed = answer::after_change(LACKS, observed);
         object.view(self.service.clock.now(), &observed, effects)
     }
 
     pub(super) fn view<T: Registered>(&self, object: &T, observed: &Observed) -> T::View {
         object.view(self.service.clock.now(), observed, Effects::default())
+    }
+
+    /// True if the user can sign in with an identity provider of the configuration, from the first sign-in on.
+    fn has_provider(&self, user: &User) -> bool {
+        let mut providers = self.service.config.protocol.identity_providers.iter();
+        providers.any(|provider| {
+            let mut identities = user.identities.iter();
+            let is_linked = identities.any(|linked| linked.identity.issuer == provider.issuer);
+            let email = user.email.as_deref().filter(|_| provider.link_by_email);
+            let may_be_linked = email.is_some_and(|email| provider.has_email(email));
+            provider.client_id.is_some() && (is_linked || may_be_linked)
+        })
     }
 
     async fn observed<T: Registered>(&self, objects: &[T]) -> Result<Observed, StoreError> {
@@ -575,6 +640,9 @@ impl Administration {
             ObjectKind::User => {
                 let users = names.filter_map(Username::parse).collect();
                 observed.sign_ins = store.sign_ins(users).await?;
+                let users = objects.iter().filter_map(T::user);
+                let users = users.filter(|user| self.has_provider(user));
+                observed.by_provider = users.map(|user| user.username.clone()).collect();
             }
             ObjectKind::LegacyInstance => {}
         }

@@ -1,7 +1,6 @@
 //! `/admin/registrations`, and all changes of the registry: compares a registrations document with the registry and
 //! applies all differences in one transaction.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix_web::HttpRequest;
@@ -12,22 +11,17 @@ use utoipa::{IntoParams, ToSchema};
 use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody};
 use super::{Administration, Object, blocking, body};
-use crate::telemetry::audit_log::Entry;
-use document::Place;
 use domain::digest::Digest;
-use domain::object::{ObjectKind, ObjectName};
 use domain::random::{self, RandomError};
-use domain::{
-    AuditEvent, ClientId, Excerpt, FileChange, Identity, RegistryChange, RegistryOutcome, User,
-};
+use domain::{Excerpt, FileChange, Identity, RegistryChange, User};
 use protocol::flow::TokenName;
 use protocol::flows;
-use registry::apply::{Difference, DocumentKind, Plan, Source};
-use registry::audit::entry_of;
+use registry::apply::{Difference, DocumentKind, Plan};
+use registry::change::{self, Edit, How};
 use registry::describe::Completeness;
 use registry::identities;
 use registry::objects::{ClientRegistration, UserRegistration, port_problem};
-use registry::planning::{self, MOST_PLANS};
+use registry::planning::{self, Surroundings};
 use registry::registrations::Registrations;
 use secrets::protection::{Protection, ProtectionError};
 
@@ -91,8 +85,8 @@ pub(crate) struct Applied {
     /// One text per client and user that changes: `+` new, `~` changed with its fields, `-` removed. A changed one goes
     /// on with a line for each field, which has the old and the new value unless they are secret.
     pub differences: Vec<String>,
-    /// One line, with `!`, per object that stays although the document describes it: no file manages it (D-27), or with
-    /// `import`, it is registered (D-52). With `prune`: or a client is bound to the user.
+    /// One line, with `!`, per object that stays although the document describes it: no file manages it, or with
+    /// `import`, it is registered. With `prune`: or a client is bound to the user.
     #[serde(default)]
     pub kept: Vec<String>,
     /// What is allowed but unwise.
@@ -148,7 +142,13 @@ impl Administration {
         let lines: Lines = lines.unwrap_or_default();
         let file = query.file.as_deref().unwrap_or(UNNAMED).to_owned();
         let document = Arc::new(document);
-        self.changing(async || {
+        let store = &*self.service.store;
+        // Before the turn, because it may read for long.
+        let managed = match query.prune {
+            true => planning::managed(store).await?,
+            false => Vec::new(),
+        };
+        self.change(query.dry_run, async || {
             let now = self.service.clock.now();
             let document = Arc::clone(&document);
             let (draft, names) = blocking(move || {
@@ -167,31 +167,28 @@ impl Administration {
             for (client, line) in registrations.clients.iter_mut().zip(&lines.clients) {
                 client.line = Some(*line);
             }
-            let instances = stored.legacy_instances();
-            let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
-            let takes_certificates = self.service.config.mutual_tls.is_some();
-            let settings = &self.service.config.protocol;
-            let unserved = registrations.unserved(is_known, takes_certificates, settings);
-            let unserved = unserved.map(|(_, warning)| warning.to_string());
-            let warnings = registrations.warnings.iter().map(ToString::to_string);
-            let mut warnings: Vec<String> = warnings.chain(unserved).collect();
+            let found = registrations.problems(Surroundings {
+                settings: &self.service.config.protocol,
+                legacy_instances: stored.legacy_instances(),
+                takes_certificates: self.service.config.mutual_tls.is_some(),
+                at_start: false,
+            });
+            if !found.refused.is_empty() {
+                return Err(AdminError::DoesNotFit(found.refused));
+            }
+            let mut warnings = found.warnings;
             let listed = registrations.objects().collect();
-            let places = registrations.client_places.clone();
             let file = file.clone();
             let ApplyQuery {
                 import, overwrite, ..
             } = query;
             let mut plan = self
                 .planned(&stored, move |stored, protection| {
-                    let source = Source {
-                        file: &file,
-                        digest: &|_| None,
-                    };
                     let kind = match import {
                         true => DocumentKind::Import {
                             overwrites: overwrite,
                         },
-                        false => DocumentKind::File(source),
+                        false => DocumentKind::File(&file),
                     };
                     let mut plan = Plan::on(stored);
                     plan.apply(registrations, kind, stored, protection)?;
@@ -199,14 +196,13 @@ impl Administration {
                 })
                 .await?;
             if query.prune {
-                planning::prune(&mut plan, &listed, &*self.service.store).await?;
+                planning::prune(&mut plan, &managed, &listed, store).await?;
             }
-            if !query.import {
+            if !query.import && !plan.is_empty() {
                 plan.change.applied_file = self.forgets()?;
             }
-            self.refuse_misfits(&plan.change, &stored, &places)?;
+            self.refuse_misfits(&plan.change, &stored)?;
             if query.import {
-                let store = &*self.service.store;
                 let takeovers = planning::takeovers(&mut plan.change, &stored, store).await?;
                 if !takeovers.is_empty() {
                     return Err(AdminError::DoesNotFit(takeovers));
@@ -214,42 +210,32 @@ impl Administration {
             }
             self.refuse_taken(&mut plan, &stored, |_, _| false).await?;
             warnings.extend(self.effects(&plan, &stored, true).await?.warnings);
-            let kept = plan.kept.iter().map(ToString::to_string).collect();
-            let differences = match query.dry_run {
-                true => plan.differences,
-                false => self.make(plan, None).await?,
-            };
-            Ok(Applied {
-                differences: differences.iter().map(Difference::with_values).collect(),
-                kept,
+            Ok(Edit::of(plan).map(|plan| Applied {
+                differences: plan
+                    .differences
+                    .iter()
+                    .map(Difference::with_values)
+                    .collect(),
+                kept: plan.kept.iter().map(ToString::to_string).collect(),
                 warnings,
                 dry_run: query.dry_run,
-            })
+            }))
         })
         .await
     }
 
-    /// Plans and makes a change of the registry. Starts again if another replica was faster. Other changes of this
-    /// process wait, but not while passwords are hashed: nobody who disables a user waits for that.
-    pub(super) async fn changing<T>(
+    /// Makes the change of the registry that `edit` plans: see [`change::change`].
+    pub(super) async fn change<T>(
         &self,
-        attempt: impl AsyncFn() -> Result<T, AdminError>,
+        dry_run: bool,
+        edit: impl AsyncFn() -> Result<Edit<T>, AdminError>,
     ) -> Result<T, AdminError> {
-        let mut turn = self.service.registry_turn().await;
-        for _ in 0..MOST_PLANS {
-            match attempt().await {
-                Err(AdminError::Overtaken) => {}
-                Err(AdminError::Protection(ProtectionError::Unhashed)) => {
-                    drop(turn);
-                    let passwords = Arc::clone(&self.passwords);
-                    blocking(move || passwords.compute()).await??;
-                    turn = self.service.registry_turn().await;
-                }
-                outcome => return outcome,
-            }
-        }
-        drop(turn);
-        Err(AdminError::Overtaken)
+        let how = How {
+            event: &|entry| self.event(entry),
+            passwords: Some(&self.passwords),
+            dry_run,
+        };
+        change::change(&*self.service, how, edit).await
     }
 
     /// Lets the next start compare every entry of its file.
@@ -261,7 +247,7 @@ impl Administration {
     /// Plans a change outside the async workers.
     ///
     /// # Errors
-    /// [`ProtectionError::Unhashed`], for [`Self::changing`].
+    /// [`ProtectionError::Unhashed`], for [`Self::change`].
     pub(super) async fn planned(
         &self,
         stored: &Arc<Excerpt>,
@@ -287,58 +273,23 @@ impl Administration {
         let taken = identities::taken(plan, stored, store, may_lose).await?;
         match taken.is_empty() {
             true => Ok(()),
-            false => Err(AdminError::Taken(taken)),
+            false => {
+                let lines = taken.iter().map(ToString::to_string);
+                Err(AdminError::Taken(lines.collect()))
+            }
         }
     }
 
-    /// Makes the change, unless it does not fit: see [`AdminError::DoesNotFit`].
-    pub(super) async fn carry_out(
-        &self,
-        plan: Plan,
-        stored: &Excerpt,
-        also: Option<Entry>,
-    ) -> Result<(), AdminError> {
-        self.refuse_misfits(&plan.change, stored, &BTreeMap::new())?;
-        self.make(plan, also).await?;
-        Ok(())
-    }
-
-    /// Makes the change, with its consequences and its entries in the audit log, and `also`.
-    pub(super) async fn make(
-        &self,
-        plan: Plan,
-        also: Option<Entry>,
-    ) -> Result<Vec<Difference>, AdminError> {
-        if plan.is_empty() {
-            return Ok(Vec::new());
-        }
-        let entries = plan.differences.iter().map(entry_of).chain(also);
-        let events: Arc<[AuditEvent]> = entries.map(|entry| self.event(entry)).collect();
-        let change = RegistryChange {
-            audit: events,
-            ..plan.change
-        };
-        match self.service.change_registry(change).await? {
-            RegistryOutcome::Changed => Ok(plan.differences),
-            RegistryOutcome::Overtaken => Err(AdminError::Overtaken),
-        }
-    }
-
-    /// `places` contains the place of each client in the document.
+    /// Refuses what does not fit: see [`AdminError::DoesNotFit`].
     pub(super) fn refuse_misfits(
         &self,
         change: &RegistryChange,
         stored: &Excerpt,
-        places: &BTreeMap<ClientId, Place>,
     ) -> Result<(), AdminError> {
         let settings = &self.service.config.protocol;
-        let place = |object: &ObjectName| match object.kind {
-            ObjectKind::Client => places.get(&ClientId::parse(&object.name)?).cloned(),
-            ObjectKind::User | ObjectKind::LegacyInstance => None,
-        };
         let has_legacy = !stored.legacy_instances().is_empty();
         let (clients, users) = (&change.put_clients, &change.put_users);
-        let mut misfits = planning::misfits(clients, users, place, has_legacy, settings);
+        let mut misfits = planning::misfits(clients, users, |_| None, has_legacy, settings);
         let instances = change.put_legacy_instances.iter();
         misfits.extend(
             instances.filter_map(|one| flows::misfit(TokenName::Hostname(&one.hostname), settings)),

@@ -8,6 +8,7 @@ use actix_web::HttpRequest;
 use actix_web::web::{self, Path, Payload};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lettre::Address;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -17,12 +18,14 @@ use super::access::Administrator;
 use super::answer::{self, AdminError, Answer, ErrorBody, after_change};
 use super::objects::{self, Administered, ChangeQuery, Without, found};
 use super::{Administration, Object, body};
+use crate::http::pages::{invitation, second_factor_removed};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
 use domain::digest::Digest;
 use domain::object::ObjectKind;
 use domain::{AuditAction, Identity, LinkedAccount, LinkedIdentity, PasswordLink, User, random};
 use registry::apply::{Difference, Plan};
+use registry::change::Edit;
 use registry::objects::{AccountView, IdentityView, UserView};
 use registry::registrations::looked_up;
 use store::{Store, StoreError};
@@ -52,6 +55,10 @@ impl Administered for User {
             Without::Account => view.accounts.is_empty(),
             Without::SignIn => view.last_sign_in_at.is_none(),
         })
+    }
+
+    fn cannot_sign_in(view: &UserView) -> Option<bool> {
+        Some(view.cannot_sign_in.is_some())
     }
 
     fn has_identity_of(&self, issuer: &str) -> Option<bool> {
@@ -115,6 +122,8 @@ pub(crate) struct PasswordLinkQuery {
     pub first: bool,
     /// Hours for which the link works: 1 to 720.
     pub hours: u32,
+    /// Send the link to the user's e-mail address, and leave it out of the answer, which waits until the mail server took the message.
+    pub mail: bool,
 }
 
 impl Default for PasswordLinkQuery {
@@ -122,15 +131,22 @@ impl Default for PasswordLinkQuery {
         Self {
             first: false,
             hours: 72,
+            mail: false,
         }
     }
 }
 
-/// A link with which a user sets a password, once. Only this answer shows it.
+/// A link with which a user sets a password, once. Only this answer shows it, or only a message has it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PasswordLinkView {
-    /// Address for the user's browser.
-    pub url: String,
+    /// The user.
+    pub username: String,
+    /// Address for the user's browser. Absent if the link was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The e-mail address to which the link was sent. Absent if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_to: Option<String>,
     /// When the link ends, in UTC.
     pub expires_at: String,
     /// What to do before you send the link. Absent if there is nothing.
@@ -139,11 +155,12 @@ pub(crate) struct PasswordLinkView {
 }
 
 /// Makes a link with which the user sets a password, once. The administrator never knows the password. An earlier link of the user
-/// stops working. The present password works until the user sets another one, which ends sessions and revokes what was issued.
+/// stops working. The present password works until the user sets another one, which ends sessions and revokes what was issued. With
+/// `mail`, the service sends the link to the user; 503 if the mail server did not take the message.
 #[utoipa::path(post, path = "/admin/users/{username}/password-link", tag = "users",
     params(("username" = String, Path), PasswordLinkQuery),
     responses((status = 201, body = PasswordLinkView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
-        (status = 409, body = ErrorBody)))]
+        (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn make_password_link(
     administrator: Administrator,
     username: Path<String>,
@@ -232,6 +249,10 @@ fn registered(identities: &[LinkedIdentity]) -> Vec<Value> {
     identities.map(view).collect()
 }
 
+fn mailbox(user: &User) -> Option<Address> {
+    user.email.as_deref()?.parse().ok()
+}
+
 impl Administration {
     pub(crate) async fn link_identity(
         &self,
@@ -277,7 +298,7 @@ impl Administration {
                 })
                 .await;
         }
-        self.changing(async || {
+        let changed = self.change(false, async || {
             let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
             let before = found::<User>(&stored, username)?;
             let after = User {
@@ -291,14 +312,13 @@ impl Administration {
             effects
                 .changes
                 .extend(differences.flat_map(Difference::lines));
-            self.make(plan, None).await?;
-            Ok(self.changed_with(&after, effects).await)
-        })
-        .await
+            Ok(Edit::of(plan).map(|_| (after, effects)))
+        });
+        Ok(self.changed(changed.await?).await)
     }
 
     pub(crate) async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
-        self.changing(async || {
+        self.change(false, async || {
             let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
             let before = found::<User>(&stored, username)?;
             let entry = Entry::new(AuditAction::SecondFactorRemoved);
@@ -312,8 +332,11 @@ impl Administration {
                     ..before.clone()
                 };
                 plan.put(without, Some(before));
-                self.make(plan, Some(entry)).await?;
-                return Ok(());
+                let notice = second_factor_removed(&self.service, before);
+                plan.change.notices = notice.into_iter().collect();
+                let mut edit = Edit::of(plan).map(drop);
+                edit.entries.push(entry);
+                return Ok(edit);
             }
             let (store, now) = (&self.service.store, self.service.clock.now());
             if store
@@ -322,16 +345,19 @@ impl Administration {
                 .is_none()
             {
                 // Nothing ends: the request may be one that is repeated.
-                return Ok(());
+                return Ok(Edit::nothing(()));
             }
             let events = self.events(entry);
             let audit = Arc::clone(&events);
-            let set = store.set_second_factor(before.username.clone(), None, None, audit, now);
+            let notice = second_factor_removed(&self.service, before);
+            let name = before.username.clone();
+            let set = store.set_second_factor(name, None, None, notice, audit, now);
             if set.await?.is_none() {
-                return Err(AdminError::Overtaken);
+                return Ok(Edit::overtaken(()));
             }
+            self.service.owed.notify_one();
             self.service.recorded(&events);
-            Ok(())
+            Ok(Edit::nothing(()))
         })
         .await
     }
@@ -339,7 +365,7 @@ impl Administration {
     pub(crate) async fn make_password_link(
         &self,
         username: &str,
-        PasswordLinkQuery { first, hours }: PasswordLinkQuery,
+        PasswordLinkQuery { first, hours, mail }: PasswordLinkQuery,
     ) -> Result<PasswordLinkView, AdminError> {
         if !LINK_HOURS.contains(&hours) {
             let message = format!("hours: must be from 1 to {}", LINK_HOURS.end());
@@ -347,8 +373,16 @@ impl Administration {
         }
         let random = &*self.service.random;
         let link = Zeroizing::new(URL_SAFE_NO_PAD.encode(random::bytes::<LINK>(random)?));
-        let expires_at = self.service.clock.now() + Duration::from_secs(u64::from(hours) * 3600);
-        let name = self.changing(async || {
+        let lifetime = Duration::from_secs(u64::from(hours) * 3600);
+        let expires_at = self.service.clock.now() + lifetime;
+        let with_mail = match mail {
+            true => Some(self.service.mailer.as_ref().ok_or_else(|| {
+                let message = "mail: the configuration has no [mail]; make the link without mail, and send it yourself";
+                AdminError::Conflict(message.to_owned())
+            })?),
+            false => None,
+        };
+        let user = self.change(false, async || {
             let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
             let before = found::<User>(&stored, username)?;
             let name = &before.username;
@@ -358,8 +392,13 @@ impl Administration {
                 )));
             }
             if first && before.password_hash.is_some() {
-                let message = format!("{name} has a password: make a link without `first`");
+                let message = format!("{name} has a password: make a link without first=true");
                 return Err(AdminError::Conflict(message));
+            }
+            if mail && mailbox(before).is_none() {
+                return Err(AdminError::Conflict(format!(
+                    "mail: {name} has no e-mail address that the mail server takes; register one, or make the link without mail"
+                )));
             }
             let with_link = User {
                 password_link: Some(PasswordLink {
@@ -376,10 +415,12 @@ impl Administration {
                 true => "an invitation",
                 false => "for another password",
             });
-            self.make(plan, Some(entry)).await?;
-            Ok(name.clone())
+            let mut edit = Edit::of(plan).map(|_| before.clone());
+            edit.entries.push(entry);
+            Ok(edit)
         });
-        let name = name.await?;
+        let user = user.await?;
+        let name = &user.username;
         let own = self.service.store.second_factor(name.clone());
         let own = after_change("its second factor is unknown", own.await);
         let warning = own.map(|_| {
@@ -390,8 +431,20 @@ impl Administration {
             )
         });
         let issuer = &self.service.config.protocol.issuer;
+        let url = format!("{issuer}{}?{}={}", paths::NEW_PASSWORD, paths::LINK, *link);
+        let sent = with_mail.zip(mailbox(&user));
+        if let Some((mailer, to)) = sent {
+            let (subject, text) = invitation(&self.service.config, &user, first, (&url, lifetime));
+            if !mailer.send(to, &subject, text).await {
+                return Err(AdminError::NotSent(name.to_string()));
+            }
+            let entry = Entry::new(AuditAction::PasswordLinkSent).user(name.as_str());
+            self.record(entry);
+        }
         Ok(PasswordLinkView {
-            url: format!("{issuer}{}?{}={}", paths::NEW_PASSWORD, paths::LINK, *link),
+            username: name.to_string(),
+            url: (!mail).then_some(url),
+            sent_to: user.email.filter(|_| mail),
             expires_at: expires_at.rfc3339(),
             warnings: warning.map(|warning| vec![warning]),
         })

@@ -12,8 +12,8 @@ use super::browser::Browser;
 use super::confirm;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
-use super::forgot_password::{self, Changed};
 use super::form::Form;
+use super::notice::{self, Changed};
 use super::problem::Problem;
 use super::provider;
 use super::purpose::{Admitted, Purpose};
@@ -48,7 +48,7 @@ pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> 
     let context = purpose.browser().context();
     let counts = admitted.is_due_always || admitted.session.provider.is_some();
     match authenticator::offer(&context, &admitted.id, counts).await? {
-        Some(offer) => show(purpose, admitted.is_due, &offer, None),
+        Some(offer) => show(purpose, &admitted, &offer, None).await,
         None => Ok(purpose.go_on()),
     }
 }
@@ -59,29 +59,26 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
     let Some(admitted) = purpose.admit(Due::SetUpSecondFactor).await? else {
         return Ok(purpose.go_on());
     };
-    let Admitted {
-        id: from,
-        session,
-        is_due,
-        ..
-    } = admitted;
+    let (from, session) = (&admitted.id, &admitted.session);
     let recent = browser.service.config.protocol.lifetimes.recent_sign_in;
-    if let Some(response) =
-        provider::again(purpose, &session, recent, StatusCode::SEE_OTHER).await?
+    if let Some(response) = provider::again(purpose, session, recent, StatusCode::SEE_OTHER).await?
     {
         return Ok(response);
     }
     let sealed = form.field("offer");
     let entry = Entry::new(AuditAction::SecondFactorSetUp).by_user(session.username.as_str());
     let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
+    let user = browser.service.store.user(session.username.clone()).await?;
+    let notice = user.and_then(|user| notice::of(browser, &user, &Changed::SecondFactor));
     let acceptance = Acceptance {
         sealed,
+        notice,
         password: form.field("password").to_owned().into(),
         code: form.field("code"),
         audit: Arc::clone(&events),
     };
     let context = browser.context();
-    match authenticator::accept(&context, &from, acceptance, &browser.place()).await? {
+    match authenticator::accept(&context, from, acceptance, &browser.place()).await? {
         SetUpOutcome::Done {
             id,
             username,
@@ -89,21 +86,19 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
             device,
         } => {
             browser.service.recorded(&events);
-            // Whatever fails now, the person gets the recovery codes, which nothing shows again.
-            if let Ok(Some(user)) = browser.service.store.user(username.clone()).await {
-                forgot_password::tell_of_change(browser, &user, Changed::SecondFactor);
-            }
+            browser.service.owed.notify_one();
             let page = RecoveryCodesPage {
                 texts: browser.texts(),
                 frame: browser.frame(),
                 username: username.as_str(),
+                is_set_up: true,
                 codes: &recovery_codes,
                 next: &purpose.continuation(),
             };
             let response = response::page(StatusCode::OK, &page);
             let mut response = with_cookie(response, &browser.cookies.set_session(&id));
             if let Some(journey) = purpose.journey() {
-                response = confirm::carry_over(response, journey, &from, &id);
+                response = confirm::carry_over(response, journey, from, &id);
             }
             Ok(browser.cookies.with_device(response, device.as_ref()))
         }
@@ -119,24 +114,34 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
                 SetUpRefusal::CodeWrong => Problem::CodeWrong,
                 SetUpRefusal::CodeUsed => Problem::CodeUsed,
             };
-            show(purpose, is_due, &offer, Some(problem))
+            show(purpose, &admitted, &offer, Some(problem)).await
         }
         SetUpOutcome::NotOffered => Ok(purpose.go_on()),
     }
 }
 
-fn show(
+async fn show(
     purpose: &Purpose,
-    is_due: bool,
+    admitted: &Admitted,
     offer: &Offer,
     problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
+    let username = &admitted.session.username;
+    let credentials = purpose
+        .browser()
+        .service
+        .store
+        .credentials(username.clone())
+        .await?;
+    let replaces = credentials.is_some_and(|known| known.totp_secret_sealed.is_some());
     let picture = QRBuilder::new(offer.url.as_str())
         .build()
         .map_err(|error| PageFailure::Internal(format!("no QR code: {error:?}")))?;
     purpose.show(problem, |flow| AuthenticatorPage {
         frame: flow.frame,
-        is_due,
+        is_due: admitted.is_due,
+        username: username.as_str(),
+        replaces,
         picture: SvgBuilder::default().to_str(&picture),
         url: &offer.url,
         secret: &offer.secret,

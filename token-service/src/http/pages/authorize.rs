@@ -48,10 +48,13 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
 }
 
 /// The sign-in page, or the way to the identity provider that the request already says. Not if somebody is signed in, or if the request
-/// asks for the credentials again: no link signs in somebody else without a page.
+/// asks for the credentials again: no link signs in somebody else without a page. Nor if the person signed out in this browser: the
+/// provider would sign in the person again without a word (D-65).
 async fn ask_to_sign_in(purpose: &Purpose, has_session: bool) -> Result<HttpResponse, PageFailure> {
     let journey = purpose.journey();
-    let at_once = journey.filter(|journey| !has_session && !journey.asks_again());
+    let browser = purpose.browser();
+    let is_signed_out = browser.cookies.is_signed_out(&browser.http);
+    let at_once = journey.filter(|journey| !has_session && !is_signed_out && !journey.asks_again());
     let at_once = at_once.and_then(|journey| journey.provider_at_once(purpose.providers()));
     let providers = &purpose.browser().service.providers;
     // Of a provider that does not answer, the person would see nothing but an error of the browser.

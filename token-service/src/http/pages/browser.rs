@@ -20,6 +20,7 @@ use domain::{AuditEvent, Scope, Session};
 use protocol::Context;
 use protocol::oauth::authorize::{Due, LiveSession, SignedIn};
 use protocol::sign_in::{Place, SessionId, session};
+use registry::change::{self, Edit, How};
 
 /// One request of a browser, with the keys and time of its start.
 pub(super) struct Browser {
@@ -142,6 +143,19 @@ impl Browser {
     /// An entry of the audit log, for the transaction of a change.
     pub(super) fn event(&self, entry: Entry) -> AuditEvent {
         self.service.event(&origin::of(&self.http), entry)
+    }
+
+    /// Makes the change of the registry that `edit` plans: see [`change::change`].
+    pub(super) async fn change<T>(
+        &self,
+        edit: impl AsyncFn() -> Result<Edit<T>, PageFailure>,
+    ) -> Result<T, PageFailure> {
+        let how = How {
+            event: &|entry| self.event(entry),
+            passwords: None,
+            dry_run: false,
+        };
+        change::change(&**self.service, how, edit).await
     }
 
     pub(super) fn record(&self, entry: Entry) {

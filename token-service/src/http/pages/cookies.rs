@@ -1,7 +1,7 @@
-//! The cookies: the session, the CSRF token, the confirmed clients, the request to go on with, the known device and the last chosen
-//! accounts.
+//! The cookies: the session, the CSRF token, the confirmed clients, the request to go on with, the known device, the last chosen
+//! accounts and a sign-out.
 //!
-//! Except for the known device and the accounts, the browser deletes the cookies when it closes; the session also ends on the server. On
+//! Except for the last three, the browser deletes the cookies when it closes; the session also ends on the server. On
 //! https the cookies have the `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis
 //! §4.1.3.2). Browsers send the cookies of one port to all ports of the host. So if the issuer has a port, the cookie
 //! names include the port, and two issuers on one host do not share sessions.
@@ -86,9 +86,7 @@ impl Cookies {
     }
 
     pub(super) fn remove_session(self) -> Cookie<'static> {
-        let mut cookie = self.cookie(SESSION, String::new());
-        cookie.make_removal();
-        cookie
+        self.removal(SESSION)
     }
 
     /// The path and query of the request in which the person asked for a new password.
@@ -101,9 +99,7 @@ impl Cookies {
     }
 
     pub(super) fn remove_resume(self) -> Cookie<'static> {
-        let mut cookie = self.cookie(RESUME, String::new());
-        cookie.make_removal();
-        cookie
+        self.removal(RESUME)
     }
 
     pub(super) fn set_csrf(self, token: &CsrfToken) -> Cookie<'static> {
@@ -112,6 +108,25 @@ impl Cookies {
 
     pub(super) fn set_confirmed(self, tags: String) -> Cookie<'static> {
         self.cookie(CONFIRMED, tags)
+    }
+
+    /// True if the person signed out in this browser, and nobody has signed in since.
+    pub(super) fn is_signed_out(self, http: &HttpRequest) -> bool {
+        value(http, &self.name(SIGNED_OUT)).is_some()
+    }
+
+    pub(super) fn set_signed_out(self) -> Cookie<'static> {
+        self.lasting_cookie(SIGNED_OUT, "1".to_owned())
+    }
+
+    pub(super) fn remove_signed_out(self) -> Cookie<'static> {
+        self.removal(SIGNED_OUT)
+    }
+
+    fn removal(self, name: &str) -> Cookie<'static> {
+        let mut cookie = self.cookie(name, String::new());
+        cookie.make_removal();
+        cookie
     }
 
     /// A cookie that the browser keeps as long as a known device.
@@ -138,6 +153,7 @@ const CONFIRMED: &str = "confirmed";
 const DEVICE: &str = "device";
 const ACCOUNTS: &str = "accounts";
 const RESUME: &str = "resume";
+const SIGNED_OUT: &str = "signed-out";
 
 pub(super) fn with_cookie(mut response: HttpResponse, cookie: &Cookie<'_>) -> HttpResponse {
     if let Ok(value) = HeaderValue::from_str(&cookie.to_string()) {

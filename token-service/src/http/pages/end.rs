@@ -10,6 +10,7 @@ use super::browser_token::page_with_token;
 use super::ending::Ending;
 use super::failure::PageFailure;
 use super::form::Form;
+use super::notice::{self, Changed};
 use super::own;
 use super::purpose::Purpose;
 use super::response;
@@ -17,8 +18,11 @@ use super::templates::{EndPage, EndedPage};
 use super::visitor::{Visitor, visitor};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
+use domain::digest::Digest;
 use domain::{AuditAction, AuditEvent, EndingSessions, Owner, Session, User};
 use protocol::sign_in::{SessionId, again};
+use registry::change::Edit;
+use registry::identities;
 
 /// `GET /auth/end`.
 pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
@@ -43,6 +47,7 @@ pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
         field: ending.field(),
         ending: &ending,
         what,
+        has_password: signed_in.user().password_hash.is_some(),
     })
 }
 
@@ -62,7 +67,9 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     let Some(what) = name_of(browser, &id, user, &ending).await? else {
         return Ok(to_home());
     };
-    carry_out(browser, &id, user, &ending).await?;
+    if !carry_out(browser, &id, user, &ending).await? {
+        return Ok(to_home());
+    }
     let page = EndedPage {
         texts: browser.texts(),
         frame: browser.frame(),
@@ -99,15 +106,21 @@ async fn name_of(
             Ok(found.map(|one| format!("{}, {}, {}", one.browser, one.network, one.since)))
         }
         Ending::OtherSessions => Ok(Some(String::new())),
+        Ending::Identity(digest) => {
+            let identity = own::identity(user, digest);
+            let name = identity.map(|identity| own::name_of_provider(browser, &identity.issuer));
+            Ok(name.map(str::to_owned))
+        }
     }
 }
 
+/// False if there is nothing to end any more, or if it must not end.
 async fn carry_out(
     browser: &Browser,
     id: &SessionId,
     user: &User,
     ending: &Ending,
-) -> Result<(), PageFailure> {
+) -> Result<bool, PageFailure> {
     let (service, username) = (&browser.service, user.username.clone());
     let entry = |action| Entry::new(action).by_user(username.as_str());
     let (which, what) = match ending {
@@ -126,18 +139,40 @@ async fn carry_out(
             service.recorded(&events);
             // A token that is issued in the same second is revoked too: not one that the person authorizes next.
             service.until_after(now).await;
-            return Ok(());
+            return Ok(true);
         }
         Ending::Session(other) => (EndingSessions::One(*other), "one"),
         Ending::OtherSessions => (EndingSessions::Others(id.digest()), "all others"),
+        Ending::Identity(digest) => return unlink(browser, user, digest).await,
     };
     let entry = entry(AuditAction::SessionsEnded).detail(what);
     let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
-    let ended = service
-        .store
-        .end_sessions(username, which, Arc::clone(&events));
-    if ended.await? > 0 {
-        service.recorded(&events);
-    }
-    Ok(())
+    let ended =
+        service
+            .store
+            .end_sessions(username, which, Arc::clone(&events), service.clock.now());
+    ended.await?;
+    service.recorded(&events);
+    Ok(true)
+}
+
+/// Unlinks an identity, unless it is the only way to sign in or would be linked again. The transaction ends the sign-ins with it.
+async fn unlink(browser: &Browser, user: &User, digest: &Digest) -> Result<bool, PageFailure> {
+    let Some(identity) = own::identity(user, digest) else {
+        return Ok(false);
+    };
+    let (store, settings) = (&*browser.service.store, &browser.service.config.protocol);
+    let counts = |user: &User| own::password_counts(browser, user);
+    let tell = |user: &User| {
+        let entry = Entry::new(AuditAction::IdentityUnlinked).by_user(user.username.as_str());
+        let entry = entry.detail(identity.to_string());
+        let name = own::name_of_provider(browser, &identity.issuer);
+        let notice = notice::of(browser, user, &Changed::IdentityUnlinked(name));
+        (entry, notice)
+    };
+    let unlinked = browser.change(async || {
+        let planned = identities::unlink(user, identity, counts, settings, store, tell).await?;
+        Ok(planned.map_or_else(|| Edit::nothing(false), |edit| edit.map(|_| true)))
+    });
+    unlinked.await
 }

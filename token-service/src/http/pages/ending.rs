@@ -3,12 +3,13 @@
 use url::form_urlencoded::Serializer;
 
 use crate::http::paths;
-use domain::ClientId;
 use domain::digest::Digest;
+use domain::{ClientId, Identity};
 use protocol::oauth::parameters::Parameters;
 
 const APPLICATION: &str = "application";
 const SESSION: &str = "session";
+const IDENTITY: &str = "identity";
 /// The value of [`SESSION`] for all other sessions.
 const OTHERS: &str = "others";
 
@@ -19,15 +20,24 @@ pub(super) enum Ending {
     /// The session of another browser.
     Session(Digest),
     OtherSessions,
+    /// The link to an identity, by its [digest](identity_digest).
+    Identity(Digest),
+}
+
+/// Names an identity in addresses, which others may see.
+pub(super) fn identity_digest(identity: &Identity) -> Digest {
+    // No issuer contains a space.
+    Digest::of(format!("{} {}", identity.issuer, identity.subject).as_bytes())
 }
 
 impl Ending {
     /// Reads the fields of a form; `None` unless they name one thing.
     pub(super) fn of_fields<'a>(field: impl Fn(&str) -> &'a str) -> Option<Self> {
-        match (field(APPLICATION), field(SESSION)) {
-            ("", OTHERS) => Some(Self::OtherSessions),
-            ("", id) => Digest::from_base64url(id).map(Self::Session),
-            (client_id, "") => ClientId::parse(client_id).map(Self::Application),
+        match (field(APPLICATION), field(SESSION), field(IDENTITY)) {
+            ("", OTHERS, "") => Some(Self::OtherSessions),
+            ("", id, "") => Digest::from_base64url(id).map(Self::Session),
+            (client_id, "", "") => ClientId::parse(client_id).map(Self::Application),
+            ("", "", digest) => Digest::from_base64url(digest).map(Self::Identity),
             _ => None,
         }
     }
@@ -48,6 +58,7 @@ impl Ending {
             Self::Application(client_id) => (APPLICATION, client_id.to_string()),
             Self::Session(id) => (SESSION, id.to_base64url()),
             Self::OtherSessions => (SESSION, OTHERS.to_owned()),
+            Self::Identity(digest) => (IDENTITY, digest.to_base64url()),
         }
     }
 
@@ -71,6 +82,7 @@ mod tests {
             Ending::Application(client_id),
             Ending::Session(Digest::of(b"session")),
             Ending::OtherSessions,
+            Ending::Identity(Digest::of(b"identity")),
         ] {
             let address = ending.address();
             assert_eq!(Ending::of_address(&address), Some(ending), "{address}");
@@ -85,6 +97,8 @@ mod tests {
             "/auth/end?session=others&session=others",
             "/auth/end?session=others&application=web",
             "/auth/end?application=a%20b",
+            "/auth/end?identity=others",
+            "/auth/end?session=others&identity=others",
         ] {
             assert_eq!(Ending::of_address(nonsense), None, "{nonsense}");
         }

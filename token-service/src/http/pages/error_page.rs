@@ -11,7 +11,7 @@ use super::failure::PageFailure;
 use super::form::Carried as _;
 use super::journey::Journey;
 use super::templates::ErrorPage;
-use super::{carried, response};
+use super::{are_opened, carried, response};
 use crate::http::error;
 use crate::http::origin::RequestId;
 
@@ -21,7 +21,7 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
         PageFailure::ErrorAtClient(_, location) | PageFailure::SignInEnded(location) => {
             return response::redirect(status, location);
         }
-        PageFailure::WrongHost(words) => return error::no_such_path(words),
+        PageFailure::WrongHost(words) if !are_opened(http) => return error::no_such_path(words),
         _ => {}
     }
     let carried = carried::carried(http);

@@ -15,6 +15,7 @@ use protocol::oauth::authorize::{IssueError, UnsafeRequest};
 use protocol::oauth::parameters::ParameterError;
 use protocol::provider_sign_in::DepartureError;
 use protocol::sign_in::SignInError;
+use registry::change::ChangeError;
 use secrets::password::PasswordError;
 use store::StoreError;
 
@@ -111,6 +112,7 @@ impl PageFailure {
         Some(match self {
             Self::Request(reason) => reason.to_string().into(),
             Self::ContentType => "Forms are application/x-www-form-urlencoded, in UTF-8.".into(),
+            Self::WrongHost(words) => format!("{words}.").into(),
             Self::NothingHere(meant) => format!("Perhaps you mean {}.", meant.as_ref()?).into(),
             Self::TooLarge => "Forms have up to 64 KiB.".into(),
             Self::Form(ParameterError::Repeated(name)) => {
@@ -175,6 +177,15 @@ impl From<BodyError> for PageFailure {
 impl From<StoreError> for PageFailure {
     fn from(error: StoreError) -> Self {
         Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<ChangeError> for PageFailure {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Overtaken | ChangeError::Store(_) => Self::Unavailable(error.to_string()),
+            ChangeError::Protection(_) | ChangeError::Task(_) => Self::Internal(error.to_string()),
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use lettre::Address;
 
 use super::browser::Browser;
 use super::carried;
@@ -13,10 +12,11 @@ use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::{Carried as _, Form, REQUEST};
 use super::frame::Frame;
+use super::notice;
 use super::problem::Problem;
 use super::purpose::Purpose;
 use super::templates::{ForgotPasswordPage, LinkAskedForPage};
-use super::texts::{self, Texts};
+use super::texts::Texts;
 use crate::config::Mail;
 use crate::http::{origin, paths};
 use crate::mail::Mailer;
@@ -47,7 +47,7 @@ pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
 /// `POST /auth/forgot-password`.
 pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
     let (purpose, browser) = (&form.of, form.of.browser());
-    let (_, mail) = mailer(&browser.service)?;
+    let (mailer, mail) = mailer(&browser.service)?;
     let (name, address) = (form.field("username"), browser.place().address);
     let wait = sign_in::ask_for_link(&browser.context(), name, address).await?;
     if let Some(wait) = wait {
@@ -55,18 +55,26 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         browser.record(entry.detail("links by mail"));
         return show(purpose, name, Some(Problem::Wait(wait)));
     }
-    // Without the name, which may be a password in the wrong field.
-    browser.record(Entry::new(AuditAction::PasswordForgotten));
     let asked = Asked {
         service: browser.service.clone(),
-        name: name.to_owned(),
+        name: clipped(name).to_owned(),
         texts: browser.texts(),
+        asked: notice::Asked::of(browser),
         origin: origin::of(&browser.http),
     };
-    later(&browser.service, asked.answer())?;
+    // Not beside the answers to those who ask next: the work for a registered name would show in their time.
+    let [wait] = random::bytes::<1>(&*browser.service.random)?;
+    let wait = Duration::from_millis(u64::from(wait) * 4);
+    let network = sign_in::widest_network(address);
+    if !mailer.later(&network, wait, asked.answer()) {
+        return Err(PageFailure::Unavailable("many messages wait".to_owned()));
+    }
+    // Without the name, which may be a password in the wrong field.
+    browser.record(Entry::new(AuditAction::PasswordForgotten));
     let response = purpose.show(None, |flow| LinkAskedForPage {
         frame: flow.frame,
         flow,
+        username: clipped(name),
         lifetime: mail.link_lifetime,
     })?;
     let request = purpose.journey().map(|journey| journey.continuation());
@@ -95,14 +103,14 @@ fn mailer(service: &Service) -> Result<(&Mailer, &Mail), PageFailure> {
     mailer.ok_or(PageFailure::NothingHere(None))
 }
 
-fn later(
-    service: &Service,
-    task: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), PageFailure> {
-    let (mailer, _) = mailer(service)?;
-    match mailer.later(task) {
-        true => Ok(()),
-        false => Err(PageFailure::Unavailable("many messages wait".to_owned())),
+/// Longer than any username and any registered address. Nobody has the rest of a longer name.
+const LONGEST_NAME: usize = 1_024;
+
+/// What waits of a name that somebody typed.
+fn clipped(name: &str) -> &str {
+    match name.len() > LONGEST_NAME {
+        true => "",
+        false => name,
     }
 }
 
@@ -112,6 +120,7 @@ struct Asked {
     /// The username as typed, or the e-mail address of a user of single sign-on.
     name: String,
     texts: &'static Texts,
+    asked: notice::Asked,
     origin: Origin,
 }
 
@@ -126,12 +135,7 @@ enum AskedError {
 }
 
 impl Asked {
-    #[expect(clippy::disallowed_methods, reason = "the wait is the purpose")]
     async fn answer(self) {
-        // Not beside the answers to those who ask next: the work for a registered name would show in their time.
-        if let Ok([wait]) = random::bytes::<1>(&*self.service.random) {
-            tokio::time::sleep(Duration::from_millis(u64::from(wait) * 4)).await;
-        }
         if let Err(error) = self.try_to_answer().await {
             tracing::error!(%error, "no link for a forgotten password could be made");
         }
@@ -141,32 +145,48 @@ impl Asked {
         let (Ok((mailer, mail)), Some(user)) = (mailer(&self.service), self.user().await?) else {
             return Ok(());
         };
-        let Some((email, address)) = address(&user) else {
+        let Some((email, address)) = notice::address(&user) else {
             return Ok(());
         };
         let moment = self.service.moment();
         let context = self.service.context(&moment);
-        if !sign_in::may_get_link(&context, email).await? {
-            return Ok(());
-        }
-        let link = MailedLink::new(&user, email, moment.now + mail.link_lifetime);
-        let link: String = link.seal::<AskedError>(&context)?;
-        let issuer = context.settings.issuer.as_str();
-        let url = format!("{issuer}{}?{}={link}", paths::NEW_PASSWORD, paths::LINK);
-        let time = self.texts.duration(mail.link_lifetime);
-        let more = [("url", url.as_str()), ("time", &time)];
-        let (subject, message) = (self.texts.link_subject, self.texts.link_message);
-        let frame = Frame::of(&self.service.config, self.texts);
-        let (subject, message) = letter(&frame, &user, subject, message, &more);
-        if mailer.send(address, &subject, message).await {
-            let entry = Entry::new(AuditAction::PasswordLinkSent);
+        let Some(counted) = sign_in::count_mailed_link(&context, email).await? else {
+            let entry = Entry::new(AuditAction::SignInThrottled);
             let entry = entry.user(user.username.as_str());
-            self.service.record(&self.origin, entry);
+            self.record(entry.detail("links by mail for one mailbox"));
+            return Ok(());
+        };
+        let (texts, issuer) = (self.texts, context.settings.issuer.as_str());
+        let has_password = user.password_hash.is_some();
+        let (message, url) = if has_password {
+            let link = MailedLink::new(&user, email, moment.now + mail.link_lifetime);
+            let link: String = link.seal::<AskedError>(&context)?;
+            let url = format!("{issuer}{}?{}={link}", paths::NEW_PASSWORD, paths::LINK);
+            ((texts.link_subject, texts.link_message), url)
+        } else {
+            let message = (texts.no_password_subject, texts.no_password_message);
+            (message, format!("{issuer}{}", paths::HOME))
+        };
+        let names: Vec<&str> = providers(&self.service, &user).collect();
+        let (names, time) = (names.join(", "), texts.duration(mail.link_lifetime));
+        let more = [("url", &*url), ("time", &time), ("provider", &names)];
+        let frame = Frame::of(&self.service.config, texts);
+        let (subject, text) = notice::letter(&frame, &user, message, &more, &self.asked);
+        if !mailer.send(address, &subject, text).await {
+            counted.take_back().await?;
+        } else if has_password {
+            let entry = Entry::new(AuditAction::PasswordLinkSent);
+            self.record(entry.user(user.username.as_str()));
         }
         Ok(())
     }
 
-    /// The user who gets a link: an enabled one with a password. Who has none signs in otherwise, or has not been invited yet.
+    fn record(&self, entry: Entry) {
+        self.service.record(&self.origin, entry);
+    }
+
+    /// The user who gets a message: an enabled one with a password, who gets a link, or with an identity at a provider. Others have
+    /// not been invited yet.
     async fn user(&self) -> Result<Option<User>, StoreError> {
         let store = &self.service.store;
         let named = match Username::parse(&self.name) {
@@ -184,59 +204,20 @@ impl Asked {
                 _ => None,
             },
         };
-        Ok(found.filter(|user| user.enabled && user.password_hash.is_some()))
+        Ok(found.filter(|user| {
+            let signs_in =
+                user.password_hash.is_some() || providers(&self.service, user).next().is_some();
+            user.enabled && signs_in
+        }))
     }
 }
 
-/// The address of a user, as registered and as the mail server takes it.
-fn address(user: &User) -> Option<(&str, Address)> {
-    let email = user.email.as_deref()?;
-    Some((email, email.parse().ok()?))
-}
-
-/// Subject and text of a message to `user`, with the values that every message may name, and `more`.
-fn letter(
-    frame: &Frame<'_>,
-    user: &User,
-    subject: &str,
-    message: &str,
-    more: &[(&str, &str)],
-) -> (String, String) {
-    let values = [
-        ("service", frame.service),
-        ("username", user.username.as_str()),
-        ("host", frame.host),
-    ];
-    let values = [&values[..], more].concat();
-    (
-        texts::plain(subject, &values),
-        texts::plain(message, &values),
-    )
-}
-
-/// What changed, of which a message tells the person.
-pub(super) enum Changed {
-    Password,
-    /// An authenticator app was set up.
-    SecondFactor,
-}
-
-/// Tells `user` by mail, in the background, what was changed.
-pub(super) fn tell_of_change(browser: &Browser, user: &User, changed: Changed) {
-    let (Ok(_), Some((_, address))) = (mailer(&browser.service), address(user)) else {
-        return;
-    };
-    let texts = browser.texts();
-    let (subject, message) = match changed {
-        Changed::Password => (texts.changed_subject, texts.changed_message),
-        Changed::SecondFactor => (texts.set_up_subject, texts.set_up_message),
-    };
-    let (subject, message) = letter(&browser.frame(), user, subject, message, &[]);
-    let service = browser.service.clone();
-    // If the queue is full, the password is changed all the same.
-    let _ = later(&browser.service, async move {
-        if let Ok((mailer, _)) = mailer(&service) {
-            mailer.send(address, &subject, message).await;
-        }
+/// The names of the identity providers with which the user can sign in.
+fn providers<'a>(service: &'a Service, user: &'a User) -> impl Iterator<Item = &'a str> {
+    let providers = service.config.protocol.identity_providers.iter();
+    let own = providers.filter(|provider| {
+        let mut issuers = user.identities.iter().map(|linked| &linked.identity.issuer);
+        provider.client_id.is_some() && issuers.any(|issuer| *issuer == provider.issuer)
     });
+    own.map(|provider| &*provider.name)
 }

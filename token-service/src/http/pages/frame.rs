@@ -30,6 +30,17 @@ impl<'a> Frame<'a> {
         &branding.logo.as_ref().unwrap_or(&branding.icon).path
     }
 
+    /// Where people find help, as a message says it.
+    pub(super) fn help(&self) -> Option<&'a str> {
+        let url = self.branding.help_url.as_deref()?;
+        Some(url.strip_prefix("mailto:").unwrap_or(url))
+    }
+
+    /// The path of the logo in dark mode, if there is another one.
+    pub(super) fn dark_logo(&self) -> Option<&'a str> {
+        self.branding.dark_logo.as_ref().map(|logo| &*logo.path)
+    }
+
     /// The addresses below each page, with their names.
     pub(super) fn links(&self) -> Vec<(&'a str, &'a str)> {
         let (texts, branding) = (self.texts, self.branding);

@@ -50,8 +50,10 @@ async fn show(
         frame: browser.frame(),
         csrf: token.text(),
         username: user.username.as_str(),
+        at_provider: own::provider(browser, signed_in.session()),
         applications,
         sessions,
+        identities: own::identities(browser, user),
         has_password: user.password_hash.is_some(),
         second_factor: left.is_some() || user.totp_secret_sealed.is_some(),
         recovery_codes_left: left,
@@ -68,8 +70,7 @@ pub(super) async fn sign_out(form: Form<Browser>) -> Result<HttpResponse, PageFa
     if let Some(id) = browser.session_id() {
         sign_in::sign_out(&browser.context(), &id).await?;
     }
-    Ok(with_cookie(
-        response::redirect(StatusCode::SEE_OTHER, paths::HOME),
-        &browser.cookies.remove_session(),
-    ))
+    let response = response::redirect(StatusCode::SEE_OTHER, paths::HOME);
+    let response = with_cookie(response, &browser.cookies.remove_session());
+    Ok(with_cookie(response, &browser.cookies.set_signed_out()))
 }

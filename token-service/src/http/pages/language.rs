@@ -40,10 +40,11 @@ fn preferred(accepted: &str) -> &'static Texts {
     let mut best: (f32, &'static Texts) = (0.0, &ENGLISH);
     for range in accepted.split(',') {
         let (tag, weight) = range.split_once(';').unwrap_or((range, "q=1"));
+        // Names of parameters have no letter case (RFC 9110 §5.6.6).
         let weight = weight
             .trim()
-            .strip_prefix("q=")
-            .and_then(|weight| weight.parse::<f32>().ok())
+            .strip_prefix(['q', 'Q'])
+            .and_then(|weight| weight.strip_prefix('=')?.parse::<f32>().ok())
             .unwrap_or(0.0);
         if let Some(texts) = available(tag)
             && weight > best.0
@@ -75,6 +76,8 @@ mod tests {
             ("de;q=0, fr", "en"),
             ("den, *", "en"),
             ("de;q=nonsense", "en"),
+            ("en;Q=0.4, de;Q=0.5", "de"),
+            ("de;Q=0, fr;Q=1", "en"),
             ("en;q=0.1, de;q=0.2", "de"),
         ] {
             assert_eq!(preferred(accepted).tag, tag, "{accepted}");

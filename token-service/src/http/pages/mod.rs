@@ -25,14 +25,19 @@ mod forgot_password;
 mod form;
 mod frame;
 mod home;
+mod invitation;
 mod journey;
 mod language;
 mod looks;
 mod new_password;
+mod notice;
+mod offer;
 mod own;
+mod password;
 mod problem;
 mod provider;
 mod purpose;
+mod recovery_codes;
 mod response;
 mod select_account;
 mod sign_in;
@@ -53,6 +58,8 @@ use crate::branding::Asset;
 use crate::service::Service;
 use browser::Browser;
 use failure::PageFailure;
+pub(super) use invitation::invitation;
+pub(super) use notice::second_factor_removed;
 use protocol::flows::FLOWS;
 
 pub(super) fn routes(routes: &mut ServiceConfig) {
@@ -73,8 +80,14 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
                 .default_service(other_methods("GET, HEAD, POST")),
         )
         .service(
+            web::resource(paths::RECOVERY_CODES)
+                .route(web::get().to(recovery_codes::ask))
+                .route(web::post().to(recovery_codes::accept))
+                .default_service(other_methods("GET, HEAD, POST")),
+        )
+        .service(
             web::resource(paths::PASSWORD)
-                .route(web::get().to(change_password::own))
+                .route(web::get().to(password::own))
                 .route(web::post().to(change_password::accept))
                 .default_service(other_methods("GET, HEAD, POST")),
         )
@@ -99,6 +112,7 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
         .service(only_post(paths::PROVIDER).route(web::post().to(provider::begin)))
         .service(only_get(&paths::provider("{id}")).route(web::get().to(provider::back)))
         .service(only_get(paths::HOME).route(web::get().to(home::home)))
+        .service(only_get(paths::CHANGE_PASSWORD).route(web::get().to(password::well_known)))
         .service(only_get(paths::COOKIE_NOTICE).route(web::get().to(cookie_notice::stylesheet)))
         .service(
             only_get(&format!("{}{{file}}", Asset::FOLDER))
@@ -139,7 +153,16 @@ fn other_methods(allow: &'static str) -> Route {
     })
 }
 
-/// The page at a path of pages without a page. `meant`: the endpoint that was probably meant.
+/// True if a person opens an address in a browser, and not a program.
+pub(super) fn are_opened(http: &HttpRequest) -> bool {
+    let mut accepted = http.headers().get_all(header::ACCEPT);
+    accepted.any(|value| {
+        let value = value.to_str();
+        value.is_ok_and(|value| value.contains("text/html"))
+    })
+}
+
+/// The page at a path without a route. `meant`: the endpoint that was probably meant.
 pub(super) async fn nothing_here(
     http: &HttpRequest,
     service: &Data<Service>,

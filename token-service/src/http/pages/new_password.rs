@@ -1,45 +1,34 @@
 //! Setting a password with a link: an operator's invitation, or a new start for a forgotten password, from an operator or by mail. The
-//! page says nothing about the account.
-
-use std::time::Duration;
+//! page names the user, because who has the link can set the password, and sign in with it.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::browser::Browser;
 use super::browser_token::page_with_token;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
-use super::forgot_password::{self, Changed};
 use super::form::{Carried as _, Form};
 use super::journey::Journey;
+use super::notice::{self, Changed};
 use super::problem::Problem;
 use super::response;
-use super::templates::{NewPasswordPage, PasswordSetPage};
+use super::sign_in::{record, with_cookies};
+use super::templates::{NewPasswordPage, PasswordRule, PasswordSetPage};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::object::ObjectKind;
 use domain::registry_index::NamedKind;
-use domain::{AuditAction, ObjectName, RegistryChange, RegistryOutcome, User, Username};
+use domain::{AuditAction, Credentials, ObjectName, SessionStage, User, Username};
 use protocol::oauth::parameters::Parameters;
+use protocol::sign_in::choice::{self, ChoiceOutcome};
 use protocol::sign_in::mailed_link::MailedLink;
+use protocol::sign_in::{self, PasswordOutcome};
 use registry::apply::Plan;
-use secrets::password_rules;
-use secrets::protection::{AtRest, Protection as _, ProtectionError};
-
-/// Chosen passwords are hashed one after the other, outside the places of those who sign in: however often a link is sent at once,
-/// it costs one hash.
-static TURN: Mutex<()> = Mutex::const_new(());
-
-/// Longest wait for this turn.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
-
-/// How often a change is planned again because others overtake it.
-const MOST_PLANS: usize = 10;
+use registry::change::Edit;
 
 /// `GET /auth/new-password`. Uses nothing up, because programs open the links of messages before people do.
 pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
@@ -49,8 +38,8 @@ pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
         .as_ref()
         .and_then(|parameters| parameters.get(paths::LINK));
     let link = link.unwrap_or_default();
-    Link::read(&browser, link).holder(&browser).await?;
-    show(&browser, link, None)
+    let user = Link::read(&browser, link).holder(&browser).await?;
+    show(&browser, link, &user, None).await
 }
 
 /// `POST /auth/new-password`.
@@ -58,14 +47,30 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     let browser = &form.of;
     let link = form.field(paths::LINK);
     let read = Link::read(browser, link);
-    let username = read.holder(browser).await?.username;
+    let user = read.holder(browser).await?;
     let password = form.field("password").to_owned().into();
     let takes = |user: &User| read.is_for(user, browser.context().now);
-    match set(browser, &username, password, read.how(), takes).await? {
-        Outcome::Set(_) => Ok(done(browser).await),
-        Outcome::Refused(problem) => show(browser, link, Some(problem)),
-        Outcome::Over => Err(PageFailure::LinkOver),
+    let hash = match set(browser, &user.username, password, read.way(), takes).await? {
+        Outcome::Set(hash) => hash,
+        Outcome::Refused(problem) => return show(browser, link, &user, Some(problem)).await,
+        Outcome::Over => return Err(PageFailure::LinkOver),
+    };
+    let (context, place, replaces) = (browser.context(), browser.place(), browser.session_id());
+    let username = &user.username;
+    let begun = sign_in::with_new_password(&context, username, &hash, replaces.as_ref(), &place);
+    let begun = begun.await;
+    if let Ok(outcome) = &begun {
+        record(browser, outcome, None);
     }
+    // Whatever fails now, the password is set.
+    let Ok(PasswordOutcome::Begun {
+        id, stage, device, ..
+    }) = begun
+    else {
+        return Ok(done(browser, username, None).await);
+    };
+    let response = done(browser, username, Some(stage)).await;
+    Ok(with_cookies(response, browser, &id, device.as_ref()))
 }
 
 enum Link {
@@ -110,13 +115,25 @@ impl Link {
         }
     }
 
-    /// For the audit log.
-    const fn how(&self) -> &'static str {
-        match self {
-            Self::Made(_) => "with a link",
-            Self::Mailed(_) => "with a link by mail",
+    fn way(&self) -> Way {
+        let (how, link) = match self {
+            Self::Made(digest) => ("with a link", *digest),
+            Self::Mailed(link) => ("with a link by mail", link.digest()),
+        };
+        Way {
+            how,
+            link: Some(link),
         }
     }
+}
+
+/// What lets a person set a password.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    /// For the audit log.
+    pub(super) how: &'static str,
+    /// The link; `None` with the present password.
+    pub(super) link: Option<Digest>,
 }
 
 /// What became of a password that a person chose.
@@ -129,57 +146,41 @@ pub(super) enum Outcome {
 }
 
 /// Sets the password of a user, if it keeps the rules, and `takes` says yes to the stored user. The same transaction ends the link, and
-/// what rests on the password before. `how` is for the audit log.
+/// what rests on the password before.
 pub(super) async fn set(
     browser: &Browser,
     username: &Username,
     password: Zeroizing<String>,
-    how: &'static str,
+    way: Way,
     takes: impl Fn(&User) -> bool,
 ) -> Result<Outcome, PageFailure> {
     let service = &browser.service;
-    let turn = tokio::time::timeout(LONGEST_WAIT, TURN.lock()).await;
-    let _turn = turn.map_err(|_| PageFailure::Unavailable("many choose passwords".to_owned()))?;
-    // Whoever had the turn before may have used the link.
     let known = service.store.user(username.clone()).await?;
     let Some(known) = known.filter(|user| takes(user)) else {
         return Ok(Outcome::Over);
     };
-    let own = service.store.second_factor(username.clone()).await?;
-    let lengths = service.config.passwords;
-    let least = match known.totp_secret_sealed.is_some() || own.is_some() {
-        true => lengths.with_second_factor,
-        false => lengths.alone,
-    };
-    let name = browser.frame().service.to_owned();
-    let hasher = service.clone();
-    let hashed = move || -> Result<Result<String, Problem<'static>>, ProtectionError> {
-        if let Err(weak) = password_rules::check(&password, &known, &name, least) {
-            return Ok(Err(Problem::PasswordWeak(weak)));
+    let least = least(browser, username).await?;
+    let (context, place) = (browser.context(), browser.place());
+    let chosen = choice::choose(&context, known, password, way.link, least, &place);
+    let hash = match chosen.await? {
+        ChoiceOutcome::Chosen(hash) => hash,
+        ChoiceOutcome::Refused(weak) => {
+            let entry = Entry::new(AuditAction::PasswordRefused).by_user(username.as_str());
+            browser.record(entry.detail(format!("{}: {weak}", way.how)));
+            return Ok(Outcome::Refused(Problem::PasswordWeak(weak)));
         }
-        let at_rest = AtRest(&hasher.encryption_key);
-        if let Some(present) = &known.password_hash
-            && at_rest.is_hash_of(present, &password)?
-        {
-            return Ok(Err(Problem::PasswordUnchanged));
+        ChoiceOutcome::Wait(wait) => {
+            let entry = Entry::new(AuditAction::SignInThrottled).by_user(username.as_str());
+            browser.record(entry.detail("choosing a password"));
+            return Ok(Outcome::Refused(Problem::Wait(wait)));
         }
-        at_rest.hash(&known.username, &password).map(Ok)
     };
-    let hashed = tokio::task::spawn_blocking(hashed).await;
-    let hash = match hashed
-        .map_err(|error| PageFailure::Internal(error.to_string()))?
-        .map_err(|error| PageFailure::Unavailable(error.to_string()))?
-    {
-        Ok(hash) => hash,
-        Err(problem) => return Ok(Outcome::Refused(problem)),
-    };
-    let _registry = service.registry_turn().await;
-    for _ in 0..MOST_PLANS {
+    let set = browser.change(async || {
         let name = ObjectName::new(ObjectKind::User, username.as_str());
         let stored = service.store.excerpt(vec![name]).await?;
         let before = stored.user(username).map(|user| &**user);
         let Some(before) = before.filter(|user| takes(user)) else {
-            return Ok(Outcome::Over);
+            return Ok(Edit::nothing(Outcome::Over));
         };
         let mut plan = Plan::on(&stored);
         let user = User {
@@ -190,29 +191,60 @@ pub(super) async fn set(
             ..before.clone()
         };
         plan.put(user, Some(before));
-        let entry = Entry::new(AuditAction::PasswordSet).by_user(username.as_str());
-        let entry = entry.detail(how);
-        let change = RegistryChange {
-            audit: [browser.event(entry)].into(),
-            credentials: vec![(username.clone(), before.credentials_version)],
-            ..plan.change
+        let changed = match could_sign_in(before) {
+            true => Changed::Password,
+            false => Changed::FirstPassword,
         };
-        if service.change_registry(change).await? == RegistryOutcome::Changed {
-            forgot_password::tell_of_change(browser, before, Changed::Password);
-            return Ok(Outcome::Set(hash));
-        }
-    }
-    let reason = "the user keeps changing".to_owned();
-    Err(PageFailure::Unavailable(reason))
+        let entry = Entry::new(AuditAction::PasswordSet).by_user(username.as_str());
+        let entry = entry.detail(way.how);
+        let notice = notice::of(browser, before, &changed);
+        plan.change.notices.extend(notice);
+        let credentials = (username.clone(), before.credentials_version);
+        plan.change.credentials.push(credentials);
+        Ok(Edit::with(plan, [entry]).map(|_| Outcome::Set(hash.clone())))
+    });
+    set.await
 }
 
-/// The page after [`set`], from which the person goes on with the request in which this browser asked for a link.
-pub(super) async fn done(browser: &Browser) -> HttpResponse {
+/// True if a password of `user` ends what rests on earlier sign-ins.
+const fn could_sign_in(user: &User) -> bool {
+    user.password_hash.is_some() || !user.identities.is_empty()
+}
+
+/// Characters that a password of this user needs.
+async fn least(browser: &Browser, username: &Username) -> Result<usize, PageFailure> {
+    let credentials = browser.service.store.credentials(username.clone()).await?;
+    let lengths = browser.service.config.passwords;
+    let has_second_factor = |known: Credentials| known.totp_secret_sealed.is_some();
+    Ok(match credentials.is_some_and(has_second_factor) {
+        true => lengths.with_second_factor,
+        false => lengths.alone,
+    })
+}
+
+/// What a page says of the password that this user chooses.
+pub(super) async fn rule(
+    browser: &Browser,
+    username: &Username,
+) -> Result<PasswordRule, PageFailure> {
+    let least = least(browser, username).await?;
+    Ok(PasswordRule::new(browser.texts(), least))
+}
+
+/// The page after [`set`], from which the person goes on with the request in which this browser asked for a link. `stage`: how far the
+/// person is signed in with the new password.
+pub(super) async fn done(
+    browser: &Browser,
+    username: &Username,
+    stage: Option<SessionStage>,
+) -> HttpResponse {
     let kept = browser.cookies.resume(&browser.http).unwrap_or_default();
     let journey = Journey::carried(Browser::of(&browser.http, &browser.service), kept).await;
     let page = PasswordSetPage {
         texts: browser.texts(),
         frame: browser.frame(),
+        username: username.as_str(),
+        stage,
         next: &match journey {
             Ok(journey) => journey.continuation(),
             Err(_) => paths::HOME.to_owned(),
@@ -222,16 +254,21 @@ pub(super) async fn done(browser: &Browser) -> HttpResponse {
     with_cookie(response, &browser.cookies.remove_resume())
 }
 
-fn show(
+async fn show(
     browser: &Browser,
     link: &str,
+    user: &User,
     problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
+    let rule = rule(browser, &user.username).await?;
     page_with_token(browser, problem, |token| NewPasswordPage {
         texts: browser.texts(),
         frame: browser.frame(),
         csrf: token.text(),
         link,
+        username: user.username.as_str(),
+        could_sign_in: could_sign_in(user),
+        rule,
         problem,
     })
 }

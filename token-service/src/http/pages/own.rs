@@ -4,10 +4,16 @@ use std::cmp::Reverse;
 
 use super::browser::Browser;
 use super::destination::in_words;
+use super::ending::{Ending, identity_digest};
 use super::failure::PageFailure;
-use super::texts;
-use domain::{Client, ClientId, Grant, IntegrationType, Session, SessionStage, User, amr, cap};
+use super::texts::{self, Moment};
+use crate::config::SignInForm;
+use domain::digest::Digest;
+use domain::{
+    Client, ClientId, Grant, Identity, IntegrationType, Session, SessionStage, User, amr, cap,
+};
 use protocol::sign_in::SessionId;
+use registry::identities::{self, Unlinking};
 
 /// Grants of a page. More than one client can have, so that every page makes progress.
 const PAGE: usize = 5 * cap::GRANTS.most();
@@ -24,8 +30,8 @@ pub(super) struct Application {
     pub(super) name: String,
     /// Where it sends people.
     pub(super) places: Vec<String>,
-    pub(super) since: String,
-    pub(super) last_used: String,
+    pub(super) since: Option<Moment>,
+    pub(super) last_used: Option<Moment>,
     /// Name and site of each linked account.
     pub(super) accounts: Vec<(String, String)>,
     /// The scopes in words.
@@ -88,8 +94,8 @@ fn application(browser: &Browser, client: &Client, grants: &[Grant]) -> Applicat
         client_id: client.client_id.clone(),
         name: client.name.clone(),
         places: Vec::new(),
-        since: since.min().map(|at| texts.moment(at)).unwrap_or_default(),
-        last_used: used.max().map(|at| texts.moment(at)).unwrap_or_default(),
+        since: since.min().map(|at| texts.moment(at)),
+        last_used: used.max().map(|at| texts.moment(at)),
         accounts: Vec::new(),
         may: Vec::new(),
     };
@@ -145,29 +151,78 @@ pub(super) struct OwnSession {
     /// The browser in words.
     pub(super) browser: String,
     pub(super) network: String,
-    pub(super) since: String,
-    pub(super) last_used: String,
+    pub(super) since: Moment,
+    pub(super) last_used: Moment,
     /// The factors, or the identity provider, in words.
     pub(super) signed_in_with: String,
+}
+
+/// Name of the identity provider with which the session began.
+pub(super) fn provider<'a>(browser: &'a Browser, session: &'a Session) -> Option<&'a str> {
+    let sign_in = session.provider.as_ref()?;
+    Some(name_of_provider(browser, &sign_in.identity.issuer))
 }
 
 fn signed_in_with(browser: &Browser, session: &Session) -> String {
     let texts = browser.texts();
     let has_second_factor = amr::has_second_factor(&session.amr);
-    let Some(sign_in) = &session.provider else {
+    let Some(name) = provider(browser, session) else {
         let factors = match has_second_factor {
             true => texts.with_second_factor,
             false => texts.with_password,
         };
         return factors.to_owned();
     };
-    let (settings, issuer) = (&browser.service.config.protocol, &sign_in.identity.issuer);
-    let provider = settings.identity_provider(issuer);
-    let name = provider.map_or(issuer, |provider| &provider.name);
     match has_second_factor {
         true => texts::plain(texts.with_provider_and_code, &[("provider", name)]),
-        false => name.clone(),
+        false => name.to_owned(),
     }
+}
+
+/// The name of an identity provider; its issuer if it is no longer configured.
+pub(super) fn name_of_provider<'a>(browser: &'a Browser, issuer: &'a str) -> &'a str {
+    let settings = &browser.service.config.protocol;
+    let provider = settings.identity_provider(issuer);
+    provider.map_or(issuer, |provider| &provider.name)
+}
+
+/// A linked identity.
+pub(super) struct OwnIdentity {
+    /// The name of its provider.
+    pub(super) provider: String,
+    pub(super) subject: String,
+    /// The address of the page that unlinks it, or why it stays.
+    pub(super) address: Result<String, &'static str>,
+}
+
+/// True if the person could sign in with a password.
+pub(super) fn password_counts(browser: &Browser, user: &User) -> bool {
+    let offers_form = browser.service.config.sign_in_page.all != SignInForm::ProvidersOnly;
+    user.password_hash.is_some() && offers_form
+}
+
+/// The linked identities, in the order of registration.
+pub(super) fn identities(browser: &Browser, user: &User) -> Vec<OwnIdentity> {
+    let (texts, settings) = (browser.texts(), &browser.service.config.protocol);
+    let has_password = password_counts(browser, user);
+    let linked = user.identities.iter().map(|linked| &linked.identity);
+    let in_words = linked.map(|identity| OwnIdentity {
+        provider: name_of_provider(browser, &identity.issuer).to_owned(),
+        subject: identity.subject.clone(),
+        address: match identities::unlinking(user, identity, has_password, settings) {
+            Unlinking::Possible => Ok(Ending::Identity(identity_digest(identity)).address()),
+            Unlinking::Managed => Err(texts.identity_is_managed),
+            Unlinking::Returns => Err(texts.identity_returns),
+            Unlinking::OnlyWay => Err(texts.identity_only_way),
+        },
+    });
+    in_words.collect()
+}
+
+/// The identity with this digest.
+pub(super) fn identity<'a>(user: &'a User, digest: &Digest) -> Option<&'a Identity> {
+    let mut linked = user.identities.iter().map(|linked| &linked.identity);
+    linked.find(|identity| identity_digest(identity) == *digest)
 }
 
 /// The sessions of people who are signed in completely: the one of this browser first, then the last used.

@@ -15,8 +15,6 @@ pub(super) enum Problem<'a> {
     PasswordMissing,
     /// The chosen password is refused.
     PasswordWeak(Weak),
-    /// The chosen password is the present one.
-    PasswordUnchanged,
     CodeWrong,
     /// The one-time code was right, but used before.
     CodeUsed,
@@ -39,6 +37,8 @@ pub(super) enum ProviderProblem {
     Failed,
     /// The provider did not ask the person again, though the application wants a recent sign-in.
     NotRecent,
+    /// The provider signed the person out during the sign-in.
+    SignedOut,
     /// The request is for another person.
     OtherPerson,
     /// The request is too long to be carried to the provider.
@@ -49,9 +49,9 @@ impl Problem<'_> {
     pub(super) const fn status(self) -> StatusCode {
         match self {
             Self::Wait(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::PasswordWeak(_)
-            | Self::PasswordUnchanged
-            | Self::Provider(ProviderProblem::TooLong, _) => StatusCode::BAD_REQUEST,
+            Self::PasswordWeak(_) | Self::Provider(ProviderProblem::TooLong, _) => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Provider(ProviderProblem::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::FORBIDDEN,
         }
@@ -71,7 +71,6 @@ impl Problem<'_> {
             | Self::PasswordWrong
             | Self::PasswordMissing
             | Self::PasswordWeak(_)
-            | Self::PasswordUnchanged
             | Self::Wait(_) => true,
             Self::CodeWrong | Self::CodeUsed | Self::RecoveryCodeWrong | Self::Provider(..) => {
                 false
@@ -89,7 +88,7 @@ impl Problem<'_> {
             }
             Self::PasswordWeak(Weak::TooLong) => texts.password_long.to_owned(),
             Self::PasswordWeak(Weak::Username) => texts.password_is_name.to_owned(),
-            Self::PasswordUnchanged => texts.password_unchanged.to_owned(),
+            Self::PasswordWeak(Weak::Unchanged) => texts.password_unchanged.to_owned(),
             Self::PasswordWeak(Weak::Common) => texts.password_common.to_owned(),
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
@@ -100,6 +99,7 @@ impl Problem<'_> {
                     ProviderProblem::Cancelled => texts.provider_cancelled,
                     ProviderProblem::Failed => texts.provider_failed,
                     ProviderProblem::NotRecent => texts.provider_not_recent,
+                    ProviderProblem::SignedOut => texts.provider_signed_out,
                     ProviderProblem::OtherPerson => texts.provider_other_person,
                     ProviderProblem::TooLong => texts.provider_too_long,
                 };

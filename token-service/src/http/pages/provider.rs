@@ -5,8 +5,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::web::Path;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
-use guard::schedule::TIMEOUT_SECONDS;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::browser::Browser;
 use super::browser_token::with_token;
@@ -14,16 +13,17 @@ use super::carried;
 use super::failure::PageFailure;
 use super::form::{Carried as _, Form};
 use super::looks::only_looks;
+use super::notice::{self, Changed};
 use super::problem::{Problem, ProviderProblem};
 use super::purpose::Purpose;
 use super::response;
 use super::sign_in;
 use super::templates::NotLinkedPage;
 use crate::http::origin::{self, RequestId};
-use crate::providers::RedeemError;
+use crate::providers::{RedeemError, deadline};
 use crate::telemetry::audit_log::Entry;
 use domain::clock::Timestamp;
-use domain::{AuditAction, Identity, ProviderSignIn, RegistryOutcome, Session, User, Username};
+use domain::{AuditAction, Identity, Session, User};
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::parameters::Parameters;
 use protocol::provider_sign_in::id_token::{IdToken, TokenRefusal};
@@ -31,11 +31,9 @@ use protocol::provider_sign_in::{
     Admitted, Arrival, Departure, DepartureError, Wish, arrive, depart,
 };
 use protocol::sign_in::PasswordOutcome;
+use registry::change::Edit;
 use registry::identities;
 use store::Use;
-
-/// Attempts to link an identity while other changes of the registrations overtake.
-const ATTEMPTS: u32 = 5;
 
 /// `POST /auth/provider`: the button of a provider.
 pub(super) async fn begin(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
@@ -150,25 +148,21 @@ pub(super) async fn back(
     if departure.provider != *id {
         return Err(PageFailure::ProviderAnswer);
     }
-    if departure.come_back(&browser.context()).await? == Use::Again {
-        return Err(PageFailure::ProviderAnswer);
-    }
     let purpose = Purpose::carried(browser, &departure.continuation).await?;
     // The configuration, or the client's providers, may have changed meanwhile.
     let provider = purpose.providers().find(|provider| provider.id == *id);
     let provider = provider.ok_or(PageFailure::ProviderAnswer)?;
     let context = purpose.browser().context();
-    let address = purpose.browser().place().address;
-    let admitted = match Admitted::of(&context, provider, address).await? {
+    let place = purpose.browser().place();
+    let admitted = match Admitted::of(&context, provider, &place).await? {
         Ok(admitted) => admitted,
         Err(wait) => return show(&purpose, Problem::Wait(wait)),
     };
-    let answered = answered(&purpose, provider, &departure, &parameters);
-    let answered = match timeout(Duration::from_secs(TIMEOUT_SECONDS), answered).await {
-        Ok(answered) => answered?,
-        Err(_) => Answer::Problem(ProviderProblem::Unavailable),
-    };
-    match answered {
+    // After the throttle: whoever has to wait writes nothing, and may come back with the same address.
+    if departure.come_back(&context).await? == Use::Again {
+        return Err(PageFailure::ProviderAnswer);
+    }
+    match answered(&purpose, provider, &departure, &parameters).await? {
         Answer::Person(token) => {
             admitted.forgive().await?;
             receive(&purpose, provider, &departure, token).await
@@ -212,6 +206,8 @@ async fn answered(
         Ok(Answer::Problem(problem))
     };
     let providers = &browser.service.providers;
+    // For all requests together, each of which says itself that it ended there.
+    let until = deadline();
     let Ok(endpoints) = providers.endpoints(provider).await else {
         return failed(ProviderProblem::Unavailable, "it does not answer");
     };
@@ -240,7 +236,8 @@ async fn answered(
     };
     let context = browser.context();
     let redirect_uri = provider.redirect_uri(&context.settings.issuer);
-    let redeemed = providers.redeem(provider, code, &redirect_uri, &departure.code_verifier);
+    let verifier = &departure.code_verifier;
+    let redeemed = providers.redeem(provider, code, &redirect_uri, verifier, until);
     let token = match redeemed.await {
         Ok(token) => token,
         Err(RedeemError::Unavailable(_)) => {
@@ -251,12 +248,13 @@ async fn answered(
         }
         Err(error) => return failed(ProviderProblem::Failed, &printable(&error.to_string())),
     };
-    match IdToken::verify(&context, provider, &token, &departure.nonce).await {
-        Ok(token) => Ok(Answer::Person(token)),
-        Err(TokenRefusal::Unavailable(_)) => {
+    let verified = IdToken::verify(&context, provider, &token, &departure.nonce);
+    match timeout_at(until, verified).await {
+        Ok(Ok(token)) => Ok(Answer::Person(token)),
+        Ok(Err(TokenRefusal::Unavailable(_))) | Err(_) => {
             failed(ProviderProblem::Unavailable, "its keys cannot be fetched")
         }
-        Err(error) => failed(
+        Ok(Err(error)) => failed(
             ProviderProblem::Failed,
             &printable(&format!("ID token: {error}")),
         ),
@@ -317,10 +315,7 @@ async fn receive(
         return sign_in_page(purpose, provider, ProviderProblem::NotRecent);
     };
     let arrival = Arrival {
-        sign_in: ProviderSignIn {
-            identity: token.identity,
-            sid: token.sid,
-        },
+        sign_in: departure.answered_by(&token, context.now, browser.service.clock.now(), skew),
         amr: token.amr,
         signed_in_at,
     };
@@ -342,6 +337,16 @@ async fn receive(
                 &id,
                 device.as_ref(),
             ))
+        }
+        // The provider, or the browser, did not do what it was asked for.
+        PasswordOutcome::TooOld(_) if departure.asks_again() => {
+            sign_in_page(purpose, provider, ProviderProblem::NotRecent)
+        }
+        PasswordOutcome::TooOld(_) => {
+            leave(purpose, provider, StatusCode::FOUND, Some(context.now)).await
+        }
+        PasswordOutcome::SignedOut(_) => {
+            sign_in_page(purpose, provider, ProviderProblem::SignedOut)
         }
         PasswordOutcome::Refused(_) | PasswordOutcome::Wait(..) => {
             sign_in_page(purpose, provider, ProviderProblem::Failed)
@@ -381,22 +386,19 @@ async fn linked_by_email(
     if !provider.link_by_email {
         return Ok(None);
     }
-    let event = |username: &Username| {
-        let entry = Entry::new(AuditAction::IdentityLinked).user(username.as_str());
-        browser.event(entry.detail(format!("{identity}, by e-mail address")))
+    let tell = |user: &User| {
+        let entry = Entry::new(AuditAction::IdentityLinked).user(user.username.as_str());
+        let entry = entry.detail(format!("{identity}, by e-mail address"));
+        let changed = Changed::IdentityLinked(&provider.name);
+        (entry, notice::of(browser, user, &changed))
     };
-    let _turn = service.registry_turn().await;
-    for _ in 0..ATTEMPTS {
-        let store = &*service.store;
-        let planned = identities::link_by_email(provider, identity, email, store, event).await?;
-        let Some((username, change)) = planned else {
-            return Ok(None);
-        };
-        if service.change_registry(change).await? == RegistryOutcome::Changed {
-            return Ok(store.user(username).await?);
-        }
+    let store = &*service.store;
+    let linked = browser.change(async || {
+        let planned = identities::link_by_email(provider, identity, email, store, tell).await?;
+        Ok(planned.map_or_else(|| Edit::nothing(None), |edit| edit.map(Some)))
+    });
+    match linked.await? {
+        Some(username) => Ok(store.user(username).await?),
+        None => Ok(None),
     }
-    Err(PageFailure::Unavailable(
-        "the registrations change too fast".to_owned(),
-    ))
 }

@@ -13,6 +13,7 @@ use super::journey::Journey;
 use super::problem::Problem;
 use super::response;
 use super::templates::StepView;
+use crate::config::SignInForm;
 use crate::http::paths;
 use domain::Session;
 use domain::clock::Timestamp;
@@ -25,6 +26,8 @@ pub(super) enum Purpose {
     Code(Journey),
     /// The page with the signed-in user.
     Home(Browser),
+    /// The page that changes the password.
+    Password(Browser),
     /// A change on that page, which needs a recent sign-in.
     End(Browser, Ending),
 }
@@ -43,6 +46,8 @@ impl Carried for Purpose {
         // The forms of the person's own pages name no request.
         if request == paths::HOME || request.is_empty() {
             Ok(Self::Home(browser))
+        } else if request == paths::PASSWORD {
+            Ok(Self::Password(browser))
         } else if let Some(ending) = Ending::of_address(request) {
             Ok(Self::End(browser, ending))
         } else {
@@ -55,14 +60,14 @@ impl Purpose {
     pub(super) const fn browser(&self) -> &Browser {
         match self {
             Self::Code(journey) => &journey.browser,
-            Self::Home(browser) | Self::End(browser, _) => browser,
+            Self::Home(browser) | Self::Password(browser) | Self::End(browser, _) => browser,
         }
     }
 
     pub(super) const fn journey(&self) -> Option<&Journey> {
         match self {
             Self::Code(journey) => Some(journey),
-            Self::Home(_) | Self::End(..) => None,
+            Self::Home(_) | Self::Password(_) | Self::End(..) => None,
         }
     }
 
@@ -76,6 +81,7 @@ impl Purpose {
         match self {
             Self::Code(journey) => journey.continuation(),
             Self::Home(_) => paths::HOME.to_owned(),
+            Self::Password(_) => paths::PASSWORD.to_owned(),
             Self::End(_, ending) => ending.address(),
         }
     }
@@ -106,7 +112,9 @@ impl Purpose {
                 Step::Due(due) => Some(due),
                 _ => None,
             },
-            Self::Home(browser) | Self::End(browser, _) => browser.signed_in(live).err(),
+            Self::Home(browser) | Self::Password(browser) | Self::End(browser, _) => {
+                browser.signed_in(live).err()
+            }
         }
     }
 
@@ -114,7 +122,7 @@ impl Purpose {
     pub(super) fn oldest_sign_in(&self) -> Option<Timestamp> {
         match self {
             Self::Code(journey) => journey.oldest_sign_in(),
-            Self::Home(_) => None,
+            Self::Home(_) | Self::Password(_) => None,
             Self::End(browser, _) => Some(browser.context().now),
         }
     }
@@ -131,6 +139,12 @@ impl Purpose {
         })
     }
 
+    /// What the sign-in page offers first.
+    pub(super) fn sign_in_form(&self) -> SignInForm {
+        let client = self.journey().map(|journey| &journey.client().client_id);
+        self.browser().service.config.sign_in_page.of(client)
+    }
+
     /// Redirects the browser after a step.
     pub(super) fn go_on(&self) -> HttpResponse {
         response::redirect(StatusCode::SEE_OTHER, &self.continuation())
@@ -144,6 +158,10 @@ impl Purpose {
         let view = |token: &BrowserToken| match self {
             Self::Code(journey) => StepView::of_journey(journey, token),
             Self::Home(browser) => StepView::of_home(browser, token),
+            Self::Password(browser) => StepView {
+                request: self.continuation(),
+                ..StepView::of_home(browser, token)
+            },
             Self::End(browser, ending) => StepView::of_end(browser, token, ending),
         };
         page_with_token(self.browser(), problem, |token| {

@@ -7,11 +7,13 @@ use super::confirm;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
+use super::offer::Offer;
 use super::problem::Problem;
 use super::purpose::{Purpose, show};
 use super::templates::{PasswordAlonePage, RecoveryCodeUsedPage, SecondFactorPage, SignInPage};
+use crate::config::SignInForm;
 use crate::telemetry::audit_log::Entry;
-use domain::{AuditAction, SessionStage, UnfinishedSignIns};
+use domain::{AuditAction, SessionStage, UnfinishedSignIns, User};
 use protocol::sign_in::device::DeviceCookie;
 use protocol::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};
 
@@ -39,7 +41,9 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
             let response = next(purpose, &unfinished, None)?;
             return Ok(signed_in(response, purpose, &id, device.as_ref()));
         }
-        PasswordOutcome::Refused(_) => Problem::PasswordRefused,
+        PasswordOutcome::Refused(_)
+        | PasswordOutcome::TooOld(_)
+        | PasswordOutcome::SignedOut(_) => Problem::PasswordRefused,
         PasswordOutcome::Wait(_, wait) => Problem::Wait(wait),
     };
     ask(purpose, username, Some(problem))
@@ -51,8 +55,35 @@ pub(super) fn ask(
     username: &str,
     problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
+    show_form(purpose, purpose.sign_in_form(), username, problem)
+}
+
+/// The page that asks a person who is signed in to prove it again: with the form if the person has a password, whatever the page
+/// offers others.
+pub(super) fn ask_again(purpose: &Purpose, user: &User) -> Result<HttpResponse, PageFailure> {
+    let form = match (purpose.sign_in_form(), &user.password_hash) {
+        (_, None) => SignInForm::ProvidersOnly,
+        (SignInForm::ProvidersOnly, Some(_)) => SignInForm::ProvidersFirst,
+        (form, Some(_)) => form,
+    };
+    show_form(purpose, form, user.username.as_str(), None)
+}
+
+fn show_form(
+    purpose: &Purpose,
+    form: SignInForm,
+    username: &str,
+    problem: Option<Problem<'_>>,
+) -> Result<HttpResponse, PageFailure> {
+    let is_refused = problem == Some(Problem::PasswordRefused);
     purpose.show(problem, |flow| SignInPage {
         frame: flow.frame,
+        offer: Offer::of(
+            &flow.providers,
+            form,
+            flow.expected_user.unwrap_or(username),
+            is_refused,
+        ),
         flow,
         username,
         problem,
@@ -62,12 +93,13 @@ pub(super) fn ask(
 /// `POST /auth/second-factor`.
 pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
     let (purpose, browser) = (&form.of, form.of.browser());
-    let recovery_code = !form.field("recovery_code").is_empty();
-    let code = form.field(if recovery_code {
-        "recovery_code"
-    } else {
-        "code"
-    });
+    let in_field = form.field("recovery_code");
+    let code = match in_field {
+        "" => form.field("code"),
+        code => code,
+    };
+    // In whichever field: the codes of an app have no letters.
+    let recovery_code = !in_field.is_empty() || code.contains(char::is_alphabetic);
     let context = browser.context();
     let outcome = match browser.session_id() {
         Some(id) => sign_in::with_second_factor(&context, &id, code, &browser.place()).await?,
@@ -77,17 +109,25 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
         SecondFactorOutcome::SignedIn {
             id,
             username,
+            provider,
             recovery_codes_left,
             device,
             unfinished,
         } => {
             let entry = Entry::new(AuditAction::SignIn).by_user(username.as_str());
-            let how = if recovery_codes_left.is_some() {
-                "password, recovery code"
-            } else {
-                "password, one-time code"
+            let settings = &browser.service.config.protocol;
+            let first = provider.map_or_else(
+                || "password".to_owned(),
+                |issuer| match settings.identity_provider(&issuer) {
+                    Some(provider) => format!("identity provider {}", provider.id),
+                    None => format!("identity provider {issuer}"),
+                },
+            );
+            let second = match recovery_codes_left {
+                Some(_) => "recovery code",
+                None => "one-time code",
             };
-            browser.record(entry.detail(how));
+            browser.record(entry.detail(format!("{first}, {second}")));
             let response = next(purpose, &unfinished, recovery_codes_left)?;
             return Ok(signed_in(response, purpose, &id, device.as_ref()));
         }
@@ -159,11 +199,22 @@ pub(super) fn record(browser: &Browser, outcome: &PasswordOutcome, provider: Opt
             (action, Some(username))
         }
         PasswordOutcome::Refused(username) => (AuditAction::SignInRefused, username.as_ref()),
+        PasswordOutcome::TooOld(username) | PasswordOutcome::SignedOut(username) => {
+            (AuditAction::SignInRefused, Some(username))
+        }
         PasswordOutcome::Wait(username, _) => (AuditAction::SignInThrottled, username.as_ref()),
     };
     let entry = Entry::new(action);
     let entry = match provider {
-        Some(id) => entry.detail(format!("identity provider {id}")),
+        Some(id) => entry.detail(match outcome {
+            PasswordOutcome::TooOld(_) => format!(
+                "identity provider {id}: the sign-in there is older than a sign-out, password or app here; asked again"
+            ),
+            PasswordOutcome::SignedOut(_) => format!(
+                "identity provider {id}: the provider signed the person out during the sign-in"
+            ),
+            _ => format!("identity provider {id}"),
+        }),
         None => entry,
     };
     browser.record(match username {
@@ -180,7 +231,10 @@ pub(super) fn with_cookies(
     id: &SessionId,
     device: Option<&DeviceCookie>,
 ) -> HttpResponse {
-    let response = with_cookie(response, &browser.cookies.set_session(id));
+    let mut response = with_cookie(response, &browser.cookies.set_session(id));
+    if browser.cookies.is_signed_out(&browser.http) {
+        response = with_cookie(response, &browser.cookies.remove_signed_out());
+    }
     browser.cookies.with_device(response, device)
 }
 

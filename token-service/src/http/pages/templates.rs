@@ -15,11 +15,12 @@ use super::ending::Ending;
 use super::form;
 use super::frame::Frame;
 use super::journey::Journey;
-use super::own::{Application, Applications, OwnSession};
+use super::offer::Offer;
+use super::own::{Application, Applications, OwnIdentity, OwnSession};
 use super::problem::Problem;
 use super::texts::{self, Texts};
 use crate::branding::Asset;
-use domain::{LinkedAccount, UnfinishedSignIns};
+use domain::{LinkedAccount, SessionStage, UnfinishedSignIns};
 use protocol::identity_provider::IdentityProvider;
 
 /// The query of the home page that asks for another user while the second factor is missing.
@@ -121,6 +122,11 @@ impl<'a> StepView<'a> {
         format!("{}?{}={request}", paths::FORGOT_PASSWORD, form::REQUEST)
     }
 
+    /// By which a browser keeps a new password of this user: as on the page that asks for the password.
+    fn account<'b>(&'b self, username: &'b str) -> &'b str {
+        self.expected_user.unwrap_or(username)
+    }
+
     fn destination(&self) -> &str {
         self.destination.as_deref().unwrap_or_default()
     }
@@ -151,9 +157,17 @@ pub(super) struct SignInPage<'a> {
     pub flow: StepView<'a>,
     pub username: &'a str,
     pub problem: Option<Problem<'a>>,
+    pub offer: Offer<'a>,
 }
 
 impl SignInPage<'_> {
+    /// Where people with such a username sign in, as HTML.
+    fn company(&self) -> Option<String> {
+        let (provider, domain) = self.offer.company?;
+        let values = [("domain", domain), ("provider", &provider.name)];
+        Some(texts::html(self.flow.texts.company_signs_in, &values))
+    }
+
     /// True if the problem is in the fields, and not at a provider.
     fn is_invalid(&self) -> bool {
         self.problem.is_some_and(Problem::concerns_password)
@@ -176,10 +190,19 @@ pub(super) struct ForgotPasswordPage<'a> {
 pub(super) struct LinkAskedForPage<'a> {
     pub frame: Frame<'a>,
     pub flow: StepView<'a>,
+    /// As typed.
+    pub username: &'a str,
     pub lifetime: Duration,
 }
 
 impl LinkAskedForPage<'_> {
+    /// What the person typed, so that a slip of the fingers is seen.
+    fn name(&self) -> Option<String> {
+        let values = [("username", self.username)];
+        let text = self.flow.texts.link_asked_for_name;
+        (!self.username.is_empty()).then(|| texts::html(text, &values))
+    }
+
     fn why(&self) -> String {
         let time = self.flow.texts.duration(self.lifetime);
         texts::plain(self.flow.texts.link_asked_for_why, &[("time", &time)])
@@ -226,10 +249,8 @@ impl PasswordAlonePage<'_> {
                 "" => texts.unknown_network,
                 network => network,
             };
-            texts::html(
-                texts.password_alone_entry,
-                &[("time", &at), ("network", network)],
-            )
+            let entry = texts.password_alone_entry.replace("{time}", &at.html());
+            texts::html(&entry, &[("network", network)])
         });
         listed.collect()
     }
@@ -306,9 +327,11 @@ impl NotLinkedPage<'_> {
             ("provider", self.provider),
             ("service", self.frame.service),
             ("request", &self.request_id),
-            ("time", &self.time),
         ];
-        texts::html(self.flow.texts.not_linked_why, &values)
+        // Exact, because operators look for it.
+        let time = format!("<time>{}</time>", self.time);
+        let text = self.flow.texts.not_linked_why.replace("{time}", &time);
+        texts::html(&text, &values)
     }
 }
 
@@ -382,8 +405,11 @@ pub(super) struct HomePage<'a> {
     pub frame: Frame<'a>,
     pub csrf: String,
     pub username: &'a str,
+    /// Name of the identity provider at which the person stays signed in.
+    pub at_provider: Option<&'a str>,
     pub applications: Applications,
     pub sessions: Vec<OwnSession>,
+    pub identities: Vec<OwnIdentity>,
     pub has_password: bool,
     pub second_factor: bool,
     /// Number of unused recovery codes, if the user set up the authenticator app.
@@ -435,8 +461,9 @@ pub(super) struct EndPage<'a> {
     pub csrf: String,
     pub field: (&'static str, String),
     pub ending: &'a Ending,
-    /// The application or the browser that is no longer signed in; empty for all other browsers.
+    /// The application, the browser or the identity provider; empty for all other browsers.
     pub what: String,
+    pub has_password: bool,
 }
 
 impl EndPage<'_> {
@@ -445,6 +472,7 @@ impl EndPage<'_> {
             Ending::Application(_) => self.texts.end_access,
             Ending::Session(_) => self.texts.end_session,
             Ending::OtherSessions => self.texts.end_other_sessions,
+            Ending::Identity(_) => self.texts.unlink,
         }
     }
 
@@ -453,8 +481,19 @@ impl EndPage<'_> {
             Ending::Application(_) => self.texts.end_access_why,
             Ending::Session(_) => self.texts.end_session_why,
             Ending::OtherSessions => self.texts.end_other_sessions_why,
+            Ending::Identity(_) => self.texts.unlink_why,
         };
         texts::html(text, &[("what", &self.what)])
+    }
+
+    /// What the person should do too.
+    const fn advice(&self) -> Option<&'static str> {
+        match (self.ending, self.has_password) {
+            (Ending::Session(_), true) => Some(self.texts.browser_unknown),
+            (Ending::Session(_), false) => Some(self.texts.browser_unknown_no_password),
+            (Ending::OtherSessions, true) => Some(self.texts.password_known),
+            _ => None,
+        }
     }
 }
 
@@ -469,11 +508,21 @@ pub(super) struct EndedPage<'a> {
 }
 
 impl EndedPage<'_> {
+    const fn title(&self) -> &'static str {
+        match self.ending {
+            Ending::Application(_) => self.texts.access_has_ended,
+            Ending::Session(_) => self.texts.session_has_ended,
+            Ending::OtherSessions => self.texts.other_sessions_have_ended,
+            Ending::Identity(_) => self.texts.has_been_unlinked,
+        }
+    }
+
     fn why(&self) -> String {
         let text = match self.ending {
             Ending::Application(_) => self.texts.access_ended,
             Ending::Session(_) => self.texts.session_ended,
             Ending::OtherSessions => self.texts.other_sessions_ended,
+            Ending::Identity(_) => self.texts.unlinked,
         };
         texts::html(text, &[("what", &self.what)])
     }
@@ -487,6 +536,9 @@ pub(super) struct AuthenticatorPage<'a> {
     pub flow: StepView<'a>,
     /// True if the person must set up a second factor to go on.
     pub is_due: bool,
+    pub username: &'a str,
+    /// True if the app takes the place of another one.
+    pub replaces: bool,
     /// QR code as SVG.
     pub picture: String,
     /// The `otpauth` URL of the QR code.
@@ -500,6 +552,13 @@ pub(super) struct AuthenticatorPage<'a> {
 }
 
 impl AuthenticatorPage<'_> {
+    const fn title(&self) -> &'static str {
+        match self.replaces {
+            true => self.flow.texts.replace_app,
+            false => self.flow.texts.set_up_app,
+        }
+    }
+
     fn code_problem(&self) -> Option<Problem<'_>> {
         self.problem.filter(|problem| !problem.concerns_password())
     }
@@ -519,6 +578,21 @@ impl AuthenticatorPage<'_> {
     }
 }
 
+/// What a chosen password needs.
+pub(super) struct PasswordRule {
+    /// Characters, at least.
+    least: usize,
+    text: String,
+}
+
+impl PasswordRule {
+    pub(super) fn new(texts: &Texts, least: usize) -> Self {
+        let values = [("least", &*least.to_string())];
+        let text = texts::plain(texts.password_rule, &values);
+        Self { least, text }
+    }
+}
+
 /// A person chooses a password, with a link.
 #[derive(Template)]
 #[template(path = "new_password.html")]
@@ -528,6 +602,10 @@ pub(super) struct NewPasswordPage<'a> {
     pub csrf: String,
     /// Random bits of the link, as the person's browser sent them.
     pub link: &'a str,
+    pub username: &'a str,
+    /// True if the password changes what rests on earlier sign-ins.
+    pub could_sign_in: bool,
+    pub rule: PasswordRule,
     pub problem: Option<Problem<'a>>,
 }
 
@@ -539,17 +617,15 @@ pub(super) struct ChangePasswordPage<'a> {
     pub flow: StepView<'a>,
     /// True if the person must set another password to go on.
     pub is_due: bool,
+    pub username: &'a str,
+    pub rule: PasswordRule,
     pub problem: Option<Problem<'a>>,
 }
 
 impl ChangePasswordPage<'_> {
     fn new_problem(&self) -> Option<Problem<'_>> {
-        self.problem.filter(|problem| {
-            matches!(
-                problem,
-                Problem::PasswordWeak(_) | Problem::PasswordUnchanged
-            )
-        })
+        self.problem
+            .filter(|problem| matches!(problem, Problem::PasswordWeak(_)))
     }
 
     fn present_problem(&self) -> Option<Problem<'_>> {
@@ -563,8 +639,39 @@ impl ChangePasswordPage<'_> {
 pub(super) struct PasswordSetPage<'a> {
     pub texts: &'static Texts,
     pub frame: Frame<'a>,
-    /// Where the person signs in.
+    pub username: &'a str,
+    /// How far the person is signed in with the new password.
+    pub stage: Option<SessionStage>,
+    /// URL of the next step.
     pub next: &'a str,
+}
+
+impl PasswordSetPage<'_> {
+    fn why(&self) -> String {
+        let text = match self.stage {
+            Some(SessionStage::SignedIn) => self.texts.password_set_signed_in,
+            Some(SessionStage::SecondFactorOwed) => self.texts.password_set_code,
+            None => self.texts.password_set_why,
+        };
+        texts::html(text, &[("username", self.username)])
+    }
+
+    const fn button(&self) -> &'static str {
+        match self.stage {
+            Some(_) => self.texts.go_on,
+            None => self.texts.sign_in,
+        }
+    }
+
+    fn fields(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+        fields(self.next)
+    }
+}
+
+/// The query of the next step. A form replaces the query of its `action`.
+fn fields(next: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+    let query = next.split_once('?').map_or("", |(_, query)| query);
+    form_urlencoded::parse(query.as_bytes()).collect()
 }
 
 /// The new recovery codes, which pages show only once.
@@ -574,16 +681,23 @@ pub(super) struct RecoveryCodesPage<'a> {
     pub texts: &'static Texts,
     pub frame: Frame<'a>,
     pub username: &'a str,
+    /// True after the set-up of an app, which stays with new codes.
+    pub is_set_up: bool,
     pub codes: &'a [String],
     /// URL of the next step.
     pub next: &'a str,
 }
 
 impl RecoveryCodesPage<'_> {
-    /// The query of the next step. A form replaces the query of its `action`.
+    const fn why(&self) -> &'static str {
+        match self.is_set_up {
+            true => self.texts.app_is_set_up,
+            false => self.texts.earlier_codes_ended,
+        }
+    }
+
     fn fields(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
-        let query = self.next.split_once('?').map_or("", |(_, query)| query);
-        form_urlencoded::parse(query.as_bytes()).collect()
+        fields(self.next)
     }
 
     /// A text file as a data URL in the download link, so that the codes are not sent a second time and no script is
@@ -598,6 +712,28 @@ impl RecoveryCodesPage<'_> {
         }
         let text = percent_encode(text.as_bytes(), NON_ALPHANUMERIC);
         format!("data:text/plain;charset=utf-8,{text}")
+    }
+}
+
+/// A person asks for new recovery codes.
+#[derive(Template)]
+#[template(path = "new_recovery_codes.html")]
+pub(super) struct NewRecoveryCodesPage<'a> {
+    pub frame: Frame<'a>,
+    pub flow: StepView<'a>,
+    pub username: &'a str,
+    pub has_password: bool,
+    pub problem: Option<Problem<'a>>,
+}
+
+impl NewRecoveryCodesPage<'_> {
+    fn code_problem(&self) -> Option<Problem<'_>> {
+        let beside = |problem: &Problem<'_>| !self.has_password || !problem.concerns_password();
+        self.problem.filter(beside)
+    }
+
+    fn password_problem(&self) -> Option<Problem<'_>> {
+        self.problem.filter(|_| self.code_problem().is_none())
     }
 }
 

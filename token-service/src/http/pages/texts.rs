@@ -7,6 +7,7 @@
 mod english;
 mod german;
 
+use std::fmt;
 use std::time::Duration;
 
 use domain::SessionPlace;
@@ -27,21 +28,27 @@ impl Texts {
         plain(self.recovery_codes_left, &[("count", &left.to_string())])
     }
 
-    /// A time in words, to the minute.
-    pub(super) fn moment(&self, at: Timestamp) -> String {
-        let at = at.rfc3339();
-        let parts: Vec<&str> = at.split(['-', 'T', ':']).collect();
-        let [year, month, day, hour, minute, ..] = parts[..] else {
-            return at;
+    pub(super) fn moment(&self, at: Timestamp) -> Moment {
+        let exact = at.rfc3339();
+        let parts: Vec<&str> = exact.split(['-', 'T', ':']).collect();
+        let in_words = || {
+            let [year, month, day, hour, minute, ..] = parts[..] else {
+                return None;
+            };
+            let month: usize = month.parse().ok()?;
+            let values = [
+                ("year", year),
+                ("month", self.months.split(' ').nth(month.checked_sub(1)?)?),
+                ("day", day.trim_start_matches('0')),
+                ("hour", hour),
+                ("minute", minute),
+            ];
+            Some(plain(self.moment, &values))
         };
-        let values = [
-            ("year", year),
-            ("month", month),
-            ("day", day),
-            ("hour", hour),
-            ("minute", minute),
-        ];
-        plain(self.moment, &values)
+        Moment {
+            words: in_words().unwrap_or_else(|| exact.clone()),
+            exact,
+        }
     }
 
     pub(super) fn browser_in_words(&self, place: &SessionPlace) -> String {
@@ -89,6 +96,27 @@ impl Texts {
                 self.request_wrong
             }
         }
+    }
+}
+
+/// A time, to the minute in words.
+pub(super) struct Moment {
+    words: String,
+    /// RFC 3339.
+    exact: String,
+}
+
+impl Moment {
+    /// The time as an element of HTML. Neither text has a character with a meaning there.
+    pub(super) fn html(&self) -> String {
+        let Self { words, exact } = self;
+        format!("<time datetime=\"{exact}\">{words}</time>")
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.words)
     }
 }
 
@@ -176,6 +204,27 @@ mod tests {
             let wait = Duration::from_secs(seconds);
             assert_eq!(ENGLISH.duration(wait), english);
             assert_eq!(GERMAN.duration(wait), german);
+        }
+    }
+
+    #[test]
+    fn times_are_said_in_words() {
+        for (seconds, english, german) in [
+            (
+                1_767_225_600,
+                "1 January 2026, 00:00\u{a0}UTC",
+                "1. Januar 2026, 00:00\u{a0}UTC",
+            ),
+            (
+                1_798_761_599,
+                "31 December 2026, 23:59\u{a0}UTC",
+                "31. Dezember 2026, 23:59\u{a0}UTC",
+            ),
+        ] {
+            let at = Timestamp::from_seconds(seconds);
+            assert_eq!(ENGLISH.moment(at).to_string(), english);
+            let element = format!("<time datetime=\"{}\">{german}</time>", at.rfc3339());
+            assert_eq!(GERMAN.moment(at).html(), element);
         }
     }
 

@@ -26,16 +26,15 @@ pub(super) async fn visitor(
     let browser = purpose.browser();
     let live = browser.live_session().await?;
     let live = live.map(|(id, live)| (id, browser.signed_in(live)));
-    let username = match live {
+    let page = match live {
         Some((id, Ok(signed_in))) if is_enough(signed_in.session()) => {
             return Ok(Visitor::SignedIn(id, signed_in));
         }
-        Some((_, Ok(signed_in))) => signed_in.session().username.to_string(),
+        Some((_, Ok(signed_in))) => sign_in::ask_again(purpose, signed_in.user()),
         Some((_, Err(due))) if browser.http.query_string() != OTHER_USER => {
-            return due::show(purpose, due).await.map(Visitor::Asked);
+            due::show(purpose, due).await
         }
-        Some((_, Err(_))) | None => String::new(),
+        Some((_, Err(_))) | None => sign_in::ask(purpose, "", None),
     };
-    let page = sign_in::ask(purpose, &username, None);
     page.map(Visitor::Asked)
 }

@@ -3,13 +3,25 @@
 use std::time::Duration;
 
 use super::most_entries;
-use domain::AuditKind;
 use domain::clock::Timestamp;
+use domain::{AuditAction, AuditKind};
 
 /// Maximum number of entries of one action that is a [refusal](domain::AuditAction::is_refusal) in the store during the
-/// retention. There are five such actions, so they leave room for the other entries of their kind. The log records the
-/// number of further refusals.
-pub(super) const REFUSALS_OF_A_KIND: u64 = most_entries(AuditKind::Refusal) / 6;
+/// retention. Together, these actions leave room for the other entries of their kind. The log records the number of
+/// further refusals.
+pub(super) const REFUSALS_OF_A_KIND: u64 = most_entries(AuditKind::Refusal) / (actions() + 1);
+
+/// Number of the actions that are refusals.
+const fn actions() -> u64 {
+    let (mut rest, mut count) = (AuditAction::ALL, 0);
+    while let [action, others @ ..] = rest {
+        if action.is_refusal() {
+            count += 1;
+        }
+        rest = others;
+    }
+    count
+}
 
 /// Maximum burst of refusals of one kind.
 pub(super) const REFUSALS_AT_ONCE: u64 = 10_000;

@@ -60,7 +60,7 @@ pub(crate) async fn changes_outside_the_registry_have_their_entries(subject: &mu
     let version = version_of(&*store, &ada()).await;
     for first in [true, false] {
         let factor = Some(second_factor(&["a"]));
-        let set = store.set_second_factor(ada(), factor, Some(version), entry(5), at(6));
+        let set = store.set_second_factor(ada(), factor, Some(version), None, entry(5), at(6));
         assert_eq!(set.await.unwrap().is_some(), first);
     }
     let feed = FeedId::generate(&OsRandom).unwrap();

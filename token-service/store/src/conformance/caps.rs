@@ -122,6 +122,8 @@ pub(crate) async fn a_person_has_so_many_unused_legacy_codes_for_a_client(
     let store = subject.again(store).await;
     let first = redeem_legacy(&*store, "0", fitting(), at(1)).await;
     assert_eq!(first, Redemption::Unknown);
+    let used = redeem_legacy(&*store, "used", fitting(), at(1)).await;
+    assert!(matches!(used, Redemption::Replayed(_)), "{used:?}");
     for name in ["1", "one more", "grace's", "other"] {
         let presented = PresentedCode {
             client_id: client_id(if name == "other" { "other" } else { "web" }),

@@ -179,6 +179,41 @@ pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl
     }
 }
 
+pub(crate) async fn a_code_ends_with_its_session(subject: &mut impl Subject) {
+    let store = subject.store();
+    let id = Digest::of(b"session");
+    start(&*store, id, session("ada", at(30)), None).await;
+    let record = CodeRecord {
+        session: Some(id),
+        ..code()
+    };
+    let code = self_contained(&*store, record).await;
+    let store = subject.again(store).await;
+    let late = redeem(&*store, &code, fitting(), at(30)).await;
+    assert_eq!(late, Redemption::Mismatch(CodeMismatch::Outdated));
+    redeemed_of(redeem(&*store, &code, fitting(), at(29)).await);
+}
+
+/// D-56. The code of a client is as good as before once its rule is gone.
+pub(crate) async fn a_code_needs_the_second_factor_that_is_required(subject: &mut impl Subject) {
+    let store = subject.store();
+    let rule = |requires_second_factor| {
+        let client = Client {
+            requires_second_factor,
+            ..client("web")
+        };
+        put(vec![client], vec![])
+    };
+    for code in Issued::of_each_flow(&*store).await {
+        apply(&*store, rule(true), 1).await;
+        let refused = code.redeem(&*store, fitting(), at(1)).await;
+        let missing = CodeMismatch::SecondFactorMissing;
+        assert_eq!(refused, Redemption::Mismatch(missing));
+        apply(&*store, rule(false), 2).await;
+        redeemed_of(code.redeem(&*store, fitting(), at(2)).await);
+    }
+}
+
 /// The ways in which codes of client `web` end with the client or its redirect URI.
 fn ends_of_a_client() -> [RegistryChange; 3] {
     let disabled = client("web").disabled();
@@ -261,6 +296,34 @@ pub(crate) async fn a_code_waits_until_its_tokens_are_not_revoked_already(
         redeemed_of(redeem(&*store, &code, fitting(), covered + second).await);
         redeemed_of(redeem_legacy(&*store, &text, fitting(), covered + second).await);
         now = covered + second;
+    }
+}
+
+/// D-28: an account that was unlinked, or linked with another name, keeps no other account of the user waiting.
+pub(crate) async fn a_code_waits_for_its_own_account_alone(subject: &mut impl Subject) {
+    let mut renamed = user("ada");
+    renamed.accounts[0].username = "other".to_owned();
+    let unlinked = user("ada").with_accounts(&["2"]);
+    for (second, states) in [
+        (0, vec![user("ada"), renamed]),
+        (100, vec![unlinked, user("ada")]),
+    ] {
+        let store = subject.restarted().await;
+        for state in &states {
+            apply(&*store, put(vec![], vec![state.clone()]), second).await;
+        }
+        let accounts = &states[states.len() - 1].accounts;
+        for (account, waits) in [(&accounts[0], true), (&accounts[1], false)] {
+            let record = CodeRecord {
+                account: account.clone(),
+                expires_at: at(1000),
+                ..code()
+            };
+            let code = self_contained(&*store, record).await;
+            let redeemed = redeem(&*store, &code, fitting(), at(second + 1)).await;
+            let is_early = matches!(redeemed, Redemption::TooEarly(_));
+            assert_eq!(is_early, waits, "{account:?}: {redeemed:?}");
+        }
     }
 }
 
@@ -357,7 +420,7 @@ pub(crate) async fn redemptions_leave_nothing_of_an_access_that_is_ended_in_para
             }
         });
     }
-    let ended = store.revoke_all(access(), Arc::default(), at(5)).await;
+    let ended = patiently(|| store.revoke_all(access(), Arc::default(), at(5))).await;
     tasks.join_all().await;
     let live = store.live_grants(username("ada"), None, 1000).await;
     assert_eq!(live.map(|live| live.len()), Ok(0), "{ended:?} ended");

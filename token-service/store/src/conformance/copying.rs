@@ -8,13 +8,11 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
     apply(store, put(vec![], vec![user("ada")]), 0).await;
     register_at_random(store, 20 + dice.below(20)).await;
     let change = RegistryChange {
+        notices: vec![notice("ada", seed), notice("Joan", 2), notice("ada", 3)],
         put_legacy_instances: vec![legacy_instance("us1.example")],
         applied_file: FileChange::Replace {
             before: None,
-            after: Some(AppliedFile {
-                rules: Digest::of(b"rules"),
-                text: Some(Digest::of(b"text")),
-            }),
+            after: Some(Digest::of(b"text")),
         },
         ..put(
             vec![web_server("shop", &["one", "two"], &[])],
@@ -29,7 +27,7 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
     };
     store.note_secret_uses(vec![used]).await.unwrap();
     let set = Some(second_factor(&["a"]));
-    let set = store.set_second_factor(username("Joan"), set, None, Arc::default(), at(0));
+    let set = store.set_second_factor(username("Joan"), set, None, None, Arc::default(), at(0));
     assert!(set.await.unwrap().is_some());
     for (kid, algorithm) in [("one", Algorithm::EdDsa), ("two", Algorithm::Es256)] {
         let key = signing_key(kid, algorithm, at(1));
@@ -45,6 +43,10 @@ pub(crate) async fn fill(store: &dyn Store, seed: u64) {
         issue_legacy(store, &legacy, record.clone()).await;
         if dice.below(2) == 0 {
             redeem_legacy(store, &legacy, fitting(), at(1)).await;
+        }
+        if number == 0 {
+            let key = of_key(Some(Thumbprint::from_bytes([7; 32])));
+            grant_with(store, record.clone(), key).await;
         }
         let grant = grant_of(store, record).await;
         if dice.below(2) == 0 {

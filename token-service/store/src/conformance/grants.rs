@@ -7,15 +7,14 @@ pub(crate) async fn revoking_a_grant(subject: &mut impl Subject) {
     let id = grant.grant_id;
     revoke(&*subject.store(), &grant, at(5)).await;
     let store = subject.restarted().await;
-    assert!(!store.revoke_grant(id, Arc::default(), at(6)).await.unwrap());
-    assert_eq!(feed(&*store).await, [Revoked::Grant(id)]);
     let never = GrantId::generate(&OsRandom, at(0)).unwrap();
-    assert!(
-        !store
-            .revoke_grant(never, Arc::default(), at(6))
-            .await
-            .unwrap()
-    );
+    for id in [id, never] {
+        let revoked = store.revoke_grant(id, [audit_event(6)].into(), at(6));
+        assert_eq!(revoked.await, Ok(false));
+    }
+    assert_eq!(feed(&*store).await, [Revoked::Grant(id)]);
+    let audit = store.audit(AuditRange::Before(None), 1).await;
+    assert_eq!(audit, Ok(Vec::new()));
 }
 
 pub(crate) async fn live_grants_are_sorted_by_client_and_paged(subject: &mut impl Subject) {
@@ -60,6 +59,9 @@ pub(crate) async fn grants_are_listed_by_client_and_user_and_paged(subject: &mut
     }
     ids.sort();
     let store = subject.restarted().await;
+    // Is listed all the same.
+    let revoked = store.revoke_grant(ids[0], Arc::default(), at(1)).await;
+    assert_eq!(revoked, Ok(true));
     let list = async |client: Option<&str>, user: Option<&str>, after, limit| {
         let filter = GrantFilter {
             client_id: client.map(client_id),

@@ -3,14 +3,9 @@
 use super::*;
 
 pub(crate) async fn use_id(store: &dyn Store, client: &str, jti: &str, now: Timestamp) -> Use {
-    store
-        .use_once(
-            OnceId::of_user_assertion(&client_id(client), jti),
-            now + Duration::from_secs(60),
-            now,
-        )
-        .await
-        .unwrap()
+    let id = OnceId::of_user_assertion(&client_id(client), jti);
+    let used = patiently(|| store.use_once(id, now + Duration::from_secs(60), now));
+    used.await.unwrap()
 }
 
 pub(crate) async fn an_assertion_id_works_once_per_client(subject: &mut impl Subject) {

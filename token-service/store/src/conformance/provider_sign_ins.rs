@@ -1,7 +1,7 @@
 //! Sign-ins at identity providers, and what ends with them.
 
 use super::*;
-use domain::testing::identity;
+use domain::testing::{identity, provider_sign_in};
 
 /// Ada with these identities.
 fn linked(subjects: &[&str]) -> User {
@@ -16,10 +16,36 @@ fn linked(subjects: &[&str]) -> User {
 }
 
 fn at_provider(subject: &str, sid: &str) -> Option<ProviderSignIn> {
-    Some(ProviderSignIn {
+    Some(provider_sign_in(subject, Some(sid), at(0)))
+}
+
+/// Ends the sign-ins of a person at the provider, up to this second.
+async fn sign_out(
+    store: &dyn Store,
+    subject: &str,
+    sid: Option<&str>,
+    second: u64,
+) -> EndedSignIns {
+    let sign_out = ProviderSignOut {
         identity: identity(subject),
-        sid: Some(sid.to_owned()),
-    })
+        sid: sid.map(str::to_owned),
+        at: at(second),
+    };
+    let audit: Arc<[_]> = [audit_event(5)].into();
+    let ended =
+        patiently(|| store.end_provider_sign_ins(sign_out.clone(), Arc::clone(&audit), at(1)));
+    ended.await.unwrap()
+}
+
+/// How a session of a sign-in begins.
+async fn begin(store: &dyn Store, provider: ProviderSignIn) -> SessionBegin {
+    let session = Session {
+        credentials_version: version_of(store, &username("ada")).await,
+        provider: Some(provider),
+        ..session("ada", at(100))
+    };
+    let begun = store.start_session(Digest::of(b"begun"), session, None);
+    begun.await.unwrap()
 }
 
 /// A sign-in of ada, with a grant and an unused code of each flow.
@@ -87,14 +113,12 @@ pub(crate) async fn a_provider_ends_its_sign_ins_alone(subject: &mut impl Subjec
         let other = begin("other", at_provider(person, "b")).await;
         let left = [
             begin("another", at_provider("2", "a")).await,
+            begin("newer", Some(provider_sign_in(person, Some("a"), at(2)))).await,
             begin("password", None).await,
         ];
         let announced = feed(&*store).await.len();
         let end = async |store: &dyn Store, subject: &str| {
-            let audit = [audit_event(5)].into();
-            let sid = sid.map(str::to_owned);
-            let ended = store.end_provider_sign_ins(identity(subject), sid, audit, at(1));
-            let ended = ended.await.unwrap();
+            let ended = sign_out(store, subject, sid, 1).await;
             let entries = store.audit(AuditRange::Before(None), 100).await.unwrap();
             (ended.sessions, ended.grants, entries.len())
         };
@@ -159,16 +183,82 @@ pub(crate) async fn unlinking_an_identity_ends_its_sign_ins_alone(subject: &mut 
     assert_eq!(issued, Ok(Begin::CredentialsChanged));
 }
 
+/// D-66.
+pub(crate) async fn a_sign_out_ends_the_sign_ins_that_are_under_way(subject: &mut impl Subject) {
+    for (ended, of_other_session) in [(Some("a"), false), (None, true)] {
+        let store = subject.store();
+        apply(&*store, put(vec![], vec![linked(&["1"])]), 0).await;
+        sign_out(&*store, "1", ended, 3).await;
+        // Late: what the later one ends stays ended.
+        sign_out(&*store, "1", ended, 2).await;
+        let store = subject.again(store).await;
+        for (sid, began_at, is_over) in [
+            (Some("a"), 0, true),
+            (Some("a"), 3, true),
+            (Some("a"), 4, false),
+            (Some("b"), 3, of_other_session),
+            (None, 3, of_other_session),
+        ] {
+            let begun = begin(&*store, provider_sign_in("1", sid, at(began_at))).await;
+            let is_signed_out = begun == SessionBegin::SignedOut;
+            assert_eq!(
+                is_signed_out, is_over,
+                "{ended:?} {sid:?} {began_at}: {begun:?}"
+            );
+        }
+        let unrelated = begin(&*store, provider_sign_in("2", Some("a"), at(0))).await;
+        assert_eq!(
+            unrelated,
+            SessionBegin::CredentialsChanged,
+            "linked to nobody"
+        );
+    }
+}
+
+/// D-65.
+pub(crate) async fn what_ends_sessions_asks_for_newer_sign_ins_at_a_provider(
+    subject: &mut impl Subject,
+) {
+    for (way, second) in (0..=WAYS_TO_CHANGE_CREDENTIALS).zip((10..).step_by(10)) {
+        let store = subject.store();
+        apply(&*store, put(vec![], vec![linked(&["1"])]), 0).await;
+        let of_second = |second| provider_sign_in("1", None, at(second));
+        let has_begun = async |store: &dyn Store, sign_in| match begin(store, sign_in).await {
+            SessionBegin::Begun(_) => true,
+            SessionBegin::TooOld => false,
+            other => panic!("way {way}: {other:?}"),
+        };
+        assert!(has_begun(&*store, of_second(second - 1)).await, "way {way}");
+        if way == WAYS_TO_CHANGE_CREDENTIALS {
+            let others = EndingSessions::Others(Digest::of(b"begun"));
+            let ended = store.end_sessions(username("ada"), others, Arc::default(), at(second));
+            assert_eq!(ended.await, Ok(0), "also without another session");
+        } else {
+            change_credentials_at(&*store, way, second).await;
+        }
+        // What ends nothing changes nothing of it.
+        apply(&*store, put(vec![], vec![linked(&["1"])]), second + 2).await;
+        let store = subject.again(store).await;
+        assert!(
+            !has_begun(&*store, of_second(second - 1)).await,
+            "way {way}"
+        );
+        assert!(has_begun(&*store, of_second(second)).await, "way {way}");
+    }
+}
+
 /// In any order, no live grant of a sign-in that its provider ended remains.
 pub(crate) async fn redemptions_leave_nothing_of_a_sign_in_that_its_provider_ends_in_parallel(
     subject: &mut impl Subject,
 ) {
-    for round in 0..4 {
+    for (round, second) in (0..4).zip(0..) {
+        // The sign-out of the round before does not end this sign-in.
+        let sign_in = || Some(provider_sign_in("1", Some("a"), at(second)));
         let store = subject.store();
         apply(&*store, put(vec![], vec![linked(&["1"])]), 0).await;
         let id = numbered("session", round);
         let begun = Session {
-            provider: at_provider("1", "a"),
+            provider: sign_in(),
             ..session("ada", at(100))
         };
         start(&*store, id, begun, None).await;
@@ -176,7 +266,7 @@ pub(crate) async fn redemptions_leave_nothing_of_a_sign_in_that_its_provider_end
         for number in 0..20 {
             let record = CodeRecord {
                 client_id: client_id(&format!("client-{number}")),
-                provider: at_provider("1", "a"),
+                provider: sign_in(),
                 session: Some(id),
                 ..code()
             };
@@ -190,8 +280,7 @@ pub(crate) async fn redemptions_leave_nothing_of_a_sign_in_that_its_provider_end
                 redeem(&*store, &code, presented, at(1)).await;
             });
         }
-        let ended = store.end_provider_sign_ins(identity("1"), None, Arc::default(), at(1));
-        assert_eq!(ended.await.unwrap().sessions, 1);
+        assert_eq!(sign_out(&*store, "1", None, second).await.sessions, 1);
         tasks.join_all().await;
         let live = store.live_grants(username("ada"), None, 1000).await;
         assert_eq!(live, Ok(vec![]));

@@ -112,19 +112,17 @@ pub(crate) async fn a_plan_is_overtaken_by_what_it_rests_on_alone(subject: &mut 
 
 /// Two imports in parallel, of which each wants the account for its own user (D-52).
 pub(crate) async fn a_value_that_others_may_not_have_goes_to_one(subject: &mut impl Subject) {
+    let shared_by = |names: &[&str]| {
+        let users = names.iter().map(|name| user(name).with_accounts(&["42"]));
+        put(vec![], users.collect())
+    };
     let wants = |name: &str| RegistryChange {
         untaken: vec![Named {
             kind: NamedKind::Account,
             value: account_value(&account("42")).unwrap(),
             name: name.to_owned(),
         }],
-        ..put(
-            vec![],
-            vec![User {
-                accounts: vec![account("42")],
-                ..user(name)
-            }],
-        )
+        ..shared_by(&[name])
     };
     let (one, other) = (subject.store(), subject.store());
     let outcomes = futures_util::join!(
@@ -145,6 +143,10 @@ pub(crate) async fn a_value_that_others_may_not_have_goes_to_one(subject: &mut i
     let again = wants(users[0].username.as_str());
     let again = store.change_registry(again, at(0)).await.unwrap();
     assert_eq!(again, RegistryOutcome::Changed);
+    // The name of the owner is the first of those that have it.
+    apply(&*store, shared_by(&["ada", "grace"]), 0).await;
+    let shared = store.change_registry(wants("ada"), at(0)).await.unwrap();
+    assert_eq!(shared, RegistryOutcome::Overtaken);
 }
 
 /// A second factor is no change of the registry, but it ends what rests on the credentials before.
@@ -168,7 +170,7 @@ pub(crate) async fn a_change_that_rests_on_former_credentials_is_overtaken(
     let made = store.change_registry(resting(true), at(0)).await.unwrap();
     assert_eq!(made, RegistryOutcome::Changed);
     let factor = Some(second_factor(&["a"]));
-    let set = store.set_second_factor(username("ada"), factor, None, Arc::default(), at(0));
+    let set = store.set_second_factor(username("ada"), factor, None, None, Arc::default(), at(0));
     assert!(set.await.unwrap().is_some());
     let made = store.change_registry(resting(false), at(0)).await.unwrap();
     assert_eq!(made, RegistryOutcome::Overtaken);
@@ -238,14 +240,9 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
 }
 
 pub(crate) async fn the_applied_file_is_remembered(subject: &mut impl Subject) {
-    let file = |text: Option<Digest>| {
-        let rules = Digest::of(b"rules");
-        Some(AppliedFile { rules, text })
-    };
     let replace = |before, after| FileChange::Replace { before, after };
-    let (one, other) = (file(None), file(Some(Digest::of(b"text"))));
-    let random = Digest::of(b"random");
-    let forgotten = file(Some(random));
+    let [one, other, forgotten] = [b"one", b"two", b"ran"].map(|text| Some(Digest::of(text)));
+    let forget = FileChange::Forget(Digest::of(b"ran"));
     let mut stored = None;
     for (applied_file, outcome, found) in [
         (replace(None, one), RegistryOutcome::Changed, one),
@@ -254,16 +251,15 @@ pub(crate) async fn the_applied_file_is_remembered(subject: &mut impl Subject) {
         (replace(None, other), RegistryOutcome::Overtaken, one),
         (replace(other, other), RegistryOutcome::Overtaken, one),
         (replace(one, other), RegistryOutcome::Changed, other),
-        (
-            FileChange::Forget(random),
-            RegistryOutcome::Changed,
-            forgotten,
-        ),
+        (forget, RegistryOutcome::Changed, forgotten),
         (replace(other, one), RegistryOutcome::Overtaken, forgotten),
         (replace(forgotten, None), RegistryOutcome::Changed, None),
-        (FileChange::Forget(random), RegistryOutcome::Changed, None),
         (replace(None, other), RegistryOutcome::Changed, other),
         (replace(other, None), RegistryOutcome::Changed, None),
+        // A start that has found no digest notices too.
+        (forget, RegistryOutcome::Changed, forgotten),
+        (replace(None, one), RegistryOutcome::Overtaken, forgotten),
+        (replace(forgotten, None), RegistryOutcome::Changed, None),
         (replace(None, one), RegistryOutcome::Changed, one),
     ] {
         let position = subject.store().registry_version().await.unwrap();

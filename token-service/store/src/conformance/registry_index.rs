@@ -42,7 +42,7 @@ impl Dice {
         all[self.below(all.len())].clone()
     }
 
-    fn some_of<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
+    pub(crate) fn some_of<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
         let all = all.iter();
         all.filter(|_| self.below(3) == 0).cloned().collect()
     }
@@ -70,6 +70,7 @@ impl Dice {
         let certificate = |alias: &str| Certificate {
             alias: alias.to_owned(),
             sha1_thumbprint: [0; 20],
+            sha256_thumbprint: None,
             public_key_der: Vec::new(),
             not_before: at(0),
             // Numbers of several lengths.
@@ -114,12 +115,10 @@ impl Dice {
         }
     }
 
-    fn managed(&mut self) -> Option<Managed> {
-        let entry = (self.below(3) > 0).then(|| self.below(1000).to_string());
+    pub(crate) fn managed(&mut self) -> Option<Managed> {
         (self.below(2) == 0).then(|| Managed {
             file: "registrations.toml".to_owned(),
             line: Some(self.below(100)),
-            entry,
             disables: false,
             suspended: false,
             secrets: BTreeMap::new(),
@@ -143,6 +142,7 @@ impl Dice {
             planned_on: None,
             untaken: Vec::new(),
             credentials: Vec::new(),
+            notices: Vec::new(),
             audit: Arc::default(),
         }
     }
@@ -201,7 +201,7 @@ pub(crate) async fn register_at_random(store: &dyn Store, changes: usize) {
             }
             1 => {
                 let own = Some(second_factor(&["a"]));
-                let set = store.set_second_factor(name, own, None, Arc::default(), at(0));
+                let set = store.set_second_factor(name, own, None, None, Arc::default(), at(0));
                 assert!(set.await.unwrap().is_some());
             }
             _ => {
@@ -339,21 +339,6 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
         expected.truncate(limit);
         assert_eq!(found, expected);
     }
-    let entry = |managed: &Option<Managed>, kind, name: &str| {
-        let entry = managed.as_ref()?.entry.clone().unwrap_or_default();
-        Some((entry, ObjectName::new(kind, name)))
-    };
-    let of_clients = clients
-        .iter()
-        .filter_map(|one| entry(&one.managed, ObjectKind::Client, one.client_id.as_str()));
-    let of_users = users
-        .iter()
-        .filter_map(|one| entry(&one.managed, ObjectKind::User, one.username.as_str()));
-    let mut expected: Vec<(String, ObjectName)> = of_clients.chain(of_users).collect();
-    let mut found = store.managed().await.unwrap();
-    expected.sort();
-    found.sort();
-    assert_eq!(found, expected);
 }
 
 /// The certificates of a client.

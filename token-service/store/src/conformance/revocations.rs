@@ -78,6 +78,8 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
     assert!(announce(&*store, &Revoked::Token(token.token_id), at_five).await);
     let store = subject.again(store).await;
     assert!(is_revoked(&*store, token.clone()).await);
+    let itself = (Revoked::Token(token.token_id), at(5));
+    assert_eq!(store.revoked_by(token.clone()).await, Ok(vec![itself]));
     assert!(!is_revoked(&*store, another(&token)).await);
     revoke(&*store, &mine, at(6)).await;
     assert!(is_revoked(&*store, another(&token)).await);

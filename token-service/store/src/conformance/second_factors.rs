@@ -19,7 +19,7 @@ pub(crate) async fn set_factor(
     factor: Option<SecondFactor>,
     now: Timestamp,
 ) {
-    let set = store.set_second_factor(username(name), factor, None, Arc::default(), now);
+    let set = store.set_second_factor(username(name), factor, None, None, Arc::default(), now);
     assert!(set.await.unwrap().is_some());
 }
 
@@ -97,6 +97,8 @@ pub(crate) async fn sign_ins_are_known_until_the_user_is_removed(subject: &mut i
     assert_eq!(known(subject.store()).await, owed);
     begin(subject.store(), SessionStage::SignedIn, 3).await;
     begin(subject.store(), SessionStage::SignedIn, 4).await;
+    let step = async |store: Arc<dyn Store>| store.use_totp_step(username("ada"), 9).await;
+    assert_eq!(step(subject.store()).await, Ok(Use::First));
     subject.restart().await;
     let complete = [(true, None), (false, Some(at(4))), (false, None)];
     assert_eq!(known(subject.store()).await, complete);
@@ -106,6 +108,11 @@ pub(crate) async fn sign_ins_are_known_until_the_user_is_removed(subject: &mut i
     };
     apply(&*subject.store(), removed, 0).await;
     assert_eq!(known(subject.store()).await, [(false, None); 3]);
+    assert_eq!(
+        step(subject.store()).await,
+        Ok(Use::First),
+        "of another user"
+    );
 }
 
 pub(crate) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
@@ -138,4 +145,38 @@ pub(crate) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
     assert_eq!(won.count(), 1);
     let left = subject.store().second_factor(username("ada")).await;
     assert_eq!(left.unwrap(), Some(second_factor(&["c"])));
+}
+
+pub(crate) async fn new_recovery_codes_end_the_earlier_ones(subject: &mut impl Subject) {
+    let store = subject.store();
+    let digest = |code: &str| Digest::of(code.as_bytes());
+    let version = version_of(&*store, &username("ada")).await;
+    let replace = async |store: &Arc<dyn Store>, rests_on| {
+        let (ada, codes) = (username("ada"), vec![digest("new")]);
+        let (told, audit) = (Some(notice("ada", 1)), [audit_event(1)].into());
+        let replaced = store.replace_recovery_codes(ada, codes, rests_on, told, audit, at(1));
+        replaced.await.unwrap()
+    };
+    assert!(!replace(&store, version).await, "no app is set up");
+    set_factor(&*store, "ada", Some(second_factor(&["old"])), at(0)).await;
+    assert!(!replace(&store, version).await, "another app since");
+    let user = store.user(username("ada")).await.unwrap().unwrap();
+    let id = digest("session");
+    start(&*store, id, session("ada", at(100)), None).await;
+    assert!(replace(&store, user.credentials_version).await);
+    let store = subject.again(store).await;
+    for (code, expected) in [("old", Use::Again), ("new", Use::First)] {
+        let used = store.use_recovery_code(username("ada"), digest(code)).await;
+        assert_eq!(used, Ok(expected), "{code}");
+    }
+    assert!(
+        store.session(id, at(1)).await.unwrap().is_some(),
+        "the app stays"
+    );
+    let audit = store.audit(AuditRange::After(0), 10).await.unwrap();
+    assert_eq!(audit.len(), 1);
+    assert_eq!(
+        store.claim_notices(at(1), at(2), 10).await.unwrap().len(),
+        1
+    );
 }

@@ -24,7 +24,7 @@ pub(crate) async fn add_key(
     key: &SealedSigningKey,
     unless_after: Option<Timestamp>,
 ) -> bool {
-    let added = store.add_signing_key(key.clone(), unless_after, Arc::default());
+    let added = patiently(|| store.add_signing_key(key.clone(), unless_after, Arc::default()));
     added.await.unwrap()
 }
 

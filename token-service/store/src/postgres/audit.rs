@@ -10,11 +10,14 @@ use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
 use super::fault::{Fault, readable};
+use super::feed::now;
 use super::operation::Connection;
-use super::positions::now;
 use super::value::{number, rows, seconds, unsigned};
+use crate::operations::Runs as _;
 use crate::row::{RowError, decode, encode};
+use crate::tx::{Entry, Tx as _};
 use crate::{AuditStore, StoreError, Swept};
+use domain::clock::Timestamp;
 use domain::random;
 use domain::{AuditEvent, AuditKind, AuditRange, AuditRecord};
 use system::OsRandom;
@@ -22,36 +25,15 @@ use system::OsRandom;
 #[async_trait]
 impl AuditStore for PostgresStore {
     async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
-        self.transaction(async move |client| append(client, &events).await)
+        let entries = self.entries(events).await?;
+        self.guarded(move |tx| tx.append(Entry::Audit(&entries)))
             .await
     }
 
     async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         self.settle_audit().await?;
-        self.statement(async move |client| {
-        let (sql, position) = match range {
-            AuditRange::After(after) => (
-                "SELECT sequence, body FROM audit_log WHERE sequence > $1 ORDER BY sequence LIMIT $2",
-                number(after),
-            ),
-            AuditRange::Before(before) => (
-                "SELECT sequence, body FROM audit_log WHERE sequence < $1 ORDER BY sequence DESC LIMIT $2",
-                before.map_or(i64::MAX, number),
-            ),
-        };
-        let found = client.query(sql, &[&position, &rows(limit)]).await?;
-        let record = |row: &Row| {
-            Ok(AuditRecord {
-                sequence: unsigned(row.try_get(0)?),
-                event: decode(row.try_get(1)?)?,
-            })
-        };
-        found
-            .iter()
-            .filter_map(|row| readable("audit entry", record(row)).transpose())
-            .collect()
-        })
-        .await
+        self.statement(async move |client| list(client, range, limit).await)
+            .await
     }
 
     async fn forget_audit(
@@ -61,17 +43,8 @@ impl AuditStore for PostgresStore {
         limit: usize,
     ) -> Result<Swept, StoreError> {
         self.settle_audit().await?;
-        self.statement(async move |client| {
-            let kind = i64::from(kind.number());
-            let values: [&(dyn ToSql + Sync); 3] = [&kind, &number(most), &rows(limit)];
-            let removed = client.execute(FORGET, &values).await?;
-            let removed = usize::try_from(removed).unwrap_or(usize::MAX);
-            Ok(Swept {
-                removed,
-                more: removed == limit,
-            })
-        })
-        .await
+        self.statement(async move |client| forget(client, kind, most, limit).await)
+            .await
     }
 }
 
@@ -86,18 +59,74 @@ const TOGETHER: usize = 10_000;
 impl PostgresStore {
     /// Moves all entries that wait to the log.
     async fn settle_audit(&self) -> Result<(), StoreError> {
-        let waiting = self.statement(async move |client| {
-            let sql = "SELECT 1 FROM audit_waiting LIMIT 1";
-            Ok(client.query_opt(sql, &[]).await?.is_some())
-        });
-        let mut waiting = waiting.await?;
+        let mut waiting = self.statement(is_waiting).await?;
         while waiting {
-            waiting = self
-                .transaction(async move |client| settle(client).await)
-                .await?;
+            waiting = self.transaction(settle).await?;
         }
         Ok(())
     }
+}
+
+/// True if entries wait for their place in the log.
+async fn is_waiting(client: &Connection<'_>) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM audit_waiting LIMIT 1";
+    Ok(client.query_opt(sql, &[]).await?.is_some())
+}
+
+async fn list(
+    client: &Connection<'_>,
+    range: AuditRange,
+    limit: usize,
+) -> Result<Vec<AuditRecord>, Fault> {
+    let (sql, position) = match range {
+        AuditRange::After(after) => (
+            "SELECT sequence, body FROM audit_log WHERE sequence > $1 ORDER BY sequence LIMIT $2",
+            number(after),
+        ),
+        AuditRange::Before(before) => (
+            "SELECT sequence, body FROM audit_log WHERE sequence < $1 ORDER BY sequence DESC LIMIT $2",
+            before.map_or(i64::MAX, number),
+        ),
+    };
+    let found = client.query(sql, &[&position, &rows(limit)]).await?;
+    let record = |row: &Row| {
+        Ok(AuditRecord {
+            sequence: unsigned(row.try_get(0)?),
+            event: decode(row.try_get(1)?)?,
+        })
+    };
+    found
+        .iter()
+        .filter_map(|row| readable("audit entry", record(row)).transpose())
+        .collect()
+}
+
+async fn forget(
+    client: &Connection<'_>,
+    kind: AuditKind,
+    most: u64,
+    limit: usize,
+) -> Result<Swept, Fault> {
+    let kind = i64::from(kind.number());
+    let values: [&(dyn ToSql + Sync); 3] = [&kind, &number(most), &rows(limit)];
+    let removed = client.execute(FORGET, &values).await?;
+    let removed = usize::try_from(removed).unwrap_or(usize::MAX);
+    Ok(Swept {
+        removed,
+        more: removed == limit,
+    })
+}
+
+/// Removes up to `limit` entries that expired before `due`.
+pub(super) async fn forget_expired(
+    client: &Connection<'_>,
+    due: Timestamp,
+    limit: usize,
+) -> Result<usize, Fault> {
+    let sql = "DELETE FROM audit_log WHERE sequence IN
+        (SELECT sequence FROM audit_log WHERE expires_at < $1 LIMIT $2)";
+    let removed = client.execute(sql, &[&seconds(due), &rows(limit)]).await?;
+    Ok(usize::try_from(removed).unwrap_or(usize::MAX))
 }
 
 /// Moves the oldest entries that wait to the log. Returns whether more may wait.
@@ -137,7 +166,7 @@ pub(super) async fn settle(client: &Connection<'_>) -> Result<bool, Fault> {
     Ok(moved == TOGETHER as u64)
 }
 
-/// Appends entries.
+/// Appends entries in a transaction that no operation is.
 pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Result<(), Fault> {
     if events.is_empty() {
         return Ok(());
@@ -165,16 +194,4 @@ pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Re
     let values: [&(dyn ToSql + Sync); 5] = [&batch, &places, &kinds, &expiries, &bodies];
     client.execute(sql, &values).await?;
     Ok(())
-}
-
-/// Appends entries about something that an operation did, if it did it. Returns `done`.
-pub(super) async fn append_if(
-    client: &Connection<'_>,
-    done: bool,
-    events: &[AuditEvent],
-) -> Result<bool, Fault> {
-    if done {
-        append(client, events).await?;
-    }
-    Ok(done)
 }

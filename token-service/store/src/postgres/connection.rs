@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use claims::json::BYTE_ORDER_MARK;
+use claims::json::unmarked;
 use deadpool::{Runtime, managed};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -61,8 +61,7 @@ fn tls(settings: &PostgresSettings, is_encrypted: bool) -> Result<ClientConfig, 
                 OpenError::Tls(format!("{}: {error}", path.display()))
             };
             let text = std::fs::read(path).map_err(|error| unreadable(&error))?;
-            let pem = text.strip_prefix(BYTE_ORDER_MARK.as_bytes());
-            let certificates = CertificateDer::pem_slice_iter(pem.unwrap_or(&text))
+            let certificates = CertificateDer::pem_slice_iter(unmarked(&text))
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|error| unreadable(&error))?;
             if certificates.is_empty() {

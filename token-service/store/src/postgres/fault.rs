@@ -1,6 +1,7 @@
 //! Faults of the database.
 
 use deadpool::managed::{PoolError, TimeoutType};
+use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
 use super::cause::described;
@@ -26,9 +27,6 @@ pub(super) enum Fault {
     Row(#[from] RowError),
     #[error("the database is read-only")]
     ReadOnly,
-    /// Other transactions changed the same row at every attempt of this operation.
-    #[error("the row changes too often")]
-    Contended,
     #[error("revocations wait for their positions, which another replica does not finish to give")]
     PositionsMissing,
     #[error(transparent)]
@@ -57,6 +55,22 @@ impl Fault {
                 Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED)
             )
         )
+    }
+
+    /// True if the database rolled back the statement because of its values, its size or its time, so that parts of the statement
+    /// may succeed.
+    pub(super) fn is_of_statement(&self) -> bool {
+        let Self::Database(error) = self else {
+            return false;
+        };
+        error.code().is_some_and(|code| {
+            *code == SqlState::QUERY_CANCELED
+                || ["22", "23", "40", "54"]
+                    .iter()
+                    .any(|class| code.code().starts_with(class))
+                    // Nobody knows what became of it.
+                    && *code != SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN
+        })
     }
 
     /// True if the server is the cause, and not the operation: the server cannot be reached, does not answer, stops, is
@@ -93,16 +107,28 @@ fn unopened(error: &PoolError<NoServer>) -> String {
     }
 }
 
+impl From<&Fault> for StoreError {
+    fn from(fault: &Fault) -> Self {
+        match fault {
+            Fault::NoConnection(PoolError::Timeout(TimeoutType::Wait)) => Self::Overloaded,
+            fault if fault.asks_again() => Self::Overloaded,
+            fault => Self::Failed(fault.to_string()),
+        }
+    }
+}
+
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
-        if fault.asks_again() {
-            return Self::Overloaded;
-        }
-        match fault {
-            Fault::NoConnection(PoolError::Timeout(TimeoutType::Wait)) | Fault::Contended => {
-                Self::Overloaded
-            }
-            other => Self::Failed(other.to_string()),
-        }
+        Self::from(&fault)
+    }
+}
+
+/// The server's answer, or a fault after [`ANSWER`].
+pub(super) async fn in_time<T>(
+    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Fault> {
+    match timeout(ANSWER, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Fault::Unanswered),
     }
 }

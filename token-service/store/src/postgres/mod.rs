@@ -1,67 +1,68 @@
 //! A store that several replicas share: PostgreSQL or a compatible database (CockroachDB, YugabyteDB).
 //!
-//! Each operation is one guarded statement or one short transaction, so no replica decides on data that another replica
-//! is changing. As in every store, the domain types decide. If the database rolls back an operation in favour of
-//! another transaction, the operation is retried a limited number of times.
+//! The [engine] runs the operations, which are the same functions as in every store, on tables of keys and rows. The domain types
+//! decide. An operation locks what it decides about, or checks with its write that what it has read is as it was, so no replica
+//! decides on data that another replica is changing. An operation that was overtaken runs again, a limited number of times.
 
-mod applied_file;
-mod attempts;
+mod attempt;
 mod audit;
 mod cause;
-mod change_log;
-mod changing;
-mod client_secrets;
-mod codes;
 mod connection;
-mod credentials;
+mod creation;
+mod engine;
 mod fault;
+mod feed;
 mod gathered;
-mod grants;
+mod lease;
 mod limits;
-mod names;
-mod once;
+mod measures;
 mod operation;
 mod outage;
-mod positions;
+#[cfg(test)]
+mod owners;
+mod pooler;
 mod records;
-mod registry;
-mod registry_index;
 mod replicas;
-mod revocations;
+mod runs;
 mod schema;
-mod sealed;
-mod second_factors;
 mod servers;
-mod sessions;
 mod settings;
-mod signing_keys;
+mod statements;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod together;
+mod turns;
 mod upgrade;
 mod value;
+mod view;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use self::connection::Pool;
+use self::engine::Engine;
 use self::fault::Fault;
-use self::gathered::Gathered;
 use self::operation::{Connection, Isolation, run, traced};
 use self::replicas::Replica;
-use self::revocations::{Ending, counter};
-use self::schema::SchemaError;
-use self::value::{seconds, timestamp, unsigned};
-use crate::{BackupError, Counts, RegistrationStore as _, Store, StoreError, Swept};
-use domain::clock::Timestamp;
+use self::value::{timestamp, unsigned};
+use crate::operations::Runs as _;
+use crate::token_lifetime::{self, TokenLifetime};
+use crate::tx::Form as _;
+use crate::tx::tables::{META, SWEPT_AT};
+use crate::{
+    BackupError, Counts, Look, RegistrationStore as _, SealedStore as _, Store, StoreError, Swept,
+};
+use domain::clock::{Clock as _, Timestamp};
 use domain::random::RandomError;
-use domain::{FeedId, Grant, GrantId, Layout, TokenReference};
-use system::OsRandom;
+use domain::registry_index::NamedKind;
+use domain::{FeedId, Layout};
+use system::{OsRandom, SystemClock};
 
 pub(crate) use self::records::DatabaseRecords;
 pub use self::replicas::RunningReplica;
@@ -78,27 +79,81 @@ pub enum OpenError {
         place: String,
         reason: String,
     },
+    #[error(
+        "the PostgreSQL store at {place} is behind a pooler that gives each transaction another session of the server (PgBouncer: \
+         pool_mode=transaction or statement): name the server itself in store.url, or set pool_mode=session for this database"
+    )]
+    Pooler {
+        /// Hosts, ports and database.
+        place: String,
+    },
     #[error(transparent)]
     Random(#[from] RandomError),
+}
+
+/// Looks at the database before a start.
+///
+/// # Errors
+/// The database cannot be reached, or this version cannot use its tables.
+pub async fn look(settings: &PostgresSettings, identities: Vec<String>) -> Result<Look, OpenError> {
+    let Some(store) = reader(settings).await? else {
+        return Ok(Look::Absent);
+    };
+    let found = async {
+        let mut holders = Vec::new();
+        for (value, username) in store.users_with(NamedKind::Identity, identities).await? {
+            let user = store.user(username).await?;
+            holders.extend(user.map(|user| (value, user)));
+        }
+        let sealed_root = store.sealed_root().await?;
+        Ok(Look::Found {
+            sealed_root,
+            holders,
+        })
+    };
+    found
+        .await
+        .map_err(|error: StoreError| failed(settings, error))
+}
+
+/// Connects to a database, and changes nothing. `None` if no service has created the tables.
+pub(crate) async fn reader(
+    settings: &PostgresSettings,
+) -> Result<Option<PostgresStore>, OpenError> {
+    let (pool, client) = pooler::connect(settings).await?;
+    let layout = schema::existing(&Connection::Plain(&client)).await;
+    drop(client);
+    let Some(layout) = layout.map_err(|error| failed(settings, error))? else {
+        return Ok(None);
+    };
+    let replica = Replica::new()?;
+    Ok(Some(PostgresStore::with(
+        pool,
+        layout,
+        replica,
+        Duration::ZERO,
+    )))
+}
+
+fn failed(settings: &PostgresSettings, reason: impl fmt::Display) -> OpenError {
+    OpenError::Database {
+        place: settings.url.place(),
+        reason: reason.to_string(),
+    }
 }
 
 /// Why [`Store::backup`] fails.
 pub const NO_BACKUP: BackupError = BackupError::Unsupported("pg_dump");
 
-/// The counter with the time of the last sweep.
-const SWEPT_AT: &str = "swept_at";
-
 pub struct PostgresStore {
     pool: Pool,
-    endings: Gathered<Ending, bool>,
-    look_ups: Gathered<TokenReference, bool>,
-    grants: Gathered<GrantId, Option<Result<Grant, StoreError>>>,
+    engine: Engine,
     sweep_cursor: Mutex<sweep::Cursor>,
     /// Lifetime of the access tokens that this process issues, in seconds.
     configured_lifetime: u64,
     /// Longest lifetime of tokens that may still be valid, in seconds. The next sweep detects a longer lifetime of
     /// another replica.
-    longest_token: AtomicU64,
+    longest_token: Arc<AtomicU64>,
     /// The number of the layout in use, read every second.
     layout: AtomicI64,
     replica: Replica,
@@ -123,18 +178,10 @@ impl PostgresStore {
         settings: &PostgresSettings,
         access_token_lifetime: Duration,
     ) -> Result<Self, OpenError> {
-        let pool = connection::pool(settings)?;
-        let failed = |error: SchemaError| OpenError::Database {
-            place: settings.url.place(),
-            reason: error.to_string(),
-        };
-        let mut client = pool
-            .get()
-            .await
-            .map_err(|error| failed(Fault::from(error).into()))?;
+        let (pool, mut client) = pooler::connect(settings).await?;
         let replica = Replica::new()?;
-        let opened = schema::open(&mut client, Some(&replica));
-        let layout = opened.await.map_err(failed)?;
+        let opened = schema::open(&mut client, Some(&replica)).await;
+        let layout = opened.map_err(|error| failed(settings, error))?;
         drop(client);
         if layout < Layout::NEWEST {
             tracing::info!(
@@ -143,25 +190,38 @@ impl PostgresStore {
                 "services of the earlier version can use this store too, until `token-service migrate --finish`"
             );
         }
-        let failed = |error: StoreError| OpenError::Database {
-            place: settings.url.place(),
-            reason: error.to_string(),
-        };
-        let store = Self {
+        let failed = |error: StoreError| failed(settings, error);
+        let store = Self::with(pool, layout, replica, access_token_lifetime);
+        let fresh = FeedId::generate(&OsRandom)?;
+        let identify = async move |client: &Connection<'_>| feed::identify(client, fresh).await;
+        store.statement(identify).await.map_err(failed)?;
+        store.note_opened(SystemClock.now()).await.map_err(failed)?;
+        Ok(store)
+    }
+
+    fn with(pool: Pool, layout: Layout, replica: Replica, access_token_lifetime: Duration) -> Self {
+        let longest_token = Arc::default();
+        Self {
+            engine: Engine::new(pool.clone(), Arc::clone(&longest_token)),
             pool,
-            endings: Gathered::default(),
-            look_ups: Gathered::default(),
-            grants: Gathered::default(),
             sweep_cursor: Mutex::default(),
             configured_lifetime: access_token_lifetime.as_secs(),
-            longest_token: AtomicU64::default(),
+            longest_token,
             layout: AtomicI64::new(layout.number().into()),
             replica,
-        };
-        let fresh = FeedId::generate(&OsRandom)?;
-        store.identify_feed(fresh).await.map_err(failed)?;
-        store.note_lifetime(None).await.map_err(failed)?;
-        Ok(store)
+        }
+    }
+
+    async fn note_opened(&self, now: Timestamp) -> Result<(), StoreError> {
+        let configured = self.configured_lifetime;
+        let noted = self.owned(move |tx| token_lifetime::note_opened(tx, configured, now));
+        self.know_longest(noted.await?);
+        Ok(())
+    }
+
+    fn know_longest(&self, lifetime: TokenLifetime) {
+        self.longest_token
+            .store(lifetime.longest, Ordering::Release);
     }
 
     /// Returns an error if the upgrade to a later version was finished since the store was opened, because this program
@@ -186,14 +246,6 @@ impl PostgresStore {
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
         self.run(Isolation::Transaction, operation).await
-    }
-
-    /// Runs a read-only operation with several statements on one snapshot.
-    async fn snapshot<T>(
-        &self,
-        operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
-    ) -> Result<T, StoreError> {
-        self.run(Isolation::Snapshot, operation).await
     }
 
     async fn run<T>(
@@ -221,36 +273,28 @@ impl Store for PostgresStore {
     ) -> Result<Swept, StoreError> {
         self.statement(async move |client| self.replica.note(client).await)
             .await?;
-        self.note_lifetime(Some((due, now))).await?;
-        let cursor = || {
-            self.sweep_cursor
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        let before = *cursor();
-        let (swept, after) = self.remove_expired(before, due, limit).await?;
-        *cursor() = after;
-        let note = async move |client: &Connection<'_>| {
-            schema::set_counter(client, SWEPT_AT, seconds(due)).await
-        };
-        self.statement(note).await?;
-        Ok(swept)
+        let configured = self.configured_lifetime;
+        let noted = self.owned(move |tx| token_lifetime::note_swept(tx, configured, due, now));
+        self.know_longest(noted.await?);
+        self.remove_expired(due, limit).await
     }
 
     async fn swept_at(&self) -> Result<Timestamp, StoreError> {
-        let read = async move |client: &Connection<'_>| counter(client, SWEPT_AT).await;
-        Ok(Timestamp::from_seconds(self.statement(read).await?))
+        let swept_at = self.read(|tx| META.get(tx, SWEPT_AT)).await?;
+        Ok(Timestamp::from_seconds(swept_at.unwrap_or_default()))
     }
 
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.statement(async move |client| {
             let sql = "SELECT (SELECT count(*) FROM grants), (SELECT count(*) FROM sessions),
-                (SELECT count(*) FROM revocations),
+                (SELECT count(*) FROM revoked),
                 (SELECT count(*) FROM audit_log) + (SELECT count(*) FROM audit_waiting),
-                (SELECT count(*) FROM clients), (SELECT count(*) FROM users)";
+                (SELECT count(*) FROM clients), (SELECT count(*) FROM users),
+                (SELECT count(*) FROM owed_notices), (SELECT v FROM notices_due ORDER BY v LIMIT 1)";
             let Some(row) = client.query_opt(sql, &[]).await? else {
                 return Ok(Counts::default());
             };
+            let owed_since: Option<&[u8]> = row.try_get(7)?;
             Ok(Counts {
                 grants: unsigned(row.try_get(0)?),
                 sessions: unsigned(row.try_get(1)?),
@@ -258,6 +302,8 @@ impl Store for PostgresStore {
                 audit_entries: unsigned(row.try_get(3)?),
                 clients: unsigned(row.try_get(4)?),
                 users: unsigned(row.try_get(5)?),
+                owed_notices: unsigned(row.try_get(6)?),
+                owed_since: owed_since.and_then(|since| Timestamp::decode(since).ok()),
             })
         })
         .await
@@ -273,6 +319,7 @@ impl Store for PostgresStore {
             "Operations that failed because of the database",
             self.pool.manager().outage.failed.clone(),
         );
+        self.engine.register_metrics(registry);
     }
 
     async fn ready(&self) -> Result<Option<Timestamp>, StoreError> {

@@ -1,5 +1,6 @@
 //! All rows of a database, for a copy to or from another store.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,14 +11,19 @@ use tokio_postgres::types::ToSql;
 use super::connection::Client;
 use super::fault::Fault;
 use super::operation::Connection;
-use super::schema::{self, SchemaError};
+use super::pooler::connect;
+use super::schema::{self, SchemaError, counter};
 use super::settings::PostgresSettings;
-use super::value::timestamp;
-use super::{OpenError, OsRandom, audit, connection, positions};
+use super::value::{number, unsigned};
+use super::{OpenError, OsRandom, audit, connection, failed, feed};
 use crate::StoreError;
-use crate::records::{BATCH, Batch, COUNTERS, Cell, Column, ColumnType, Record, Records, Table};
+use crate::codec::Bytes;
+use crate::records::{
+    BATCH, Batch, LAST_AUDIT, LAST_REVOCATION, Records, audit_entry, audit_row, copied, stays,
+};
 use crate::row::{decode, encode};
-use domain::{FeedId, Grant};
+use crate::tx::tables::{Announced, Name};
+use domain::{AuditRecord, FeedId};
 
 pub(crate) struct DatabaseRecords {
     /// With a transaction, which ends without a commit if the connection is dropped.
@@ -32,6 +38,9 @@ const LOOKS: usize = 20;
 
 /// The name of a connection that reads a source. A target looks for the name, because it would wait for its own source.
 pub(super) const READS: &str = "token-service copy, source";
+
+/// The counters, which are rows of [`META`](crate::tx::tables::META) in a copy.
+const COUNTERS: [&str; 2] = [LAST_AUDIT, LAST_REVOCATION];
 
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
@@ -54,9 +63,9 @@ impl From<tokio_postgres::Error> for Refusal {
 impl DatabaseRecords {
     /// Connects to a database that no token service uses.
     pub(crate) async fn source(settings: &PostgresSettings) -> Result<Self, OpenError> {
-        let (client, lock) = (connect(settings).await?, connect(settings).await?);
+        let (client, lock) = (connect(settings).await?.1, connect(settings).await?.1);
         let opened = begin_reading(&client, &lock).await;
-        opened.map_err(|refusal| failed(settings, &refusal))?;
+        opened.map_err(|refusal| failed(settings, refusal))?;
         Ok(Self {
             client,
             _lock: Some(lock),
@@ -65,47 +74,107 @@ impl DatabaseRecords {
 
     /// Connects to an empty database, and creates the tables.
     pub(crate) async fn target(settings: &PostgresSettings) -> Result<Self, OpenError> {
-        let mut client = connect(settings).await?;
-        let feed = FeedId::generate(&OsRandom)?;
-        let opened = empty(&mut client, feed).await;
-        opened.map_err(|refusal| failed(settings, &refusal))?;
+        let (_, mut client) = connect(settings).await?;
+        let fresh = FeedId::generate(&OsRandom)?;
+        let opened = empty(&mut client, fresh).await;
+        opened.map_err(|refusal| failed(settings, refusal))?;
         Ok(Self {
             client,
             _lock: None,
         })
     }
 
-    async fn page(&self, table: Table) -> Result<Batch, Fault> {
-        let sql = format!("FETCH {} FROM {CURSOR}", BATCH);
+    async fn page(&self, table: Name) -> Result<Vec<(Bytes, Bytes)>, Fault> {
+        let sql = format!("FETCH {BATCH} FROM {CURSOR}");
         let rows = self.client.query(&sql, &[]).await?;
-        let records = rows.iter().map(|row| read(table, row));
-        let records = records.collect::<Result<_, Fault>>()?;
-        Ok(Batch { table, records })
+        rows.iter().map(|row| read(table, row)).collect()
     }
 
-    async fn put(&self, batch: &Batch) -> Result<(), Fault> {
-        let columns = batch.table.columns();
-        let values: Vec<_> = (0..)
-            .zip(columns)
-            .map(|(index, column)| array(&batch.records, index, column))
-            .collect::<Result<_, Fault>>()?;
-        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as _).collect();
-        let sql = insert(batch.table);
-        let statement = self.client.prepare_cached(&sql).await?;
-        self.client.execute(&statement, &values).await?;
+    async fn counters(&self) -> Result<Vec<(Bytes, Bytes)>, Fault> {
+        let mut rows = Vec::new();
+        for name in COUNTERS {
+            let value = counter(&Connection::Plain(&self.client), name).await?;
+            rows.push((name.into(), value.to_be_bytes().to_vec()));
+        }
+        Ok(rows)
+    }
+
+    /// `numbers` counts the entries of the audit log by kind.
+    async fn put(&self, batch: &Batch, numbers: &mut BTreeMap<u8, i64>) -> Result<(), Fault> {
+        match batch.table {
+            Name::audit_log => self.put_entries(&batch.rows, numbers).await,
+            Name::revoked => self.put_revoked(&batch.rows).await,
+            table => self.put_rows(table, &batch.rows).await,
+        }
+    }
+
+    async fn put_rows(&self, table: Name, rows: &[(Bytes, Bytes)]) -> Result<(), Fault> {
+        let is_counter =
+            |key: &[u8]| table == Name::meta && COUNTERS.iter().any(|name| name.as_bytes() == key);
+        for (key, row) in rows.iter().filter(|(key, _)| is_counter(key)) {
+            let sql = "UPDATE counters SET value = $2 WHERE name = convert_from($1, 'UTF8')";
+            let value = <[u8; 8]>::try_from(row.as_slice()).map(u64::from_be_bytes);
+            let value = number(value.unwrap_or_default());
+            self.client.execute(sql, &[key, &value]).await?;
+        }
+        let rows = rows.iter().filter(|(key, _)| !is_counter(key));
+        let (keys, rows): (Vec<&[u8]>, Vec<&[u8]>) =
+            rows.map(|(key, row)| (&**key, &**row)).unzip();
+        let sql = format!(
+            "INSERT INTO {} (k, v) SELECT * FROM unnest($1::BYTEA[], $2::BYTEA[])",
+            table.text()
+        );
+        let conflict = match table {
+            Name::meta => " ON CONFLICT (k) DO UPDATE SET v = excluded.v",
+            _ => "",
+        };
+        let statement = self.client.prepare_cached(&(sql + conflict)).await?;
+        self.client.execute(&statement, &[&keys, &rows]).await?;
         Ok(())
     }
-}
 
-async fn connect(settings: &PostgresSettings) -> Result<Client, OpenError> {
-    let client = connection::pool(settings)?.get().await;
-    client.map_err(|error| failed(settings, &SchemaError::Fault(error.into()).into()))
-}
+    async fn put_revoked(&self, rows: &[(Bytes, Bytes)]) -> Result<(), Fault> {
+        let (mut keys, mut entries, mut positions) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, row) in rows {
+            let entry: Announced = decode(row)?;
+            positions.push(entry.position.map(number));
+            let position = None;
+            entries.push(encode(&Announced { position, ..entry })?);
+            keys.push(key);
+        }
+        let sql = "INSERT INTO revoked (k, v, sequence)
+            SELECT * FROM unnest($1::BYTEA[], $2::BYTEA[], $3::BIGINT[])";
+        let statement = self.client.prepare_cached(sql).await?;
+        self.client
+            .execute(&statement, &[&keys, &entries, &positions])
+            .await?;
+        Ok(())
+    }
 
-fn failed(settings: &PostgresSettings, refusal: &Refusal) -> OpenError {
-    OpenError::Database {
-        place: settings.url.place(),
-        reason: refusal.to_string(),
+    async fn put_entries(
+        &self,
+        rows: &[(Bytes, Bytes)],
+        numbers: &mut BTreeMap<u8, i64>,
+    ) -> Result<(), Fault> {
+        let (mut sequences, mut kinds, mut counted) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut expiries, mut bodies) = (Vec::new(), Vec::new());
+        for (key, body) in rows {
+            let entry = audit_entry(key, body)?;
+            let kind = entry.event.action.kind().number();
+            let last = numbers.entry(kind).or_default();
+            *last += 1;
+            sequences.push(number(entry.sequence));
+            kinds.push(i64::from(kind));
+            counted.push(*last);
+            expiries.push(number(entry.event.expires_at.seconds()));
+            bodies.push(body);
+        }
+        let sql = "INSERT INTO audit_log (sequence, kind, number, expires_at, body)
+            SELECT * FROM unnest($1::BIGINT[], $2::BIGINT[], $3::BIGINT[], $4::BIGINT[], $5::BYTEA[])";
+        let statement = self.client.prepare_cached(sql).await?;
+        let values: [&(dyn ToSql + Sync); 5] = [&sequences, &kinds, &counted, &expiries, &bodies];
+        self.client.execute(&statement, &values).await?;
+        Ok(())
     }
 }
 
@@ -142,7 +211,7 @@ async fn keep_services_out(client: &Client) -> Result<(), Refusal> {
 /// store has entries that wait.
 async fn settle(client: &Client) -> Result<(), SchemaError> {
     let client = Connection::Plain(client);
-    while positions::give(&client).await?.is_some() {}
+    while feed::give_positions(&client).await?.is_some() {}
     while audit::settle(&client).await? {}
     Ok(())
 }
@@ -174,13 +243,16 @@ async fn empty(client: &mut Client, feed: FeedId) -> Result<(), Refusal> {
     schema::open(client, None).await?;
     keep_services_out(client).await?;
     settle(client).await?;
-    for table in Table::ALL {
-        let name = table.name();
+    for table in copied().filter(|table| *table != Name::meta) {
+        let name = table.text();
         let sql = format!("SELECT 1 FROM {name} LIMIT 1");
-        if *table != Table::Counters && client.query_opt(&sql, &[]).await?.is_some() {
+        if client.query_opt(&sql, &[]).await?.is_some() {
             return Err(Refusal::NotEmpty(name));
         }
     }
+    // The rows stay, because operations lock them.
+    let sql = "UPDATE meta SET v = decode('0000000000000000', 'hex')";
+    client.execute(sql, &[]).await?;
     let sql = "UPDATE counters SET value = 0 WHERE name = ANY($1)";
     client.execute(sql, &[&COUNTERS.as_slice()]).await?;
     let sql = "INSERT INTO feed (name, identity) VALUES ('revocations', $1)
@@ -192,14 +264,17 @@ async fn empty(client: &mut Client, feed: FeedId) -> Result<(), Refusal> {
 #[async_trait]
 impl Records for DatabaseRecords {
     async fn read(&mut self, to: Sender<Batch>) -> Result<(), StoreError> {
-        for table in Table::ALL {
-            let sql = declare(*table);
-            let declared = self.client.batch_execute(&sql).await;
+        for table in copied() {
+            let declared = self.client.batch_execute(&declare(table)).await;
             declared.map_err(Fault::from)?;
             loop {
-                let batch = self.page(*table).await?;
-                let is_last = batch.records.len() < BATCH;
-                if to.send(batch).await.is_err() {
+                let mut rows = self.page(table).await?;
+                let is_last = rows.len() < BATCH;
+                if is_last && table == Name::meta {
+                    rows.extend(self.counters().await?);
+                }
+                rows.retain(|(key, row)| !stays(table, key, row));
+                if to.send(Batch { table, rows }).await.is_err() {
                     return Err(StoreError::Failed("nobody takes the rows".into()));
                 }
                 if is_last {
@@ -213,8 +288,9 @@ impl Records for DatabaseRecords {
     }
 
     async fn write(&mut self, mut from: Receiver<Batch>) -> Result<(), StoreError> {
+        let mut numbers = BTreeMap::new();
         while let Some(batch) = from.recv().await {
-            self.put(&batch).await?;
+            self.put(&batch, &mut numbers).await?;
         }
         Ok(())
     }
@@ -229,105 +305,29 @@ const CURSOR: &str = "copied";
 const CLOSE: &str = "CLOSE copied";
 
 /// Sorted, because redb writes sorted rows faster and needs the audit log sorted.
-fn declare(table: Table) -> String {
-    let columns = table.columns().iter();
-    let columns: Vec<String> = columns
-        .map(|column| format!("{}::{}", column.name, column.sql_type()))
-        .collect();
-    let rows = match table {
-        // An attempt that had to wait may leave a row without failures.
-        Table::Failures => "WHERE count > 0".to_owned(),
-        Table::Counters => format!("WHERE value <> 0 AND name IN ('{}')", COUNTERS.join("', '")),
-        _ => String::new(),
+fn declare(table: Name) -> String {
+    let name = table.text();
+    let (columns, by) = match table {
+        Name::revoked => ("k, v, sequence", "k"),
+        Name::audit_log => ("sequence, body", "kind, sequence"),
+        _ => ("k, v", "k"),
     };
-    format!(
-        "DECLARE {CURSOR} NO SCROLL CURSOR FOR SELECT {} FROM {} {rows} ORDER BY 1",
-        columns.join(", "),
-        table.name()
-    )
+    format!("DECLARE {CURSOR} NO SCROLL CURSOR FOR SELECT {columns} FROM {name} ORDER BY {by}")
 }
 
-/// The names of the columns of a table, and a parameter for each.
-pub(super) fn names_and_values(table: Table) -> (String, String) {
-    parameters(table, |number, _| format!("${number}"))
-}
-
-fn parameters(table: Table, parameter: impl Fn(usize, &Column) -> String) -> (String, String) {
-    let columns = (1..).zip(table.columns());
-    let (names, parameters): (Vec<&str>, Vec<String>) = columns
-        .map(|(number, column)| (column.name, parameter(number, column)))
-        .unzip();
-    (names.join(", "), parameters.join(", "))
-}
-
-/// The values for [`names_and_values`].
-pub(super) fn values<'a>(table: Table, row: &'a Record) -> Vec<&'a (dyn ToSql + Sync)> {
-    let cells = row.0.iter().zip(table.columns());
-    let value = |(cell, column): (&'a Cell, &Column)| -> &'a (dyn ToSql + Sync) {
-        match (cell, column.kind) {
-            (Cell::Number(number), _) => number,
-            (Cell::Text(text), _) => text,
-            (Cell::Bytes(bytes), _) => bytes,
-            (Cell::Null, ColumnType::Number) => &None::<i64>,
-            (Cell::Null, ColumnType::Text) => &None::<&str>,
-            (Cell::Null, ColumnType::Bytes) => &None::<&[u8]>,
+fn read(table: Name, row: &Row) -> Result<(Bytes, Bytes), Fault> {
+    match table {
+        Name::audit_log => {
+            let sequence = unsigned(row.try_get(0)?);
+            let event = decode(row.try_get(1)?)?;
+            Ok(audit_row(&AuditRecord { sequence, event })?)
         }
-    };
-    cells.map(value).collect()
-}
-
-fn insert(table: Table) -> String {
-    let (names, arrays) = parameters(table, |number, column| {
-        format!("${number}::{}[]", column.sql_type())
-    });
-    let conflict = match table {
-        Table::Counters => "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        _ => "",
-    };
-    let name = table.name();
-    format!("INSERT INTO {name} ({names}) SELECT * FROM unnest({arrays}) {conflict}")
-}
-
-fn read(table: Table, row: &Row) -> Result<Record, Fault> {
-    let mut cells = Vec::new();
-    for (index, column) in table.columns().iter().enumerate() {
-        cells.push(match column.kind {
-            ColumnType::Number => row.try_get::<_, Option<i64>>(index)?.into(),
-            ColumnType::Text => row.try_get::<_, Option<String>>(index)?.into(),
-            ColumnType::Bytes => row.try_get::<_, Option<Vec<u8>>>(index)?.into(),
-        });
-    }
-    // The body of a revoked grant is of the time before.
-    if table == Table::Grants
-        && let [.., Cell::Number(revoked_at), Cell::Bytes(body)] = cells.as_mut_slice()
-    {
-        let mut grant: Grant = decode(body)?;
-        if grant.revoke(timestamp(*revoked_at)) {
-            *body = encode(&grant)?;
+        Name::revoked => {
+            let entry: Announced = decode(row.try_get(1)?)?;
+            let position = row.try_get::<_, Option<i64>>(2)?.map(unsigned);
+            let row_of_copy = encode(&Announced { position, ..entry })?;
+            Ok((row.try_get(0)?, row_of_copy))
         }
-    }
-    Ok(Record(cells))
-}
-
-type Array<'a> = Box<dyn ToSql + Sync + Send + 'a>;
-
-/// The values of a column.
-fn array<'a>(records: &'a [Record], index: usize, column: &Column) -> Result<Array<'a>, Fault> {
-    fn all<'a, T: ToSql + Sync + Send + 'a>(
-        records: &'a [Record],
-        index: usize,
-        value: impl Fn(&'a Record) -> Result<T, crate::row::RowError>,
-    ) -> Result<Array<'a>, Fault> {
-        let some = |record: &'a Record| match record.is_null(index) {
-            true => Ok(None),
-            false => value(record).map(Some),
-        };
-        let values: Result<Vec<Option<T>>, _> = records.iter().map(some).collect();
-        Ok(Box::new(values?))
-    }
-    match column.kind {
-        ColumnType::Number => all(records, index, |record| record.some_number::<i64>(index)),
-        ColumnType::Text => all(records, index, |record| record.text(index)),
-        ColumnType::Bytes => all(records, index, |record| record.bytes(index)),
+        _ => Ok((row.try_get(0)?, row.try_get(1)?)),
     }
 }

@@ -6,38 +6,22 @@
 use tokio_postgres::error::SqlState;
 
 use super::connection::Client;
+use super::creation;
 use super::fault::Fault;
 use super::operation::Connection;
 use super::replicas::Replica;
-use super::revocations::counter;
-use super::value::rows;
-use crate::records::Table;
+use super::value::{rows, unsigned};
 use domain::Layout;
-
-/// What follows the tables of [`Table::ALL`].
-const FIRST: &str = include_str!("schema.sql");
-
-/// The statement that creates a table.
-fn creation(table: Table) -> String {
-    let columns = table.columns().iter();
-    let columns: String = columns
-        .map(|column| {
-            let constraint = if column.is_nullable { "" } else { " NOT NULL" };
-            format!("{} {}{constraint}, ", column.name, column.sql_type())
-        })
-        .collect();
-    let (name, key) = (table.name(), table.key());
-    format!("CREATE TABLE IF NOT EXISTS {name} ({columns}PRIMARY KEY ({key}));")
-}
 
 /// Statements that add tables, indexes or nullable columns to the first ones. A start makes the additions that the
 /// database lacks. Services of earlier versions that use the same database must not notice an addition.
 const ADDITIONS: &[&str] = &[];
 
-/// After the table of the counters, which every version has. `layout` is the layout in use, and `additions` the number of
-/// additions. Unreleased versions before 0.3.0 wrote `schema_version`.
+/// The table of the counters, which every version has. `layout` is the layout in use, and `additions` the number of additions.
+/// Unreleased versions before 0.3.0 wrote `schema_version` or `registry_position`.
 const FOUNDATION: &str =
-    "INSERT INTO counters (name, value) VALUES ('layout', 0) ON CONFLICT (name) DO NOTHING;";
+    "CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
+    INSERT INTO counters (name, value) VALUES ('layout', 0) ON CONFLICT (name) DO NOTHING;";
 
 /// Maximum attempts of a replica that starts at the same time as other replicas.
 const ATTEMPTS: u32 = 20;
@@ -95,18 +79,14 @@ async fn try_open(
     additions: &[&str],
 ) -> Result<Layout, SchemaError> {
     // Users without the right to create tables can use an up-to-date database.
-    let exists = "SELECT 1 FROM information_schema.tables \
-        WHERE table_schema = current_schema() AND table_name = 'counters'";
-    if client.query_opt(exists, &[]).await?.is_none() {
-        let foundation = creation(Table::Counters) + FOUNDATION;
-        client.batch_execute(&foundation).await?;
+    if !exists(&Connection::Plain(client)).await? {
+        client.batch_execute(FOUNDATION).await?;
     }
     let transaction = client.transaction().await?;
     let connection = Connection::Transaction(&transaction);
     let layout = match locked(&connection).await? {
         0 => {
-            let tables: String = Table::ALL.iter().map(|table| creation(*table)).collect();
-            transaction.batch_execute(&(tables + FIRST)).await?;
+            transaction.batch_execute(&creation::all()).await?;
             set_layout(&connection, Layout::NEWEST).await?;
             Layout::NEWEST
         }
@@ -128,14 +108,38 @@ async fn try_open(
     Ok(layout)
 }
 
+async fn exists(client: &Connection<'_>) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM information_schema.tables \
+        WHERE table_schema = current_schema() AND table_name = 'counters'";
+    Ok(client.query_opt(sql, &[]).await?.is_some())
+}
+
+/// The layout in use; `None` before the first start.
+pub(super) async fn existing(client: &Connection<'_>) -> Result<Option<Layout>, SchemaError> {
+    if !exists(client).await? {
+        return Ok(None);
+    }
+    match number(client, "").await? {
+        0 => Ok(None),
+        found => known(found).map(Some),
+    }
+}
+
 /// The number of the layout in use; 0 before the first start. Locks its row until the transaction ends.
 async fn locked(client: &Connection<'_>) -> Result<i64, SchemaError> {
-    let query = "SELECT value FROM counters WHERE name = 'layout' FOR UPDATE";
-    let row = client
-        .query_opt(query, &[])
-        .await?
-        .ok_or(SchemaError::Older)?;
-    Ok(row.try_get(0)?)
+    number(client, " FOR UPDATE").await
+}
+
+/// The number of the layout in use, read with `lock`; 0 before the first start.
+async fn number(client: &Connection<'_>, lock: &str) -> Result<i64, SchemaError> {
+    let sql = format!(
+        "SELECT value, EXISTS (SELECT 1 FROM counters WHERE name = 'registry_position')
+        FROM counters WHERE name = 'layout'{lock}"
+    );
+    match client.query_opt(&sql, &[]).await? {
+        Some(row) if !row.try_get::<_, bool>(1)? => Ok(row.try_get(0)?),
+        _ => Err(SchemaError::Older),
+    }
 }
 
 /// The layout with this number.
@@ -149,11 +153,15 @@ pub(super) async fn lock(client: &Connection<'_>) -> Result<Layout, SchemaError>
     known(locked(client).await?)
 }
 
-pub(super) async fn set_counter(
-    client: &Connection<'_>,
-    name: &str,
-    value: i64,
-) -> Result<(), Fault> {
+pub(super) async fn counter(client: &Connection<'_>, name: &str) -> Result<u64, Fault> {
+    let sql = "SELECT value FROM counters WHERE name = $1";
+    match client.query_opt(sql, &[&name]).await? {
+        Some(row) => Ok(unsigned(row.try_get(0)?)),
+        None => Ok(0),
+    }
+}
+
+async fn set_counter(client: &Connection<'_>, name: &str, value: i64) -> Result<(), Fault> {
     let update = "INSERT INTO counters (name, value) VALUES ($1, $2)
         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
     client.execute(update, &[&name, &value]).await?;

@@ -22,12 +22,19 @@ use super::outage::Outage;
 /// Session settings: time limits, and when the database confirms a commit. The second time limit bounds how long a
 /// crashed replica can block rows that it locked. The third setting keeps confirmed commits safe from a crash of the
 /// server, even if the database, the role or the URL turns `synchronous_commit` off. Other values, which decide about
-/// waiting for standby servers, stay unchanged.
+/// waiting for standby servers, stay unchanged. The fourth setting keeps a plan that was made for an empty table from reading a
+/// large one from its start to its end. The fifth setting keeps PostgreSQL from compiling short statements to machine code, which
+/// takes it half a second each time: it does so for a high estimated cost, such as that of a table that it must read whole against
+/// the fourth setting.
 const SESSION: &str = "
     SET statement_timeout = '10s';
     SET idle_in_transaction_session_timeout = '5s';
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit', true) = 'off';
+    SELECT set_config('enable_seqscan', 'off', false)
+        WHERE current_setting('enable_seqscan', true) IS NOT NULL;
+    SELECT set_config('jit', 'off', false)
+        WHERE current_setting('jit', true) IS NOT NULL;
 ";
 
 /// One server of the URL.

@@ -1,5 +1,6 @@
 //! The URL of the database, and the settings of the connection.
 
+use std::error::Error as _;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ impl PostgresUrl {
     /// A description of the error without the values of the URL, because they may be secret.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (known, has_ssl_mode) = with_known_ssl_modes(text);
-        let mut config: Config = known.parse().map_err(|error| format!("{error}"))?;
+        let mut config: Config = known.parse().map_err(|error| problem(&error))?;
         let (hosts, addresses) = (config.get_hosts().len(), config.get_hostaddrs().len());
         if hosts == 0 {
             return Err("the host is missing".into());
@@ -98,6 +99,35 @@ impl PostgresUrl {
     /// True if the connection to another machine is not encrypted, or may be unencrypted (`sslmode=prefer`).
     pub fn is_plain_to_another_machine(&self) -> bool {
         self.0.get_ssl_mode() != SslMode::Require && !is_this_machine(&self.0)
+    }
+}
+
+/// The parameters of a URL.
+const PARAMETERS: &str = "application_name, channel_binding, connect_timeout, dbname, host, hostaddr, keepalives, keepalives_idle, \
+    keepalives_interval, keepalives_retries, load_balance_hosts, options, password, port, sslmode, sslnegotiation, \
+    target_session_attrs, tcp_user_timeout, user";
+
+/// What is wrong with a URL, with the name of a parameter and without its value. A name that is no word may be a part of a
+/// password in which `@` or `?` was not escaped.
+fn problem(error: &tokio_postgres::Error) -> String {
+    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    let name = |start: &str| Some(cause.strip_prefix(start)?.trim_matches('`').to_owned());
+    if let Some(name) = name("invalid value for option ") {
+        return format!("the parameter {name} has a wrong value");
+    }
+    match name("unknown option ") {
+        Some(name) if name == "sslrootcert" => {
+            "the parameter sslrootcert is unknown: name the file in store.ca_file".to_owned()
+        }
+        Some(name)
+            if name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_') =>
+        {
+            format!("the parameter {name} is unknown; expected one of {PARAMETERS}")
+        }
+        Some(_) => format!("a parameter is unknown; expected one of {PARAMETERS}"),
+        None => error.to_string(),
     }
 }
 
@@ -341,9 +371,22 @@ mod tests {
             "postgres://a:hunter2@db/tokens?sslmode=hunter2",
             "postgres://a:hunter2@db:x/tokens",
             "postgres://a:hunter2@db/tokens?what=hunter2",
+            "postgres://a:b@c?hunter2=d@db/tokens",
         ] {
             let problem = PostgresUrl::parse(url).unwrap_err();
             assert!(!problem.contains("hunter2"), "{problem}");
+        }
+        for (parameter, expected) in [
+            (
+                "sslmod=require",
+                "the parameter sslmod is unknown; expected one of application_name",
+            ),
+            ("sslrootcert=ca.pem", "store.ca_file"),
+            ("sslmode=on", "the parameter sslmode has a wrong value"),
+        ] {
+            let problem = PostgresUrl::parse(&format!("postgres://a@db/t?{parameter}"));
+            let problem = problem.unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
         }
         let url = PostgresUrl::parse("postgres://a:hunter2@db/tokens").unwrap();
         assert!(!format!("{url:?}").contains("hunter2"));

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use super::audit;
-use super::fault::Fault;
-use super::operation::{Connection, in_time};
+use super::fault::{Fault, in_time};
+use super::operation::Connection;
 use super::replicas::{self, RunningReplica};
 use super::schema::{self, SchemaError};
 use super::settings::PostgresSettings;
-use super::{OpenError, connection};
+use super::{OpenError, failed, pooler};
 use domain::{AuditEvent, Layout};
 
 /// How far the upgrade of a database is.
@@ -91,8 +91,7 @@ pub(super) async fn run(
     finish: Option<&Audit<'_>>,
 ) -> Result<Upgrade, FinishError> {
     let fault = |fault: Fault| failed(settings, SchemaError::from(fault));
-    let mut client =
-        (connection::pool(settings)?.get().await).map_err(|error| fault(error.into()))?;
+    let (_, mut client) = pooler::connect(settings).await?;
     let transaction = (client.transaction().await).map_err(|error| fault(error.into()))?;
     let connection = Connection::Transaction(&transaction);
     // Locks the layout: a service that starts now waits, and then finds the layout of the finish.
@@ -117,11 +116,4 @@ pub(super) async fn run(
         in_time(transaction.commit()).await.map_err(fault)?;
     }
     Ok(upgrade)
-}
-
-fn failed(settings: &PostgresSettings, reason: impl fmt::Display) -> OpenError {
-    OpenError::Database {
-        place: settings.url.place(),
-        reason: reason.to_string(),
-    }
 }

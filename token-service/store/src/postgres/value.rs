@@ -1,10 +1,5 @@
-//! Conversion of numbers to the database's signed 64-bit integers, and of rows to registrations.
+//! Conversion of numbers to the database's signed 64-bit integers.
 
-use serde::de::DeserializeOwned;
-use tokio_postgres::Row;
-
-use super::fault::{Fault, readable};
-use crate::row::decode_json;
 use domain::clock::Timestamp;
 
 /// Converts a number for the database. A number that is too large becomes the maximum.
@@ -27,18 +22,4 @@ pub(super) fn timestamp(seconds: i64) -> Timestamp {
 
 pub(super) fn rows(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
-}
-
-/// Reads a registration from a row with name and body.
-pub(super) fn registration<T: DeserializeOwned>(row: &Row) -> Result<Option<T>, Fault> {
-    registration_in(row, 1)
-}
-
-/// Reads a registration from the column with its body.
-pub(super) fn registration_in<T: DeserializeOwned>(
-    row: &Row,
-    column: usize,
-) -> Result<Option<T>, Fault> {
-    let body = decode_json(row.try_get(column)?);
-    readable("registration", body.map_err(Fault::from))
 }

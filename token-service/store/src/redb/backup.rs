@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase as _};
 use tempfile::NamedTempFile;
 
-use super::fault::Fault;
 use super::open::{self, OpenError};
 use super::opened::settle;
 use super::tables::{Tables, copy_all};
 use crate::BackupError;
+use crate::fault::Fault;
 
 impl From<Fault> for BackupError {
     fn from(fault: Fault) -> Self {

@@ -3,37 +3,21 @@
 //! Writes go through [`writer`], which makes many operations durable in one transaction. Reads open their own snapshot and
 //! never wait for the writer. Between two checkpoints, a [`journal`] beside the file has what the transactions wrote.
 
-mod applied_file;
-mod attempts;
 mod audit;
 mod backup;
-mod change_log;
-mod changing;
-mod client_secrets;
-mod codes;
-mod credentials;
-mod fault;
 mod gathering;
-mod grants;
 mod journal;
-mod names;
-mod once;
 mod open;
 mod opened;
-mod recorded;
 mod records;
-mod registry;
-mod registry_index;
 mod revocations;
 mod rows;
-mod sealed;
-mod second_factors;
-mod sessions;
-mod signing_keys;
+mod runs;
 mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod tx;
 mod writer;
 mod writer_metrics;
 
@@ -44,18 +28,22 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redb::{ReadTransaction, ReadableDatabase as _, ReadableTableMetadata as _};
+use redb::ReadableDatabase as _;
 use tracing::Instrument as _;
 
-use self::fault::Fault;
-use self::tables::{CLIENTS, GRANTS, META, REVOCATIONS, SESSIONS, SWEPT_AT_KEY, Tables, USERS};
+use self::tables::Snapshot;
 use self::writer::{Opener, Shared, Writer};
+use crate::fault::Fault;
+use crate::operations::{Runs as _, notices};
+use crate::token_lifetime::note_swept;
+use crate::tx::tables::{META, Name, SWEPT_AT};
 use crate::{BackupError, Counts, RevocationStore as _, Store, StoreError, Swept, span};
 use domain::Layout;
 use domain::clock::Timestamp;
 
 pub use self::backup::{RestoreError, restore};
-pub use self::open::OpenError;
+pub(crate) use self::open::Reader;
+pub use self::open::{OpenError, look};
 pub(crate) use self::records::FileRecords;
 
 /// The database in traces (`db.system.name`).
@@ -128,54 +116,46 @@ impl RedbStore {
     #[cfg(any(test, feature = "testing"))]
     #[expect(clippy::panic, reason = "a test asks for it")]
     pub async fn panic_in_writer(&self) {
-        let outcome: Result<(), StoreError> = self.write(|_, _| panic!("on purpose")).await;
+        let outcome: Result<(), StoreError> = self.owned(|_| panic!("on purpose")).await;
         debug_assert!(outcome.is_err());
     }
 
     fn read<T>(
         &self,
-        read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>,
+        read: impl FnOnce(&mut Snapshot<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        span::of_operation(SYSTEM, &read).in_scope(|| read_from(&self.shared, read))
+        let lifetime = self.longest_token();
+        span::of_operation(SYSTEM, &read).in_scope(|| read_from(&self.shared, lifetime, read))
     }
 
     /// Reads so many rows that the read would hold up the other tasks of the thread.
     async fn read_much<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&ReadTransaction) -> Result<T, Fault> + Send + 'static,
+        read: impl FnOnce(&mut Snapshot<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let shared = Arc::clone(&self.shared);
+        let (shared, lifetime) = (Arc::clone(&self.shared), self.longest_token());
         let span = span::of_operation(SYSTEM, &read);
-        tokio::task::spawn_blocking(move || read_from(&shared, read))
+        tokio::task::spawn_blocking(move || read_from(&shared, lifetime, read))
             .instrument(span)
             .await
             .map_err(|error| StoreError::Failed(error.to_string()))?
-    }
-
-    async fn write<T, F>(&self, operation: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tables<'_>, Duration) -> Result<T, Fault> + Send + 'static,
-    {
-        let lifetime = self.longest_token();
-        let span = span::of_operation(SYSTEM, &operation);
-        self.writer
-            .write(move |tables| operation(tables, lifetime))
-            .instrument(span)
-            .await
     }
 }
 
 fn read_from<T>(
     shared: &Shared,
-    read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>,
+    longest_token: Duration,
+    read: impl FnOnce(&mut Snapshot<'_>) -> Result<T, Fault>,
 ) -> Result<T, StoreError> {
     let guard = shared.read().unwrap_or_else(PoisonError::into_inner);
     let opened = guard
         .as_ref()
         .ok_or_else(|| StoreError::Failed("the store is closed after a failure".into()))?;
     let transaction = opened.database.begin_read().map_err(Fault::from)?;
-    Ok(read(&transaction)?)
+    let mut snapshot = Snapshot::new(&transaction, longest_token);
+    let outcome = read(&mut snapshot);
+    snapshot.report();
+    Ok(outcome?)
 }
 
 #[async_trait]
@@ -186,21 +166,23 @@ impl Store for RedbStore {
     }
 
     async fn counts(&self) -> Result<Counts, StoreError> {
-        self.read(|transaction| {
+        self.read(|snapshot| {
             Ok(Counts {
-                clients: transaction.open_table(CLIENTS)?.len()?,
-                users: transaction.open_table(USERS)?.len()?,
-                grants: transaction.open_table(GRANTS)?.len()?,
-                sessions: transaction.open_table(SESSIONS)?.len()?,
-                revocations: transaction.open_table(REVOCATIONS)?.len()?,
-                audit_entries: audit::count(transaction)?,
+                clients: snapshot.count(Name::clients)?,
+                users: snapshot.count(Name::users)?,
+                grants: snapshot.count(Name::grants)?,
+                sessions: snapshot.count(Name::sessions)?,
+                revocations: snapshot.count(Name::revocations)?,
+                audit_entries: audit::count(snapshot)?,
+                owed_notices: snapshot.count(Name::owed_notices)?,
+                owed_since: notices::oldest(snapshot)?,
             })
         })
     }
 
     /// Closes the file even if somebody still holds the store. A file that nobody has closed needs its journal.
     async fn close(&self) {
-        let queued: Result<(), StoreError> = self.write(|_, _| Ok(())).await;
+        let queued: Result<(), StoreError> = self.owned(|_| Ok(())).await;
         if let Err(error) = queued {
             tracing::warn!(%error, "the last operations of the store failed");
         }
@@ -235,30 +217,21 @@ impl Store for RedbStore {
     ) -> Result<Swept, StoreError> {
         let cursor = Arc::clone(&self.sweep_cursor);
         let lifetime = Arc::clone(&self.lifetime);
-        self.write(move |tables, longest| {
-            let remembered = revocations::token_lifetime(tables)?;
-            let next = remembered.at(lifetime.configured, due, now);
-            if next != remembered {
-                revocations::set_token_lifetime(tables, next)?;
-            }
+        self.owned(move |tables| {
+            let next = note_swept(tables, lifetime.configured, due, now)?;
             // Set before the commit, because the value must not be outdated after it. If the batch fails, the file
             // keeps the longer lifetime until the next sweep.
             lifetime.longest.store(next.longest, Ordering::Release);
             let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
-            let swept = sweep::sweep(tables, &mut cursor, due, limit, longest)?;
-            let meta = tables.meta.open()?;
-            meta.insert(SWEPT_AT_KEY, due.seconds())?;
-            Ok(swept)
+            sweep::sweep(tables, &mut cursor, due, limit)
         })
         .await
     }
 
     async fn swept_at(&self) -> Result<Timestamp, StoreError> {
-        self.read(|transaction| {
-            let swept_at = transaction.open_table(META)?.get(SWEPT_AT_KEY)?;
-            Ok(Timestamp::from_seconds(
-                swept_at.map_or(0, |seconds| seconds.value()),
-            ))
+        self.read(|snapshot| {
+            let swept_at = META.get(snapshot, SWEPT_AT)?;
+            Ok(Timestamp::from_seconds(swept_at.unwrap_or_default()))
         })
     }
 

@@ -4,19 +4,27 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use redb::backends::FileBackend;
-use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError};
+use redb::{
+    Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase, StorageBackend, StorageError,
+    TableError,
+};
 
-use super::fault::Fault;
 use super::opened::{Opened, durable, settle};
 use super::tables::{
-    CHECKPOINT_KEY, JOURNAL_KEY, LAYOUT_KEY, META, MIGRATIONS, Migration, SWEPT_AT_KEY, Tables,
+    CHECKPOINT, JOURNAL, LAYOUT, MIGRATIONS, Migration, Snapshot, Tables, definition,
 };
 use super::{journal, revocations, rows};
-use crate::token_lifetime::TokenLifetime;
+use crate::Look;
+use crate::fault::Fault;
+use crate::operations::{names, registry};
+use crate::token_lifetime::{TokenLifetime, note_opened};
+use crate::tx::tables::{META, Name, ROOT, SEALED};
 use domain::clock::Clock as _;
 use domain::random::{self, RandomError};
+use domain::registry_index::NamedKind;
 use domain::{FeedId, Layout};
 use system::{OsRandom, SystemClock};
 
@@ -176,6 +184,85 @@ pub(super) fn existing(path: &Path) -> Result<Database, OpenError> {
     })
 }
 
+/// Looks at the file at `path` before a start. A file that was not closed has all but the last changes, which its journal has.
+///
+/// # Errors
+/// This version cannot open the file.
+pub fn look(path: &Path, identities: &[String]) -> Result<Look, OpenError> {
+    if std::fs::metadata(path).map_or(true, |found| found.len() == 0)
+        && !journal_path(path).exists()
+    {
+        return Ok(Look::Absent);
+    }
+    let Some(reader) = Reader::open(path)? else {
+        return Ok(Look::Unread);
+    };
+    if reader.is_empty {
+        return Ok(Look::Absent);
+    }
+    reader.read(|snapshot| {
+        let mut holders = Vec::new();
+        for (value, username) in registry::users_with(snapshot, NamedKind::Identity, identities)? {
+            let user = names::user(snapshot, &username)?;
+            holders.extend(user.map(|user| (value, user)));
+        }
+        Ok(Look::Found {
+            sealed_root: SEALED.get(snapshot, ROOT)?,
+            holders,
+        })
+    })
+}
+
+/// A file that is read and not changed.
+pub(crate) struct Reader {
+    path: PathBuf,
+    database: ReadOnlyDatabase,
+    /// True for a file without tables.
+    pub(crate) is_empty: bool,
+}
+
+impl Reader {
+    /// `None` if another process has the file open, or if only a start can read it, which repairs it first.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>, OpenError> {
+        guarded(path, || {
+            let database = match builder().open_read_only(path) {
+                Err(DatabaseError::DatabaseAlreadyOpen | DatabaseError::RepairAborted) => {
+                    return Ok(None);
+                }
+                opened => opened.map_err(|error| database_error(path, error))?,
+            };
+            Ok(Some(Self {
+                path: path.to_owned(),
+                is_empty: layout(path, &database)?.is_none(),
+                database,
+            }))
+        })
+    }
+
+    /// True if the newest changes are in the journal.
+    pub(crate) fn lacks_its_journal(&self) -> Result<bool, OpenError> {
+        let needed = needed_journal(&self.database);
+        needed
+            .map(|needed| needed.is_some())
+            .map_err(|fault| damaged(&self.path, &fault))
+    }
+
+    pub(crate) fn read<T>(
+        &self,
+        read: impl FnOnce(&mut Snapshot<'_>) -> Result<T, Fault>,
+    ) -> Result<T, OpenError> {
+        guarded(&self.path, || {
+            let read = || {
+                read(&mut Snapshot::new(
+                    &self.database.begin_read()?,
+                    Duration::ZERO,
+                ))
+            };
+            read().map_err(|fault| damaged(&self.path, &fault))
+        })
+    }
+}
+
 /// Opens a file for reading and writing. Only the owner may read it, because grants show who works with what.
 pub(super) fn owners_alone(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
@@ -232,14 +319,14 @@ pub(super) fn prepare(
 }
 
 /// Identity of the journal that the file needs, and number of the checkpoint that the file has.
-fn needed_journal(database: &Database) -> Result<Option<(u64, u64)>, Fault> {
+fn needed_journal(database: &impl ReadableDatabase) -> Result<Option<(u64, u64)>, Fault> {
     let transaction = database.begin_read()?;
     if transaction.list_tables()?.next().is_none() {
         return Ok(None);
     }
-    let meta = transaction.open_table(META)?;
-    let number = |key: &str| Ok::<_, Fault>(meta.get(key)?.map(|number| number.value()));
-    Ok(number(JOURNAL_KEY)?.zip(number(CHECKPOINT_KEY)?))
+    let mut snapshot = Snapshot::new(&transaction, Duration::ZERO);
+    let journal = META.get(&mut snapshot, JOURNAL)?;
+    Ok(journal.zip(META.get(&mut snapshot, CHECKPOINT)?))
 }
 
 /// Gives the revocation feed a new identity, because its positions get a new meaning.
@@ -257,30 +344,28 @@ pub(super) fn renew_feed(path: &Path, database: &Database) -> Result<(), OpenErr
 pub(super) fn note_lifetime(database: &Database, configured: u64) -> Result<TokenLifetime, Fault> {
     let transaction = durable(database)?;
     let lifetime = {
-        let mut tables = Tables::new(&transaction);
-        let remembered = revocations::token_lifetime(&mut tables)?;
-        if remembered == TokenLifetime::default() {
-            // A new file has nothing to sweep.
-            let now = SystemClock.now().seconds();
-            tables.meta.open()?.insert(SWEPT_AT_KEY, now)?;
-        }
-        let lifetime = remembered.opened(configured);
-        revocations::set_token_lifetime(&mut tables, lifetime)?;
-        lifetime
+        let tables = &mut Tables::new(&transaction);
+        note_opened(tables, configured, SystemClock.now())?
     };
     transaction.commit()?;
     Ok(lifetime)
 }
 
 /// The layout of the file; `None` for an empty file.
-fn layout(path: &Path, database: &Database) -> Result<Option<Layout>, OpenError> {
+fn layout(path: &Path, database: &impl ReadableDatabase) -> Result<Option<Layout>, OpenError> {
     let read = || -> Result<Option<Option<u64>>, Fault> {
         let transaction = database.begin_read()?;
         if transaction.list_tables()?.next().is_none() {
             return Ok(None);
         }
-        let number = transaction.open_table(META)?.get(LAYOUT_KEY)?;
-        Ok(Some(number.map(|number| number.value())))
+        if let Err(TableError::TableTypeMismatch { .. }) =
+            transaction.open_table(definition(Name::meta))
+        {
+            // Keys and rows are not bytes.
+            return Ok(Some(None));
+        }
+        let mut snapshot = Snapshot::new(&transaction, Duration::ZERO);
+        META.get(&mut snapshot, LAYOUT).map(Some)
     };
     let Some(number) = read().map_err(|fault| damaged(path, &fault))? else {
         return Ok(None);
@@ -320,7 +405,7 @@ pub(super) fn migrate(
             }
         }
         let newest = u64::from(Layout::FIRST.number()) + migrations.len() as u64;
-        tables.meta.open()?.insert(LAYOUT_KEY, newest)?;
+        META.put(&mut tables, LAYOUT, &newest)?;
     }
     Ok(transaction.commit()?)
 }

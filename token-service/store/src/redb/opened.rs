@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redb::{Database, StorageBackend, WriteTransaction};
 
-use super::fault::Fault;
 use super::journal::{CAPACITY, Journal};
-use super::tables::{CHECKPOINT_KEY, JOURNAL_KEY, Tables};
+use super::tables::{CHECKPOINT, JOURNAL, Tables};
+use crate::fault::Fault;
+use crate::tx::tables::META;
 
 /// Dropping it closes the file, which then needs no journal.
 #[derive(Debug)]
@@ -30,9 +31,8 @@ impl Opened {
         let transaction = durable(&database)?;
         {
             let mut tables = Tables::new(&transaction);
-            let meta = tables.meta.open()?;
-            meta.insert(JOURNAL_KEY, id)?;
-            meta.insert(CHECKPOINT_KEY, 0)?;
+            META.put(&mut tables, JOURNAL, &id)?;
+            META.put(&mut tables, CHECKPOINT, &0)?;
         }
         transaction.commit()?;
         Ok(Self {
@@ -70,10 +70,8 @@ impl Drop for Opened {
 
 /// Records that the file contains all that its journal has.
 pub(super) fn settle(tables: &mut Tables<'_>) -> Result<(), Fault> {
-    let meta = tables.meta.open()?;
-    meta.remove(JOURNAL_KEY)?;
-    meta.remove(CHECKPOINT_KEY)?;
-    Ok(())
+    META.remove(tables, JOURNAL)?;
+    META.remove(tables, CHECKPOINT)
 }
 
 /// Begins a transaction after which redb opens the file quickly, whatever the size of the file.

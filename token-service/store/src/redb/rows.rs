@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::fault::Fault;
 use super::journal::CAPACITY;
+use crate::fault::Fault;
 
 /// Changed rows, in the order of the changes; `None` if they are more than the journal takes.
 #[derive(Debug)]

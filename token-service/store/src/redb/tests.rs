@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use redb::{Database, ReadableTable as _};
+use redb::Database;
 use tempfile::TempDir;
 
 use super::open::builder;
+use super::tables::Tables;
 use super::*;
 use crate::conformance::{
     ACCESS, Subject, WEAK, apply, assert_a_longer_lifetime_holds,
@@ -19,6 +20,8 @@ use crate::conformance::{
     replacements_and_removals, revoke, session, start, use_of, user,
 };
 use crate::operations::*;
+use crate::tx::Tx as _;
+use crate::tx::tables::{META, Name, TOTP_STEPS};
 use crate::{OnceId, Use};
 use claims::Confirmation;
 use domain::digest::Digest;
@@ -105,9 +108,9 @@ fn a_file_in_use_is_refused() {
 fn set_layout(path: &Path, number: u64) {
     let database = Database::create(path).unwrap();
     let transaction = database.begin_write().unwrap();
-    let mut meta = transaction.open_table(tables::META).unwrap();
-    meta.insert(tables::LAYOUT_KEY, number).unwrap();
-    drop(meta);
+    let mut tables = Tables::new(&transaction);
+    META.put(&mut tables, tables::LAYOUT, &number).unwrap();
+    drop(tables);
     transaction.commit().unwrap();
 }
 
@@ -135,11 +138,13 @@ fn a_file_of_another_version_is_refused_and_kept() {
         Layout::NEWEST
     );
 
+    // The tables of an unreleased version had other types.
+    std::fs::remove_file(&path).unwrap();
     let database = Database::create(&path).unwrap();
     let transaction = database.begin_write().unwrap();
-    let mut meta = transaction.open_table(tables::META).unwrap();
-    meta.remove(tables::LAYOUT_KEY).unwrap();
-    meta.insert("schema_version", 15).unwrap();
+    let typed = redb::TableDefinition::<&str, u64>::new("meta");
+    let mut meta = transaction.open_table(typed).unwrap();
+    meta.insert(tables::LAYOUT, 1).unwrap();
     drop(meta);
     transaction.commit().unwrap();
     drop(database);
@@ -157,10 +162,9 @@ fn a_file_is_migrated_step_by_step() {
     let path = folder.path().join("store.redb");
     drop(RedbStore::open(&path, ACCESS).unwrap());
     fn step(tables: &mut Tables<'_>) -> Result<(), Fault> {
-        let steps = tables.totp_steps.open()?;
-        let step = steps.get("ada")?.map_or(0, |step| step.value());
-        steps.insert("ada", step + 1)?;
-        Ok(())
+        let ada = Username::parse("ada").unwrap();
+        let step = TOTP_STEPS.get(tables, &ada)?.unwrap_or_default();
+        TOTP_STEPS.put(tables, &ada, &(step + 1))
     }
     let database = builder().open(&path).unwrap();
     let fresh = domain::FeedId::from_bytes([0; 16]);
@@ -168,11 +172,11 @@ fn a_file_is_migrated_step_by_step() {
     let migrate = |found, most| {
         open::migrate(&database, &[], Some(found), fresh, &all[..most]).unwrap();
         let transaction = database.begin_read().unwrap();
-        let steps = transaction.open_table(tables::TOTP_STEPS).unwrap();
-        let meta = transaction.open_table(tables::META).unwrap();
-        let layout = meta.get(tables::LAYOUT_KEY).unwrap().unwrap();
-        let step = steps.get("ada").unwrap().unwrap();
-        (layout.value(), step.value())
+        let mut snapshot = Snapshot::new(&transaction, ACCESS);
+        let layout = META.get(&mut snapshot, tables::LAYOUT).unwrap();
+        let ada = Username::parse("ada").unwrap();
+        let step = TOTP_STEPS.get(&mut snapshot, &ada).unwrap();
+        (layout.unwrap(), step.unwrap())
     };
     assert_eq!(migrate(Layout::FIRST, 1), (2, 1));
     assert_eq!(migrate(Layout::LATER, 3), (4, 3));
@@ -192,7 +196,7 @@ fn what_is_not_a_store_is_refused_and_kept() {
     let other = folder.path().join("other.redb");
     let database = Database::create(&other).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction.open_table(tables::USERS).unwrap();
+    Tables::new(&transaction).open(Name::users).unwrap();
     transaction.commit().unwrap();
     drop(database);
     let error = RedbStore::open(&other, ACCESS).unwrap_err();
@@ -206,11 +210,13 @@ fn a_file_without_a_new_table_gets_it() {
     let has_it = || {
         let database = Database::create(file.path()).unwrap();
         let transaction = database.begin_read().unwrap();
-        transaction.open_table(tables::SECOND_FACTORS).is_ok()
+        let mut snapshot = Snapshot::new(&transaction, ACCESS);
+        snapshot.open(Name::second_factors).is_ok()
     };
     let database = Database::create(file.path()).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction.delete_table(tables::SECOND_FACTORS).unwrap();
+    let second_factors = tables::definition(Name::second_factors);
+    transaction.delete_table(second_factors).unwrap();
     transaction.commit().unwrap();
     drop(database);
     assert!(!has_it());
@@ -290,11 +296,10 @@ async fn an_unreadable_row_fails_its_own_operation() {
     file.store = None;
     let database = Database::create(file.path()).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction
-        .open_table(GRANTS)
-        .unwrap()
-        .insert(grant.grant_id.as_bytes(), [0xff; 3].as_slice())
-        .unwrap();
+    let mut tables = Tables::new(&transaction);
+    let id = grant.grant_id.as_bytes();
+    tables.put(Name::grants, id, vec![0xff; 3]).unwrap();
+    drop(tables);
     transaction.commit().unwrap();
     drop(database);
     file.open();
@@ -338,18 +343,20 @@ async fn an_unreadable_row_stops_nothing_else() {
     file.store = None;
     let database = Database::create(file.path()).unwrap();
     let transaction = database.begin_write().unwrap();
-    let garbage = [0xff; 3].as_slice();
     let mut tables = Tables::new(&transaction);
-    let grants = tables.grants.open().unwrap();
-    grants.insert(bad.grant_id.as_bytes(), garbage).unwrap();
-    let revocations = tables.revocations.open().unwrap();
-    revocations.insert(0, garbage).unwrap();
-    let sessions = tables.sessions.open().unwrap();
-    sessions.insert(id.as_bytes(), garbage).unwrap();
-    tables.users.open().unwrap().insert("bad", garbage).unwrap();
-    let sign_ins = (AuditKind::SignIn.number(), 0);
-    let audit = tables.audit_log.open().unwrap();
-    audit.insert(sign_ins, (0, 1, garbage)).unwrap();
+    let sign_ins = [&[AuditKind::SignIn.number()][..], &[0; 8]].concat();
+    let rows: [(Name, &[u8]); 5] = [
+        (Name::grants, bad.grant_id.as_bytes()),
+        (Name::revocations, &[0; 8]),
+        (Name::sessions, id.as_bytes()),
+        (Name::users, b"bad"),
+        (Name::audit_log, &sign_ins),
+    ];
+    for (table, key) in rows {
+        // For a row of the audit log, the first entry has the number 0.
+        let garbage = [&[0; 15][..], &[1], &[0xff; 3]].concat();
+        tables.put(table, key, garbage).unwrap();
+    }
     drop(tables);
     transaction.commit().unwrap();
     drop(database);
@@ -377,9 +384,8 @@ async fn an_unreadable_row_stops_nothing_else() {
         clients: 1,
         users: 2,
         grants: 1,
-        sessions: 0,
         revocations: 1,
-        audit_entries: 0,
+        ..crate::Counts::default()
     };
     assert_eq!(counts, left, "those that cannot be read");
     assert!(crate::unreadable_rows().get() > before);
@@ -482,10 +488,10 @@ fn break_rows(file: &mut File, name: &str) {
     let transaction = database.begin_write().unwrap();
     {
         let mut tables = Tables::new(&transaction);
-        let garbage = [0xff; 3].as_slice();
-        let clients = tables.clients.open().unwrap();
-        clients.insert(name, garbage).unwrap();
-        tables.users.open().unwrap().insert(name, garbage).unwrap();
+        for table in [Name::clients, Name::users] {
+            let garbage = vec![0xff; 3];
+            tables.put(table, name.as_bytes(), garbage).unwrap();
+        }
     }
     transaction.commit().unwrap();
     drop(database);

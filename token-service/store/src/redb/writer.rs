@@ -14,15 +14,16 @@ use std::time::{Duration, Instant};
 use redb::Durability;
 use tokio::sync::{oneshot, watch};
 
-use super::fault::Fault;
 use super::gathering::{Gathering, Last};
 use super::open::OpenError;
 use super::opened::Opened;
-use super::registry_index;
 use super::rows::Rows;
-use super::tables::{CHECKPOINT_KEY, Tables};
+use super::tables::{CHECKPOINT, Tables};
 use super::writer_metrics::WriterMetrics;
 use crate::StoreError;
+use crate::fault::Fault;
+use crate::tx::Note;
+use crate::tx::tables::{META, Name};
 
 /// Maximum number of queued operations. Callers beyond it get [`StoreError::Overloaded`].
 const QUEUE: usize = 4096;
@@ -67,8 +68,8 @@ where
         };
         match run(tables) {
             Ok(outcome) => self.outcome = Ok(outcome),
-            Err(Fault::Row(row)) => self.outcome = Err(Fault::Row(row).into()),
             Err(fault @ Fault::Storage(_)) => return Err(fault),
+            Err(fault) => self.outcome = Err(fault.into()),
         }
         Ok(())
     }
@@ -263,7 +264,7 @@ impl State {
         };
         drop(guard);
         match outcome {
-            Ok(wrote_to_feed) => {
+            Ok((wrote_to_feed, notes)) => {
                 if let Some(cause) = self.failing.take() {
                     tracing::warn!(cause, "the store works again");
                 }
@@ -277,6 +278,7 @@ impl State {
                     took: started.elapsed(),
                 };
                 self.metrics.commit.observe(last.took.as_secs_f64());
+                notes.iter().for_each(Note::report);
                 batch.into_iter().for_each(|job| job.answer(Ok(())));
                 Ok(last)
             }
@@ -339,17 +341,16 @@ impl State {
     }
 }
 
-/// Runs a batch. Returns whether it wrote to the revocation feed.
-fn transact(opened: &Opened, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> {
+/// Runs a batch. Returns whether it wrote to the revocation feed, and what the operations left to report.
+fn transact(opened: &Opened, batch: &mut [Box<dyn Job>]) -> Result<(bool, Vec<Note>), Fault> {
     let rows = Rows::new();
     let mut transaction = opened.database.begin_write()?;
-    let wrote_to_feed = {
+    let outcome = {
         let mut tables = Tables::recorded(&transaction, &rows);
         for job in batch {
             job.apply(&mut tables)?;
         }
-        registry_index::write(&mut tables)?;
-        tables.revocations.is_open()
+        (tables.is_open(Name::revocations), tables.notes)
     };
     let mut journal = opened.journal();
     // Durable before readers see it.
@@ -364,12 +365,12 @@ fn transact(opened: &Opened, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> 
         transaction.commit()?;
     } else {
         let mut tables = Tables::new(&transaction);
-        let meta = tables.meta.open()?;
-        meta.insert(CHECKPOINT_KEY, journal.announce_checkpoint()?)?;
+        let checkpoint = journal.announce_checkpoint()?;
+        META.put(&mut tables, CHECKPOINT, &checkpoint)?;
         drop(tables);
         transaction.set_quick_repair(true);
         transaction.commit()?;
         journal.checkpoint_done()?;
     }
-    Ok(wrote_to_feed)
+    Ok(outcome)
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use claims::json::numeric_date;
+use claims::json::{self, numeric_date};
 use serde_json::{Map, Value};
 
 use super::claim::Claim;
@@ -167,9 +167,8 @@ pub(super) fn audience(claims: &Map<String, Value>) -> Result<Option<&str>, Asse
     )
 }
 
-/// A claim's value. `null` counts as absent, because some libraries write unset claims as `null`.
 pub(super) fn present(claims: &Map<String, Value>, claim: Claim) -> Option<&Value> {
-    claims.get(claim.name()).filter(|value| !value.is_null())
+    json::present(claims, claim.name())
 }
 
 pub(super) fn text(

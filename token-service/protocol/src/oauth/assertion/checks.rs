@@ -12,9 +12,10 @@ use domain::Certificate;
 
 impl Case<'_, [Certificate]> {
     pub(super) fn typ(&self) -> Finding {
-        match self.assertion.jws.header.typ.as_deref() {
+        let header = &self.assertion.jws.header;
+        match &header.typ {
             None => Err(AssertionError::TypMissing),
-            Some(ASSERTION_TYPE) => Ok(ASSERTION_TYPE.to_owned()),
+            Some(typ) if header.has_type(ASSERTION_TYPE) => Ok(typ.clone()),
             Some(_) => Err(AssertionError::TypWrong),
         }
     }
@@ -62,10 +63,17 @@ impl Case<'_, [Certificate]> {
         };
         let by_thumbprint = header.x5t.as_deref().map(with_thumbprint).transpose()?;
         let by_alias = header.kid.as_deref().map(with_alias).transpose()?;
-        match (by_thumbprint, by_alias) {
-            (Some(one), Some(other)) if one != other => Err(AssertionError::KeysDiffer),
-            (Some(certificate), _) | (None, Some(certificate)) => Ok(certificate),
-            (None, None) => Err(AssertionError::NoKeyNamed),
+        let certificate = match (by_thumbprint, by_alias) {
+            (Some(one), Some(other)) if one != other => return Err(AssertionError::KeysDiffer),
+            (Some(certificate), _) | (None, Some(certificate)) => certificate,
+            (None, None) => return Err(AssertionError::NoKeyNamed),
+        };
+        let own = certificate.sha256_thumbprint.map(|own| own.to_string());
+        match own.zip(header.x5t_s256.as_deref()) {
+            Some((own, named)) if own != named.trim_end_matches('=') => {
+                Err(AssertionError::KeysDiffer)
+            }
+            _ => Ok(certificate),
         }
     }
 }

@@ -41,7 +41,7 @@ pub enum AssertionError {
         printable(.0)
     )]
     ThumbprintAsAlias(String),
-    #[error("x5t and kid in the assertion header name different certificates")]
+    #[error("x5t, x5t#S256 and kid in the assertion header name different certificates")]
     KeysDiffer,
     #[error("The certificate of the assertion has expired or is not valid yet")]
     CertificateNotValid,

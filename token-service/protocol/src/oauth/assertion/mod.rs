@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use claims::{CompactJws, JwsError};
+use claims::{CompactJws, JoseHeader, JwsError};
 use serde_json::{Map, Value};
 
 use super::account_selection::NamedAccount;
@@ -112,9 +112,8 @@ impl<'a> Unverified<'a> {
         text(&self.claims, claim)?.ok_or(AssertionError::Missing(claim))
     }
 
-    /// `typ` of the header.
-    pub(crate) fn typ(&self) -> Option<&str> {
-        self.jws.header.typ.as_deref()
+    pub(crate) const fn header(&self) -> &JoseHeader {
+        &self.jws.header
     }
 
     pub(crate) fn into_claims(self) -> Map<String, Value> {

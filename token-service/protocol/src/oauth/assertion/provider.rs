@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use guard::algorithm::Algorithm;
-use guard::keys::Key;
-use guard_native::NativeSignatures;
+use keys::Key;
+use keys::algorithm::Algorithm;
+use keys_native::NativeSignatures;
 
 use super::case::Finding;
 use super::{AssertionError, Unverified};

@@ -5,7 +5,7 @@ use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::signature::KeyPair as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::{Algorithm, JwsError};
+use claims::{Algorithm, JwsError, Thumbprint};
 use serde_json::{Value, json};
 
 use super::*;
@@ -29,6 +29,7 @@ fn registered(alias: &str) -> (&'static SigningKey, Certificate) {
     let certificate = Certificate {
         alias: alias.to_owned(),
         sha1_thumbprint: [index; 20],
+        sha256_thumbprint: Some(Thumbprint::from_bytes([index; 32])),
         public_key_der: public.clone(),
         not_before: Timestamp::from_seconds(NOW.seconds() - 1000),
         not_after: Timestamp::from_seconds(NOW.seconds() + 1000),
@@ -124,12 +125,15 @@ fn a_good_assertion_is_read_whole() {
 #[test]
 fn rfc8725_s3_1_headers() {
     let x5t = |byte: u8| json!(URL_SAFE_NO_PAD.encode([byte; 20]));
+    let x5t_s256 = |byte: u8| json!(URL_SAFE_NO_PAD.encode([byte; 32]));
     let no_kid = with(header(), "kid", Value::Null);
     for good in [
         with(no_kid.clone(), "x5t", x5t(0)),
         with(header(), "x5t", x5t(0)),
+        with(with(header(), "x5t", x5t(0)), "x5t#S256", x5t_s256(0)),
         with(header(), "jku", json!("http://127.0.0.1:1/keys")),
         with(header(), "x5c", json!(["AA"])),
+        with(header(), "typ", json!("application/jwt")),
     ] {
         assert!(outcome(&good, &body()).is_ok(), "{good}");
     }
@@ -143,9 +147,18 @@ fn rfc8725_s3_1_headers() {
     for (bad, reason) in [
         (no_kid.clone(), E::NoKeyNamed),
         (with(no_kid.clone(), "x5t", x5t(9)), E::UnknownThumbprint),
-        (with(no_kid, "x5t", json!("!")), E::UnknownThumbprint),
+        (
+            with(no_kid.clone(), "x5t", json!("!")),
+            E::UnknownThumbprint,
+        ),
         (header_with("kid", json!("cert-9")), E::UnknownAlias),
         (header_with("x5t", x5t(1)), E::KeysDiffer),
+        (with(no_kid.clone(), "x5t#S256", x5t_s256(0)), E::NoKeyNamed),
+        (
+            with(header_with("x5t", x5t(0)), "x5t#S256", x5t_s256(1)),
+            E::KeysDiffer,
+        ),
+        (header_with("x5t#S256", x5t(0)), E::KeysDiffer),
         (header_with("kid", json!("cert-2")), E::Signature),
         (untyped.clone(), E::TypMissing),
         (with(untyped, "type", json!("JWT")), E::TypMissing),
@@ -352,10 +365,10 @@ fn descriptions_name_what_was_received_and_expected() {
             NOW.rfc3339()
         )
     );
-    let mut null_kid = header();
-    null_kid["kid"] = Value::Null;
+    let mut numeric_kid = header();
+    numeric_kid["kid"] = json!(1);
     assert_eq!(
-        described(&null_kid, &body()),
+        described(&numeric_kid, &body()),
         "kid in the assertion header must be a string"
     );
     let deep = format!("{{\"deep\":{}0{}}}", "[".repeat(100), "]".repeat(100));

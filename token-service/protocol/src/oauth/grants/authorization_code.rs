@@ -2,6 +2,8 @@
 //!
 //! Parameters: `code`, `redirect_uri`, `code_verifier`, `scope`.
 
+use std::sync::Arc;
+
 use super::{answer_step, redeemed, requested_scope};
 use crate::Context;
 use crate::oauth::client_authentication::PresentedClient;
@@ -54,6 +56,7 @@ pub async fn exchange(
         scope: requested_scope(form)?,
         issued_at: context.now,
         refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
+        second_factor: Arc::clone(&context.settings.second_factor),
     };
     let binding = possession.use_up(context).await?;
     let store = context.store;

@@ -33,7 +33,7 @@ pub async fn issue(
         user_site: form.get(Parameter::UserSite),
     };
     let account = select(&user.accounts, named)?;
-    ensure_not_too_early(context, client, &user)?;
+    ensure_not_too_early(context, client, &user, account)?;
     let binding = possession.use_up(context).await?;
     answer_without_refresh(
         context,

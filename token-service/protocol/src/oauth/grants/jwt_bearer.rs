@@ -69,7 +69,7 @@ pub async fn exchange(
         None => scope,
         Some(allowed) => within(scope, allowed, form.get(Parameter::Scope).is_some())?,
     };
-    ensure_not_too_early(context, client, &user)?;
+    ensure_not_too_early(context, client, &user, account)?;
     let binding = possession.use_up(context).await?;
     let id = once_id(client_id, &assertion.subject, &assertion.jti);
     match context

@@ -156,8 +156,9 @@ fn ensure_not_too_early(
     context: &Context<'_>,
     client: &Client,
     user: &User,
+    account: &LinkedAccount,
 ) -> Result<(), TokenError> {
-    wait_for_tokens(client, user, context.now)
+    wait_for_tokens(client, user, account, context.now)
         .map_or(Ok(()), |wait| Err(TokenError::TooEarly(wait)))
 }
 

@@ -15,7 +15,9 @@ use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::possession::Possession;
 use crate::oauth::token_response::TokenResponse;
-use domain::{Client, GrantId, IntegrationType, RefreshRotation, RotationRefusal, TokenId};
+use domain::{
+    Client, GrantId, IntegrationType, RefreshRotation, RotationRefusal, TokenId, Username,
+};
 
 /// Exchanges a refresh token for a new pair of tokens.
 ///
@@ -37,10 +39,12 @@ pub async fn refresh(
         .verify(token, REFRESH_TOKEN_TYPE)
         .ok_or(TokenError::RefreshToken)?;
     let (grant_id, refresh_id) = read(&claims, context).ok_or(TokenError::RefreshToken)?;
+    let username = claims.get("sub").and_then(Value::as_str);
     let rotation = RefreshRotation {
         grant_id,
         refresh_id,
         client_id: client.client_id.clone(),
+        username: username.and_then(Username::parse),
         proven: possession.proven(),
         scope: requested_scope(form)?,
         second_factor: Arc::clone(&context.settings.second_factor),

@@ -36,7 +36,7 @@ const JOURNEY_LIFETIME: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Pushed {
     pub request_uri: String,
-    /// [`LIFETIME`], in seconds.
+    /// Time until a browser must come, in seconds.
     pub expires_in: u64,
 }
 

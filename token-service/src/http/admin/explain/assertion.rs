@@ -224,7 +224,12 @@ async fn user(
         _ => None,
     };
     if !jwt_bearer::is_subject(&user, organization) {
-        let reason = format!("{username} is not of the client's organization (D-19)");
+        let reason = format!(
+            "{username} is of {}, and the client {} names only users of {}",
+            user.organization.as_deref().unwrap_or("no organization"),
+            client.client_id,
+            organization.unwrap_or_default()
+        );
         return Ok(vec![failed("user", reason)]);
     }
     let named = account_selection::NamedAccount {

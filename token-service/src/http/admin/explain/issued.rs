@@ -8,27 +8,30 @@ use claims::token::{ACCESS_TOKEN_TYPE, REFRESH_TOKEN_TYPE};
 use serde_json::{Map, Value};
 
 use super::proof::{SentProof, possession};
+use super::revocation::Of;
 use super::{CheckView, failed, judged, passed};
+use crate::http::admin::Administration;
+use crate::http::admin::answer::AdminError;
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
-use domain::{ClientId, Grant, RefreshRotation, Rotation, RotationRefusal, TokenId};
+use domain::{ClientId, Grant, RefreshRotation, Rotation, RotationRefusal, TokenId, Username};
 use protocol::Context;
 use protocol::flow::{Current, Flow, OpaqueRefreshToken};
 use protocol::flows;
 use protocol::oauth::grants::refresh_token;
 use protocol::token::IssuedToken;
-use store::StoreError;
 
 /// The checks of a token signed by this service, in the order of the gateway or the token endpoint. Checks that depend
 /// on a failed check are omitted: the failed check is the cause.
 pub(super) async fn issued(
+    administration: &Administration,
     context: &Context<'_>,
     token: &str,
     kid: &str,
     claims: &Map<String, Value>,
     typ: &str,
     proof: Option<&SentProof>,
-) -> Result<Vec<CheckView>, StoreError> {
+) -> Result<Vec<CheckView>, AdminError> {
     let known = context.keys.sealed().iter().any(|key| key.kid == kid);
     let mut checks = vec![
         passed("typ", typ),
@@ -55,9 +58,9 @@ pub(super) async fn issued(
         return Ok(checks);
     }
     checks.extend(match typ {
-        REFRESH_TOKEN_TYPE => refresh_token(context, claims).await?,
+        REFRESH_TOKEN_TYPE => refresh_token(administration, context, claims).await?,
         // The gateway knows about clients, users and linked accounts only from the revocation feed.
-        _ => access_token(context, claims).await?,
+        _ => access_token(administration, context, claims).await?,
     });
     if typ == ACCESS_TOKEN_TYPE {
         checks.extend(possession(token, claims, proof, context.now));
@@ -97,9 +100,10 @@ fn expiry(at: Timestamp, now: Timestamp) -> CheckView {
 }
 
 async fn access_token(
+    administration: &Administration,
     context: &Context<'_>,
     claims: &Map<String, Value>,
-) -> Result<Vec<CheckView>, StoreError> {
+) -> Result<Vec<CheckView>, AdminError> {
     let named = claims.get("iss").and_then(Value::as_str);
     let flow = named.and_then(|issuer| Some((issuer, flows::of_issuer(context, issuer)?)));
     let (issuer, flow) = flow.unwrap_or((&context.settings.issuer, &Current));
@@ -111,20 +115,16 @@ async fn access_token(
         ));
         return Ok(checks);
     };
-    checks.push(judged(
-        "revocation",
-        !context.store.is_revoked(token.reference).await?,
-        "neither the token nor its grant, client, user, account or issuer is revoked",
-        "the token, or its grant, client, user, account or issuer, is revoked",
-    ));
+    checks.push(administration.revocation(token.reference).await?);
     Ok(checks)
 }
 
 /// The checks of the token endpoint for the next use of a refresh token.
 async fn refresh_token(
+    administration: &Administration,
     context: &Context<'_>,
     claims: &Map<String, Value>,
-) -> Result<Vec<CheckView>, StoreError> {
+) -> Result<Vec<CheckView>, AdminError> {
     let issuer = &context.settings.issuer;
     let mut checks = frame(context, claims, issuer, issuer);
     // The expiry in the store decides; the claim only repeats it.
@@ -138,27 +138,28 @@ async fn refresh_token(
         return Ok(checks);
     };
     let reference = token.reference;
+    let grant = context.store.grant(reference.grant_id).await?;
     let client = context.directory.client(reference.client_id.as_str());
     checks.push(match client.await? {
         Some(client) if refresh_token::may_refresh(&client) => {
             passed("client", client.name.clone())
         }
         Some(_) => failed("client", "is of a type that does not refresh"),
-        None => failed("client", "is unknown or disabled"),
+        None => no_client(administration, &reference.client_id, grant.as_ref()).await?,
     });
     let grace = context.settings.lifetimes.refresh_reuse_grace;
-    let (id, client_id) = (reference.token_id, reference.client_id);
-    let grant = context.store.grant(reference.grant_id).await?;
-    next_use(context, grant, (id, client_id, grace), expiry, &mut checks).await?;
+    let used = (reference.token_id, reference.client_id, grace);
+    next_use(administration, context, grant, used, expiry, &mut checks).await?;
     Ok(checks)
 }
 
 /// The checks of the flow's token endpoint for the next use of a refresh token that is not a JWT.
 pub(super) async fn opaque_refresh_token(
+    administration: &Administration,
     context: &Context<'_>,
     flow: &dyn Flow,
     token: OpaqueRefreshToken<'_>,
-) -> Result<Vec<CheckView>, StoreError> {
+) -> Result<Vec<CheckView>, AdminError> {
     let host = token.host;
     let mut checks = vec![judged(
         "instance",
@@ -172,19 +173,68 @@ pub(super) async fn opaque_refresh_token(
     };
     let client_id = grant.client_id.clone();
     let client = context.directory.client_of_any_flow(client_id.as_str());
-    checks.push(
-        match client.await?.filter(|client| flow.serves(client, host)) {
-            Some(client) => passed("client", client.name.clone()),
-            None => failed(
-                "client",
-                format!("{client_id} is unknown at {host}, or disabled"),
-            ),
-        },
-    );
+    checks.push(match client.await? {
+        Some(client) if flow.serves(&client, host) => passed("client", client.name.clone()),
+        Some(_) => failed("client", format!("{client_id} is not for {host}")),
+        None => no_client(administration, &client_id, Some(&grant)).await?,
+    });
     let expiry = expiry(grant.current.refresh_expires_at, context.now);
     let used = (token.refresh_id, client_id, token.reuse_grace);
-    next_use(context, Some(grant), used, Some(expiry), &mut checks).await?;
+    let grant = Some(grant);
+    next_use(
+        administration,
+        context,
+        grant,
+        used,
+        Some(expiry),
+        &mut checks,
+    )
+    .await?;
     Ok(checks)
+}
+
+/// The failed check of a client that is not registered, or disabled.
+async fn no_client(
+    administration: &Administration,
+    client_id: &ClientId,
+    grant: Option<&Grant>,
+) -> Result<CheckView, AdminError> {
+    let stored = administration.service.store.client(client_id.clone());
+    let state = match stored.await? {
+        Some(_) => "disabled",
+        None => "not registered",
+    };
+    let of = Of::Client(client_id.as_str());
+    let cause = ended(administration, &of, grant).await?;
+    Ok(failed("client", format!("{client_id} is {state}{cause}")))
+}
+
+/// The same of a user.
+async fn no_user(
+    administration: &Administration,
+    username: &Username,
+    grant: &Grant,
+) -> Result<CheckView, AdminError> {
+    let stored = administration.service.store.user(username.clone());
+    let state = match stored.await? {
+        Some(_) => "disabled",
+        None => "not registered",
+    };
+    let of = Of::User(username.as_str());
+    let cause = ended(administration, &of, Some(grant)).await?;
+    Ok(failed("user", format!("{username} is {state}{cause}")))
+}
+
+/// What the audit log says about the end of a grant; empty if the grant did not end.
+async fn ended(
+    administration: &Administration,
+    of: &Of<'_>,
+    grant: Option<&Grant>,
+) -> Result<String, AdminError> {
+    match grant.and_then(|grant| Some((grant.grant_id.to_string(), grant.revoked_at?))) {
+        Some((id, at)) => administration.cause(of, Some(&id), at).await,
+        None => Ok(String::new()),
+    }
 }
 
 fn forgotten() -> CheckView {
@@ -194,12 +244,13 @@ fn forgotten() -> CheckView {
 /// Checks the grant of a refresh token with this id, client and grace, and the token's position in the grant. Disabling a client or user and unlinking
 /// an account also revoke the grants. If one of these is the cause, the revoked grant is not reported.
 async fn next_use(
+    administration: &Administration,
     context: &Context<'_>,
     grant: Option<Grant>,
     (refresh_id, client_id, grace): (TokenId, ClientId, Duration),
     expiry: Option<CheckView>,
     checks: &mut Vec<CheckView>,
-) -> Result<(), StoreError> {
+) -> Result<(), AdminError> {
     if !checks.iter().all(|check| check.passed) {
         return Ok(());
     }
@@ -209,7 +260,7 @@ async fn next_use(
     };
     let user = context.directory.user(grant.username.as_str());
     let Some(user) = user.await? else {
-        checks.push(failed("user", "is unknown or disabled"));
+        checks.push(no_user(administration, &grant.username, &grant).await?);
         return Ok(());
     };
     checks.push(passed("user", "is enabled"));
@@ -227,6 +278,7 @@ async fn next_use(
         grant_id: grant.grant_id,
         refresh_id,
         client_id,
+        username: None,
         // The explanation is for whoever has the key and the certificate.
         proven: grant.bound,
         scope: None,
@@ -248,35 +300,60 @@ async fn next_use(
         );
         checks.push(passed("certificate", &needed));
     }
-    match grant.rotate(&rotation, client.await?.as_deref(), Some(&user)) {
-        RotationDecision::Refuse(RotationRefusal::Expired) => {
-            checks.push(failed("exp", "has passed without a refresh"));
-        }
-        RotationDecision::Refuse(RotationRefusal::Revoked)
-        | RotationDecision::Revoke(Rotation::Refused(_)) => {
-            checks.push(failed("revocation", "the grant of the token is revoked"));
-        }
-        RotationDecision::Refuse(RotationRefusal::SecondFactorMissing) => {
-            let why =
-                "a second factor is required, and the grant is from a sign-in without one (D-56)";
-            checks.push(failed("second factor", why));
-        }
-        RotationDecision::Refuse(_) => {
-            checks.push(failed("grant", "belongs to another client"));
-        }
-        RotationDecision::Revoke(_) => checks.push(failed(
+    let last = match grant.rotate(&rotation, client.await?.as_deref(), Some(&user)) {
+        RotationDecision::Refuse(refusal) => match refusal {
+            RotationRefusal::Expired => failed("exp", "has passed without a refresh"),
+            RotationRefusal::Revoked => {
+                let of = Of::User(grant.username.as_str());
+                let cause = ended(administration, &of, Some(&grant)).await?;
+                let at = grant.revoked_at;
+                let at = at.map_or_else(String::new, |at| format!(" at {}", at.rfc3339()));
+                let id = grant.grant_id;
+                failed(
+                    "revocation",
+                    format!("the grant {id} was revoked{at}{cause}"),
+                )
+            }
+            RotationRefusal::SecondFactorMissing => failed(
+                "second factor",
+                "a second factor is required, and the grant is from a sign-in without one",
+            ),
+            RotationRefusal::OtherClient => failed(
+                "grant",
+                format!(
+                    "is of the client {}, and the token names another one",
+                    grant.client_id
+                ),
+            ),
+            RotationRefusal::ScopeDiffers => passed(
+                "rotation",
+                "was used before, with another scope than the whole one; within the grace, the same request gets the same \
+                 answer, and a request for another scope is refused",
+            ),
+            // The explained request proves everything, and asks for the whole scope.
+            RotationRefusal::Unknown
+            | RotationRefusal::OtherKey
+            | RotationRefusal::OtherCertificate
+            | RotationRefusal::ScopeExceeded(_) => failed("rotation", refusal.reason()),
+        },
+        RotationDecision::Revoke(Rotation::Refused(_)) => failed(
+            "sign-in",
+            "the password, the second factor or the identity of the sign-in has changed since: the next use revokes the grant",
+        ),
+        RotationDecision::Revoke(_) => failed(
             "rotation",
-            "was used before, and the grace is over: another use revokes the grant (D-3)",
-        )),
-        RotationDecision::Repeat { .. } => checks.push(passed(
+            "was used before, and the grace is over: another use revokes the grant",
+        ),
+        RotationDecision::Repeat { .. } => passed(
             "rotation",
-            "was used before; within the grace the same answer is given again (D-3)",
-        )),
+            "was used before; within the grace the same answer is given again",
+        ),
         RotationDecision::Rotate { .. } => {
             checks.extend(expiry);
             checks.push(passed("revocation", "the grant of the token is live"));
-            checks.push(passed("rotation", "is the grant's live refresh token"));
+            passed("rotation", "is the grant's live refresh token")
         }
-    }
+    };
+    checks.push(last);
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod assertion;
 mod issued;
 mod proof;
+mod revocation;
 
 use actix_web::web::{self, Payload};
 use base64::Engine as _;
@@ -22,7 +23,6 @@ use issued::{issued, opaque_refresh_token};
 use proof::SentProof;
 use protocol::flows;
 use protocol::oauth::assertion::Unverified;
-use store::StoreError;
 
 const ACCESS_TOKEN: &str = "access token";
 
@@ -30,7 +30,7 @@ const ACCESS_TOKEN: &str = "access token";
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ExplainRequest {
-    /// The JWT.
+    /// The JWT, or a refresh token of the legacy flow.
     token: String,
     /// For an access token that is bound to a key: the proof of a request.
     proof: Option<SentProof>,
@@ -130,11 +130,11 @@ async fn explain(reader: Reader, payload: Payload) -> Answer {
 impl Administration {
     /// Explains an access token, a refresh token, a legacy refresh token, a user assertion or a client assertion. The `jti`
     /// of an assertion stays unused.
-    async fn explained(
+    pub(crate) async fn explained(
         &self,
         token: &str,
         proof: Option<&SentProof>,
-    ) -> Result<Explanation, StoreError> {
+    ) -> Result<Explanation, AdminError> {
         let token = token.trim();
         let is_scheme = |scheme: &str| ["bearer", "dpop"].contains(&&*scheme.to_ascii_lowercase());
         let token = match token.split_once(' ') {
@@ -144,7 +144,7 @@ impl Administration {
         let moment = self.service.moment();
         let context = self.service.context(&moment);
         if let Some((flow, token)) = flows::opaque_refresh_token(&context, token) {
-            let checks = opaque_refresh_token(&context, flow, token).await?;
+            let checks = opaque_refresh_token(self, &context, flow, token).await?;
             return Ok(Explanation::new(
                 token.kind,
                 Value::Null,
@@ -158,7 +158,12 @@ impl Administration {
             Ok(Explanation::new(kind, header, Value::Null, checks))
         };
         let (typ, kid, jws) = match CompactJws::parse(token) {
-            Ok(jws) => (jws.header.typ.clone(), jws.header.kid.clone(), jws),
+            Ok(jws) => (
+                jws.header
+                    .type_among([ACCESS_TOKEN_TYPE, REFRESH_TOKEN_TYPE]),
+                jws.header.kid.clone(),
+                jws,
+            ),
             Err(error) => {
                 let reason = format!(
                     "{error}; a JWT has three parts of base64url without padding, joined by dots, with a strict JSON header"
@@ -166,7 +171,7 @@ impl Administration {
                 return broken("unknown", header, reason);
             }
         };
-        let typ = typ.as_deref().unwrap_or_default();
+        let typ = typ.unwrap_or_default();
         let kind = match typ {
             ACCESS_TOKEN_TYPE => ACCESS_TOKEN,
             REFRESH_TOKEN_TYPE => "refresh token",
@@ -186,7 +191,7 @@ impl Administration {
             ),
             (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE, None) => {
                 let kid = kid.unwrap_or_default();
-                let checks = issued(&context, token, &kid, claims, typ, proof).await?;
+                let checks = issued(self, &context, token, &kid, claims, typ, proof).await?;
                 (kind, checks)
             }
             _ if assertion.is_likely(context.settings) => (

@@ -13,7 +13,7 @@ use protocol::oauth::proof::{ALGORITHMS, WINDOW, verifies};
 /// A DPoP proof, and the request that it was made for.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SentProof {
+pub(crate) struct SentProof {
     /// The `DPoP` header.
     proof: String,
     /// The method of the request.

@@ -68,7 +68,7 @@ pub(in crate::http::admin) fn describe<T: Administered>(
     let list = operation("list", list, &[])
         .parameters(Some(PageQuery::into_params(|| Some(ParameterIn::Query))))
         .parameters(Some(filters.filter(|filter| {
-            !["without", "identity_provider"].contains(&&*filter.name)
+            !["without", "identity_provider", "cannot_sign_in"].contains(&&*filter.name)
                 || T::KIND == ObjectKind::User
         })))
         .response("200", response(Some(page.into())));

@@ -205,7 +205,7 @@ async fn entries_that_get_no_position_for_long_fail_the_feed() {
     let announced = store.announce(token(1), extent, Arc::default());
     assert_eq!(announced.await, Ok(true));
     assert_eq!(store.feed_state().await.unwrap().last, 0);
-    let older = "UPDATE revocations SET waits_since = waits_since - $1::BIGINT";
+    let older = "UPDATE revoked SET waits_since = waits_since - $1::BIGINT";
     let six_seconds = i64::try_from(Duration::from_secs(6).as_micros()).unwrap();
     let other = store.pool.get().await.unwrap();
     other.execute(older, &[&six_seconds]).await.unwrap();

@@ -115,7 +115,7 @@ async fn the_upgrade_is_not_finished_while_an_earlier_version_runs() {
     let database = Database::new(false).await;
     silence(&database.store).await;
     note(&database.store, "crashed", 121).await;
-    note(&database.store, "old", 119).await;
+    note(&database.store, "old", 110).await;
     let refused = finish(&database.url).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -129,7 +129,7 @@ async fn the_upgrade_is_not_finished_while_an_earlier_version_runs() {
     let client = database.store.pool.get().await.unwrap();
     client
         .execute(
-            "UPDATE replicas SET seen_at = seen_at - 2 WHERE host = 'old'",
+            "UPDATE replicas SET seen_at = seen_at - 11 WHERE host = 'old'",
             &[],
         )
         .await

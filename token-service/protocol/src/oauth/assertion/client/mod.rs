@@ -91,7 +91,7 @@ impl<'a> Unverified<'a> {
         let text = |claim| text(&self.claims, claim).ok().flatten();
         let endpoint = token_endpoint(settings);
         let audiences = [settings.issuer.as_str(), &endpoint];
-        self.jws.header.typ.as_deref() == Some(OWN_TYPE)
+        self.jws.header.has_type(OWN_TYPE)
             || text(Claim::Issuer).is_some_and(|issuer| text(Claim::Subject) == Some(issuer))
             || audience(&self.claims)
                 .is_ok_and(|received| received.is_some_and(|it| audiences.contains(&it)))
@@ -112,9 +112,10 @@ impl Case<'_, [ClientKey]> {
     }
 
     fn typ(&self) -> Finding {
-        match self.assertion.jws.header.typ.as_deref() {
+        let header = &self.assertion.jws.header;
+        match &header.typ {
             None => Ok("absent".to_owned()),
-            Some(typ) if TYPES.contains(&typ) => Ok(typ.to_owned()),
+            Some(typ) if header.type_among(TYPES).is_some() => Ok(typ.clone()),
             Some(_) => Err(AssertionError::ClientTypWrong),
         }
     }

@@ -76,7 +76,8 @@ fn rfc7523_s2_2_an_assertion_of_a_registered_key_is_accepted() {
         for header in [
             json!({"alg": alg}),
             json!({"alg": alg, "kid": "k", "typ": "JWT"}),
-            json!({"alg": alg, "kid": "k", "typ": "client-authentication+jwt"}),
+            json!({"alg": alg, "kid": "k", "typ": "client-authentication+jwt", "x5t": null}),
+            json!({"alg": alg, "kid": null, "typ": "Application/Client-Authentication+JWT"}),
         ] {
             let verified = verify(&client, &signed(&pair.private, &header, &body()));
             let verified = verified.unwrap();

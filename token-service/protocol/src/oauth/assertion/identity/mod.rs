@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use claims::json;
 use claims::token::ASSERTION_TYPE;
 use serde_json::Value;
 
@@ -90,7 +91,7 @@ impl<'a> IdentityAssertion<'a> {
     }
 
     fn is_id_jag(&self) -> bool {
-        self.token.token.jws.header.typ.as_deref() == Some(ID_JAG_TYPE)
+        self.token.token.jws.header.has_type(ID_JAG_TYPE)
     }
 }
 
@@ -109,10 +110,12 @@ impl Case<'_, IdentityAssertion<'_>> {
     }
 
     fn typ(&self) -> Finding {
-        match self.assertion.jws.header.typ.as_deref() {
+        let header = &self.assertion.jws.header;
+        let is_known = header.type_among([ASSERTION_TYPE, ID_JAG_TYPE]).is_some();
+        match &header.typ {
             None => Err(AssertionError::TypMissing),
-            Some(typ @ (ASSERTION_TYPE | ID_JAG_TYPE)) => Ok(typ.to_owned()),
-            Some(typ) => Err(AssertionError::ProviderTypWrong(typ.to_owned())),
+            Some(typ) if is_known => Ok(typ.clone()),
+            Some(typ) => Err(AssertionError::ProviderTypWrong(typ.clone())),
         }
     }
 
@@ -183,7 +186,7 @@ impl Case<'_, IdentityAssertion<'_>> {
 
     fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
         let claims = &self.assertion.claims;
-        let is_present = |name: &&str| claims.get(*name).is_some_and(|value| !value.is_null());
+        let is_present = |name: &&str| json::present(claims, name).is_some();
         names.iter().copied().find(is_present)
     }
 }

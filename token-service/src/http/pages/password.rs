@@ -1,0 +1,30 @@
+//! The way to another password: from the own page, and from programs that keep passwords.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+
+use super::browser::Browser;
+use super::change_password;
+use super::failure::PageFailure;
+use super::purpose::Purpose;
+use super::response;
+use super::visitor::{Visitor, visitor};
+use crate::http::paths;
+
+/// `GET /auth/password`, to which the person comes back after the sign-in.
+pub(super) async fn own(browser: Browser) -> Result<HttpResponse, PageFailure> {
+    let purpose = Purpose::Password(browser);
+    match visitor(&purpose, |_| true).await? {
+        // Whoever signs in with a provider alone has none.
+        Visitor::SignedIn(_, signed_in) if signed_in.user().password_hash.is_none() => {
+            Ok(response::redirect(StatusCode::FOUND, paths::HOME))
+        }
+        Visitor::SignedIn(..) => change_password::ask(&purpose).await,
+        Visitor::Asked(page) => Ok(page),
+    }
+}
+
+/// `GET /.well-known/change-password`.
+pub(super) async fn well_known() -> HttpResponse {
+    response::redirect(StatusCode::FOUND, paths::PASSWORD)
+}

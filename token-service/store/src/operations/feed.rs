@@ -1,0 +1,74 @@
+//! What the feed revokes. The stores give the entries their positions.
+
+use crate::fault::Fault;
+use crate::tx::tables::REVOKED;
+use crate::tx::{Entries, Entry, Read, Tx};
+use domain::clock::Timestamp;
+use domain::{Extent, Revoked, TokenReference};
+
+/// The entries that revoke the token, each with its [`Extent::at`].
+pub(crate) fn revoked_by(
+    tx: &mut impl Read,
+    token: &TokenReference,
+) -> Result<Vec<(Revoked, Timestamp)>, Fault> {
+    let candidates: Vec<_> = token.revoked_by().collect();
+    tx.ahead(|| candidates.iter().map(|(revoked, _)| REVOKED.want(revoked)));
+    let mut revoked_by = Vec::new();
+    for (revoked, from) in candidates {
+        if let Some(latest) = REVOKED.get(tx, &revoked)?
+            && from <= latest.at
+        {
+            revoked_by.push((revoked, latest.at));
+        }
+    }
+    Ok(revoked_by)
+}
+
+/// The earliest `iat` that no entry for this subject covers.
+pub(crate) fn tokens_from(tx: &mut impl Read, ended_by: &Revoked) -> Result<Timestamp, Fault> {
+    let latest = REVOKED.get(tx, ended_by)?;
+    Ok(latest.map_or_else(Timestamp::default, |latest| latest.at.next_second()))
+}
+
+/// Appends an entry, which replaces an earlier entry for the same subject. The entry stays until the tokens that it revokes have
+/// expired. Returns `false` if the earlier entry already covers it. Replaces an entry that cannot be read, because the operation may
+/// have written what ends.
+pub(crate) fn announce(tx: &mut impl Tx, revoked: &Revoked, extent: Extent) -> Result<bool, Fault> {
+    let existing = REVOKED.readable(tx, revoked)?.map(|latest| Extent {
+        at: latest.at,
+        expires_at: latest.expires_at,
+    });
+    let Some(extent) = extent.after(existing, revoked) else {
+        return Ok(false);
+    };
+    tx.append(Entry::Revoked(revoked, extent))?;
+    Ok(true)
+}
+
+/// Announces each, after their rows were read together.
+pub(crate) fn announce_all(
+    tx: &mut impl Tx,
+    revoked: &[Revoked],
+    extent: impl Fn(&Revoked) -> Extent,
+) -> Result<(), Fault> {
+    tx.ahead(|| revoked.iter().map(|revoked| REVOKED.want(revoked)));
+    for revoked in revoked {
+        announce(tx, revoked, extent(revoked))?;
+    }
+    Ok(())
+}
+
+/// [`announce`], with the entries of the audit log about it.
+pub(crate) fn announce_audited(
+    tx: &mut impl Tx,
+    revoked: &Revoked,
+    extent: Extent,
+    entries: &Entries,
+) -> Result<bool, Fault> {
+    tx.ahead(|| [REVOKED.want(revoked)]);
+    let is_new = announce(tx, revoked, extent)?;
+    if is_new {
+        tx.append(Entry::Audit(entries))?;
+    }
+    Ok(is_new)
+}
