@@ -18,8 +18,7 @@ fn rfc6749_s10_10_guesses_at_a_client_secret_are_named_counted_and_slowed_down()
     }
     until("guesses have to wait", || {
         let reply = guess.token(&lobby, &FORM);
-        let wait = reply.header("retry-after").map(str::parse::<u64>);
-        reply.status == 429 && wait.is_some_and(|wait| wait.is_ok_and(|wait| wait > 0))
+        reply.status == 429 && reply.wait() > Some(0)
     });
     let right = || {
         WEB.post(&lobby, "/auth/introspect", &[("token", "x")])

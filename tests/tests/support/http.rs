@@ -34,6 +34,11 @@ impl Reply {
         Some(value)
     }
 
+    /// The wait that the answer asks for, in seconds. A wait of one second may be over before the next request.
+    pub(crate) fn wait(&self) -> Option<u64> {
+        self.header("retry-after").map(|wait| wait.parse().unwrap())
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body)
             .unwrap_or_else(|error| panic!("{error} in {}: {}", self.status, self.body))
