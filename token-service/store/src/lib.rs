@@ -36,7 +36,7 @@ pub use self::copy::{Copied, CopyError, Place, copy};
 pub use self::dump::{Dump, DumpError};
 pub use self::look::Look;
 pub use self::operations::{
-    AttemptStore, AuditStore, ClientSecretStore, CodeStore, CredentialStore, GrantStore,
+    AttemptStore, AuditStore, ClientSecretStore, CodeStore, CredentialStore, FeedStore, GrantStore,
     NoticeStore, OnceStore, RegistrationStore, RevocationStore, SealedStore, SessionStore,
     SigningKeyStore, Store,
 };

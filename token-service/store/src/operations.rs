@@ -350,7 +350,11 @@ pub trait RevocationStore: Send + Sync {
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
         Ok(!self.revoked_by(token).await?.is_empty())
     }
+}
 
+/// The feed that gateways read. Each store gives the entries their positions in its own way.
+#[async_trait]
+pub trait FeedStore: Send + Sync {
     /// The longest lifetime of any access token that can still be valid: the configured lifetime, or a longer lifetime
     /// from an earlier configuration until its last token has expired.
     fn longest_token(&self) -> Duration;
@@ -560,6 +564,7 @@ pub trait Store:
     + CodeStore
     + GrantStore
     + RevocationStore
+    + FeedStore
     + OnceStore
     + CredentialStore
     + NoticeStore

@@ -175,6 +175,8 @@ watched! {
     RevocationStore {
         announce(revoked: Revoked, extent: Extent, audit: Arc<[AuditEvent]>) -> Result<bool, StoreError>;
         revoked_by(token: TokenReference) -> Result<Vec<(Revoked, Timestamp)>, StoreError>;
+    }
+    FeedStore {
         feed_state() -> Result<FeedState, StoreError>;
         renew_feed(feed: FeedId, audit: Arc<[AuditEvent]>) -> Result<(), StoreError>;
         revocations_since(since: u64, limit: usize) -> Result<Vec<Revocation>, StoreError>;

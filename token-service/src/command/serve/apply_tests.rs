@@ -13,7 +13,7 @@ use domain::client::ClientSecret;
 use domain::testing::client_id;
 use domain::{Client, User, Username};
 use registry::planning;
-use store::{RegistrationStore as _, RevocationStore as _};
+use store::{RegistrationStore as _, FeedStore as _};
 
 const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
 

@@ -7,35 +7,18 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::*;
-use crate::operations::{codes, feed, grants, notices, sessions};
+use crate::operations::{codes, grants, notices, sessions};
 use crate::stored_code::StoredCode;
 use crate::token_lifetime::note_swept;
 use crate::tx::tables::{CODES, FAILURES, GRANTS, META, SESSIONS, SWEPT_AT, USED_ONCE};
-use crate::{AuditStore, BackupError, Counts, RevocationStore, Store, Swept};
+use crate::{AuditStore, BackupError, Counts, FeedStore, Store, Swept};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::revocation::READERS_CLOCK_SKEW;
-use domain::{AuditKind, AuditRange, Extent, FeedId, FeedState, Layout, Revoked, TokenReference};
+use domain::{AuditKind, AuditRange, FeedId, FeedState, Layout};
 
 #[async_trait]
-impl RevocationStore for MemoryStore {
-    async fn announce(
-        &self,
-        revoked: Revoked,
-        extent: Extent,
-        audit: Arc<[AuditEvent]>,
-    ) -> Result<bool, StoreError> {
-        let entries = Entries::new(audit);
-        self.run(|tx| feed::announce_audited(tx, &revoked, extent, &entries))
-    }
-
-    async fn revoked_by(
-        &self,
-        token: TokenReference,
-    ) -> Result<Vec<(Revoked, Timestamp)>, StoreError> {
-        self.run(|tx| feed::revoked_by(tx, &token))
-    }
-
+impl FeedStore for MemoryStore {
     fn longest_token(&self) -> Duration {
         self.longest_token
     }

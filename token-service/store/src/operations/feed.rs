@@ -1,10 +1,44 @@
 //! What the feed revokes. The stores give the entries their positions.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::Runs;
 use crate::fault::Fault;
 use crate::tx::tables::REVOKED;
-use crate::tx::{Entries, Entry, Read, Tx};
+use crate::tx::{Entry, Read, Tx};
+use crate::{RevocationStore, StoreError};
 use domain::clock::Timestamp;
-use domain::{Extent, Revoked, TokenReference};
+use domain::{AuditEvent, Extent, Revoked, TokenReference};
+
+#[async_trait]
+impl<R: Runs> RevocationStore for R {
+    async fn announce(
+        &self,
+        revoked: Revoked,
+        extent: Extent,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<bool, StoreError> {
+        let entries = self.entries(audit).await?;
+        self.guarded(move |tx| {
+            tx.ahead(|| [REVOKED.want(&revoked)]);
+            let is_new = announce(tx, &revoked, extent)?;
+            if is_new {
+                tx.append(Entry::Audit(&entries))?;
+            }
+            Ok(is_new)
+        })
+        .await
+    }
+
+    async fn revoked_by(
+        &self,
+        token: TokenReference,
+    ) -> Result<Vec<(Revoked, Timestamp)>, StoreError> {
+        self.look_up(move |tx| revoked_by(tx, &token)).await
+    }
+}
 
 /// The entries that revoke the token, each with its [`Extent::at`].
 pub(crate) fn revoked_by(
@@ -56,19 +90,4 @@ pub(crate) fn announce_all(
         announce(tx, revoked, extent(revoked))?;
     }
     Ok(())
-}
-
-/// [`announce`], with the entries of the audit log about it.
-pub(crate) fn announce_audited(
-    tx: &mut impl Tx,
-    revoked: &Revoked,
-    extent: Extent,
-    entries: &Entries,
-) -> Result<bool, Fault> {
-    tx.ahead(|| [REVOKED.want(revoked)]);
-    let is_new = announce(tx, revoked, extent)?;
-    if is_new {
-        tx.append(Entry::Audit(entries))?;
-    }
-    Ok(is_new)
 }

@@ -483,7 +483,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::RevocationStore as _;
+    use crate::FeedStore as _;
     use crate::codec::Key as _;
     use crate::conformance::{ACCESS, at, client_id, username};
     use crate::memory::MemoryStore;

@@ -18,12 +18,10 @@ use super::fault::Fault;
 use super::operation::Connection;
 use super::value::{number, rows, unsigned};
 use super::{PostgresStore, audit};
-use crate::operations::{Runs as _, feed};
 use crate::row::{RowError, decode};
 use crate::tx::tables::Announced;
-use crate::{RevocationStore, StoreError};
-use domain::clock::Timestamp;
-use domain::{AuditEvent, Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
+use crate::{FeedStore, StoreError};
+use domain::{AuditEvent, FeedId, FeedState, Revocation};
 
 /// Maximum number of entries that get positions together.
 const TOGETHER: usize = 10_000;
@@ -41,25 +39,7 @@ macro_rules! now {
 pub(super) use now;
 
 #[async_trait]
-impl RevocationStore for PostgresStore {
-    async fn announce(
-        &self,
-        revoked: Revoked,
-        extent: Extent,
-        audit: Arc<[AuditEvent]>,
-    ) -> Result<bool, StoreError> {
-        let entries = self.entries(audit).await?;
-        self.guarded(move |tx| feed::announce_audited(tx, &revoked, extent, &entries))
-            .await
-    }
-
-    async fn revoked_by(
-        &self,
-        token: TokenReference,
-    ) -> Result<Vec<(Revoked, Timestamp)>, StoreError> {
-        self.look_up(move |tx| feed::revoked_by(tx, &token)).await
-    }
-
+impl FeedStore for PostgresStore {
     fn longest_token(&self) -> Duration {
         Duration::from_secs(self.longest_token.load(Ordering::Acquire))
     }

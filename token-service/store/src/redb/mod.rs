@@ -37,7 +37,7 @@ use crate::fault::Fault;
 use crate::operations::{Runs as _, notices};
 use crate::token_lifetime::note_swept;
 use crate::tx::tables::{META, Name, SWEPT_AT};
-use crate::{BackupError, Counts, RevocationStore as _, Store, StoreError, Swept, span};
+use crate::{BackupError, Counts, FeedStore as _, Store, StoreError, Swept, span};
 use domain::Layout;
 use domain::clock::Timestamp;
 

@@ -11,34 +11,15 @@ use super::RedbStore;
 use super::tables::{FEED_HIGH, FEED_LOW, Tables};
 use crate::codec::Keys;
 use crate::fault::Fault;
-use crate::operations::{Runs as _, feed};
+use crate::operations::Runs as _;
 use crate::records::LAST_REVOCATION;
 use crate::tx::tables::{Announced, META, Name, REVOCATIONS, REVOKED};
 use crate::tx::{Entry, Form as _, Read, Tx};
-use crate::{RevocationStore, StoreError};
-use domain::clock::Timestamp;
-use domain::{AuditEvent, Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
+use crate::{FeedStore, StoreError};
+use domain::{AuditEvent, Extent, FeedId, FeedState, Revocation, Revoked};
 
 #[async_trait]
-impl RevocationStore for RedbStore {
-    async fn announce(
-        &self,
-        revoked: Revoked,
-        extent: Extent,
-        audit: Arc<[AuditEvent]>,
-    ) -> Result<bool, StoreError> {
-        let entries = self.entries(audit).await?;
-        self.guarded(move |tx| feed::announce_audited(tx, &revoked, extent, &entries))
-            .await
-    }
-
-    async fn revoked_by(
-        &self,
-        token: TokenReference,
-    ) -> Result<Vec<(Revoked, Timestamp)>, StoreError> {
-        self.look_up(move |tx| feed::revoked_by(tx, &token)).await
-    }
-
+impl FeedStore for RedbStore {
     fn longest_token(&self) -> Duration {
         Duration::from_secs(self.lifetime.longest.load(Ordering::Acquire))
     }

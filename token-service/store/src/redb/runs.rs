@@ -9,7 +9,7 @@ use super::{RedbStore, SYSTEM, audit};
 use crate::fault::Fault;
 use crate::operations::Runs;
 use crate::tx::Entries;
-use crate::{RevocationStore as _, StoreError, span};
+use crate::{FeedStore as _, StoreError, span};
 use domain::AuditEvent;
 
 /// The writer runs one transaction at a time, so the modes of writing do not differ.
