@@ -1,5 +1,6 @@
 //! Every kind of revocation, against every kind of token (D-28): the API refuses the token, introspection calls it
-//! inactive, a refresh fails, and tokens of other users and clients stay valid.
+//! inactive, a refresh fails, and tokens of other users and clients stay valid. In one form of the filter: `revocation::` reads the
+//! feed in both.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -384,7 +385,7 @@ const COMMANDS: [(&[&str], &str, Ends); 7] = [
     ),
 ];
 
-#[forms::each]
+#[test]
 fn commands_for_users_clients_and_grants() {
     for (commands, says, ends) in COMMANDS {
         let trial = Trial::start();
@@ -403,7 +404,7 @@ fn commands_for_users_clients_and_grants() {
     }
 }
 
-#[forms::each]
+#[test]
 fn unlinking_an_account() {
     let mut trial = Trial::start();
     let other = "5000,someone.else,https://eu1.example.com";
@@ -425,7 +426,7 @@ fn unlinking_an_account() {
 }
 
 /// A new password revokes the user's authorizations, but not tokens that a client got with its own credentials.
-#[forms::each]
+#[test]
 fn a_new_password() {
     let trial = Trial::start();
     let change = ["user", "update", trial.users[0], "--password-file", "-"];
@@ -444,7 +445,7 @@ fn grant_id_made(seconds_ago: u64) -> String {
     URL_SAFE_NO_PAD.encode(id)
 }
 
-#[forms::each]
+#[test]
 fn revoking_a_grant_by_the_id_in_its_tokens() {
     let trial = Trial::start();
     let ends = |token: &Token| trial.is_subject(token) && token.is_of_first_client();
@@ -468,7 +469,7 @@ fn revoking_a_grant_by_the_id_in_its_tokens() {
     trial.assert_ends(ends);
 }
 
-#[forms::each]
+#[test]
 fn revoking_a_token_as_its_client() {
     let trial = Trial::start();
     let lobby = trial.pair.lobby();
@@ -503,7 +504,7 @@ fn revoking_a_token_as_its_client() {
     }
 }
 
-#[forms::each]
+#[test]
 fn cutting_off_what_was_issued_until_now() {
     let pair = OwnPair::with_early_access();
     let trial = Trial::on(&pair);
@@ -536,7 +537,7 @@ fn cutting_off_what_was_issued_until_now() {
     }
 }
 
-#[forms::each]
+#[test]
 fn rotating_the_keys_with_a_cut_off() {
     let pair = OwnPair::with_early_access();
     let trial = Trial::on(&pair);

@@ -195,7 +195,7 @@ fn a_page_of_an_unregistered_origin_is_refused() {
 }
 
 /// The page can read why the API refuses (the challenge) and the request id to report.
-#[forms::each]
+#[test]
 fn a_single_page_app_reads_the_refusals_of_the_api() {
     let (app, window) = (single_page_app(), Chromium::open());
     window.visit(&app.origin);

@@ -190,7 +190,7 @@ fn forged(token: &str) -> String {
 }
 
 /// The verdict equals the decision of the API or the token endpoint about the same token.
-#[forms::each]
+#[test]
 fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.lobby();
