@@ -199,17 +199,7 @@ impl IndexDifference {
             integration,
             scopes,
             enabled,
-            key_authentication: _,
-            require_pushed_authorization_requests: _,
-            requires_second_factor: _,
-            identity_providers: _,
-            dpop_bound_access_tokens: _,
-            tls_client_certificate_bound_access_tokens: _,
-            managed: _,
-            name: _,
-            home_url: _,
-            version: _,
-            tokens_from: _,
+            ..
         } = client;
         match integration {
             IntegrationType::UserBound { bound_user, .. } => {

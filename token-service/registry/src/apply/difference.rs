@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::describe::{Registered, Rule, Values};
+use crate::describe::{self, Registered, Rule, Values};
 use domain::{Managed, ObjectName};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,8 @@ impl FieldChange {
 }
 
 fn differing<T: Registered>(before: &T, after: &T) -> impl Iterator<Item = (Values, Values)> {
-    let pairs = before.values().into_iter().zip(after.values());
+    let [before, after] = [before, after].map(describe::values);
+    let pairs = before.into_iter().zip(after);
     pairs.filter(|(before, after)| before.texts != after.texts)
 }
 
@@ -58,7 +59,7 @@ fn values(before: &Values, after: &Values) -> Option<String> {
         None => "nothing".to_owned(),
     };
     match before.rule {
-        Rule::Secret => return None,
+        Rule::Secret | Rule::Ignored => return None,
         Rule::Single | Rule::State => {
             return Some(format!("{} -> {}", single(before), single(after)));
         }

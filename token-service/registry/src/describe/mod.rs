@@ -1,6 +1,7 @@
 //! What clients, users and legacy instances have in common: how they are read, compared and shown.
 
 pub(crate) mod checks;
+pub mod fields;
 pub(crate) mod reading;
 
 #[cfg(test)]
@@ -16,6 +17,7 @@ use domain::clock::Timestamp;
 use domain::object::{ObjectKind, ObjectName};
 use domain::{Excerpt, Managed, Observed, RegistryChange, User};
 
+use fields::{Field, Part};
 use reading::Entry;
 
 pub use reading::{Completeness, Registration};
@@ -26,13 +28,8 @@ pub trait Registered: Clone + PartialEq + Send + Sync + 'static {
     const LIST: &'static str;
     /// Key of the name in files and JSON.
     const NAME_KEY: &'static str;
-    /// The keys that only views have.
-    const ONLY_VIEWED: &'static [&'static str];
-    /// The keys of secrets and certificates, which stay if a change does not name them.
-    const ONLY_REGISTERED: &'static [&'static str] = &[];
-    /// The lists of which a change can add and remove single values; for a list of objects, with the key that identifies an
-    /// object.
-    const EDITABLE: &'static [(&'static str, Option<&'static str>)] = &[];
+    /// All keys, in the order of views, differences and flags.
+    const FIELDS: &'static [Field];
 
     /// The keys of registrations, in files and JSON.
     type Keys: ToSchema;
@@ -51,10 +48,12 @@ pub trait Registered: Clone + PartialEq + Send + Sync + 'static {
     /// The object without secrets and hashes. `_observed` may be of other objects too.
     fn view(&self, now: Timestamp, _observed: &Observed, effects: Effects) -> Self::View;
 
-    /// The values in which states of the object can differ.
-    fn values(&self) -> Vec<Values>;
+    /// The values of a key in differences, if the view has them in another form or not at all.
+    fn compared(&self, _key: &str) -> Option<Vec<String>> {
+        None
+    }
 
-    /// Takes the values of [`Self::ONLY_REGISTERED`] from `before`, if the object has no such values.
+    /// Takes the values of [`Part::Registration`] from `before`, if the object has no such values.
     fn complete(&mut self, _before: &Self) {}
 
     /// What the change from `before` to this object does that is allowed but may surprise, for people. With `_revokes`, the
@@ -121,6 +120,8 @@ pub struct Effects {
 /// How a field differs, and who sets it (D-27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
+    /// Not compared.
+    Ignored,
     /// One value, or none.
     Single,
     List,
@@ -140,53 +141,59 @@ impl Rule {
 }
 
 /// The values of a field, as text. The type has no `Debug`, because a value may be the hash of a secret.
-pub struct Values {
-    /// Key in files and JSON. Differences and the audit log use it too.
+pub(crate) struct Values {
     pub(crate) key: &'static str,
     pub(crate) rule: Rule,
     pub(crate) texts: Vec<String>,
 }
 
-impl Values {
-    fn new(key: &'static str, rule: Rule, values: impl IntoIterator<Item: ToString>) -> Self {
-        let texts = values.into_iter().map(|value| value.to_string()).collect();
-        Self { key, rule, texts }
-    }
+/// The values in which states of the object can differ.
+pub(crate) fn values<T: Registered>(object: &T) -> Vec<Values> {
+    let view = members(object);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    let of_view = |key: &str| match view.get(key) {
+        Some(Value::Array(values)) => values.iter().map(text).collect(),
+        value => value.map(text).into_iter().collect(),
+    };
+    let fields = T::FIELDS.iter().filter(|field| field.rule != Rule::Ignored);
+    let values = fields.map(|&Field { key, rule, .. }| Values {
+        key,
+        rule,
+        texts: object.compared(key).unwrap_or_else(|| of_view(key)),
+    });
+    values.collect()
 }
 
-pub(crate) fn single(key: &'static str, value: impl IntoIterator<Item: ToString>) -> Values {
-    Values::new(key, Rule::Single, value)
-}
-
-pub(crate) fn list(key: &'static str, values: impl IntoIterator<Item: ToString>) -> Values {
-    Values::new(key, Rule::List, values)
-}
-
-pub(crate) fn state(key: &'static str, value: bool) -> Values {
-    Values::new(key, Rule::State, [value])
-}
-
-pub(crate) fn states(key: &'static str, values: impl IntoIterator<Item: ToString>) -> Values {
-    Values::new(key, Rule::States, values)
-}
-
-pub(crate) fn secret(key: &'static str, values: impl IntoIterator<Item: ToString>) -> Values {
-    Values::new(key, Rule::Secret, values)
-}
-
-/// The object in the form of a registration, without [`Registered::ONLY_REGISTERED`]. Patches are applied to this form.
+/// The object in the form of a registration, with the keys of [`Part::Both`]. Patches are applied to this form.
 pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
+    let mut members = members(object);
+    let is_registered = |key: &str| {
+        let mut fields = T::FIELDS.iter();
+        fields.any(|field| field.key == key && field.part == Part::Both)
+    };
+    members.retain(|key, _| is_registered(key));
+    members
+}
+
+fn members<T: Registered>(object: &T) -> Map<String, Value> {
     let view = object.view(
         Timestamp::default(),
         &Observed::default(),
         Effects::default(),
     );
-    let mut members = match serde_json::to_value(view) {
+    match serde_json::to_value(view) {
         Ok(Value::Object(members)) => members,
         _ => Map::new(),
-    };
-    members.retain(|key, _| !T::ONLY_VIEWED.contains(&&**key));
-    members
+    }
+}
+
+/// The values as text.
+pub(crate) fn texts(values: impl IntoIterator<Item: ToString>) -> Vec<String> {
+    values.into_iter().map(|value| value.to_string()).collect()
 }
 
 /// `None` for an empty list, which views leave out.

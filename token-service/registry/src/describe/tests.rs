@@ -63,7 +63,7 @@ fn schemas<T: Registered>() -> Map<String, Value> {
 
 fn check_members<T: Registered + Serialize>(object: &T) {
     let stored = serde_json::to_value(object).unwrap();
-    let compared: Vec<&str> = object.values().iter().map(|values| values.key).collect();
+    let compared: Vec<&str> = values(object).iter().map(|values| values.key).collect();
     for member in stored.as_object().unwrap().keys() {
         let key = STORED_AS.iter().find(|(stored, _)| stored == member);
         let key = key.map_or(&**member, |(_, key)| key);

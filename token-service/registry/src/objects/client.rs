@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::certificate::CertificateView;
-use super::client_json::{ClientRegistration, ClientView};
+use super::certificate::{CertificateRegistration, CertificateView};
 use super::client_key::ClientKeyView;
 use super::client_secret::SecretView;
 use super::{certificate, client_key, client_secret, redirect_uris, tls_client_certificate};
+use crate::describe::Rule::{List, Secret, Single, State};
 use crate::describe::checks::{client_name, compared_text, issuer, page_address, unique};
+use crate::describe::fields::Flag::{Files, Optional, Switch, Text, Values};
+use crate::describe::fields::{Field, Part, described};
 use crate::describe::reading::{Entry, Registration, required};
-use crate::describe::{Effects, Registered, Values, list, present, secret, single, state};
+use crate::describe::{Effects, Registered, present, texts};
 use document::Located;
 use domain::client::IntegrationType::{Installed, Legacy, NonInteractive, UserBound, WebServer};
 use domain::client::{ClientSecret, ClientVersion, IntegrationKind as Kind};
 use domain::clock::Timestamp;
+use domain::digest::Digest;
 use domain::object::ObjectKind;
 use domain::redirect_uri::RedirectUriUse;
 use domain::{
@@ -21,49 +24,146 @@ use domain::{
     SecondFactorRule, Username,
 };
 
+const CLIENT_SECRET: &str = "client_secret";
+const CERTIFICATES: &str = "certificates";
 const PUSHED_ONLY: &str = "require_pushed_authorization_requests";
 const SECOND_FACTOR: &str = "second_factor";
 const IDENTITY_PROVIDERS: &str = "identity_providers";
 const DPOP_BOUND: &str = "dpop_bound_access_tokens";
 const CERTIFICATE_BOUND: &str = "tls_client_certificate_bound_access_tokens";
 
-/// The keys that only some integration types have.
-const OF_SOME_TYPES: [&str; 13] = [
-    "redirect_uris",
-    PUSHED_ONLY,
-    SECOND_FACTOR,
-    IDENTITY_PROVIDERS,
-    "client_secret",
-    client_secret::DIGEST,
-    client_key::KEY,
-    client_key::AUDIENCE,
-    tls_client_certificate::KEY,
-    "certificates",
-    "organization",
-    "bound_user",
-    "hostname",
-];
+described! {
+    ClientRegistration: "A client's registration: an entry of `clients` of a registrations file. Which keys it has depends on its type.",
+    ClientView: "A client.",
+    /// The Client ID.
+    needed client_id: String
+        /// 1 to 128 printable ASCII characters without space.
+        => { label: "Client ID", };
+    /// The integration type: `web_server`, `installed`, `non_interactive`, `user_bound` or `legacy`.
+    needed r#type: String => { rule: Single, label: "Type", };
+    /// The name that people see.
+    preset name: String
+        /// It has no characters that change the direction of text. The Client ID if absent.
+        => { rule: Single, label: "Name", flag: Text("name", "NAME"), };
+    /// Address of the application's start page (https or http). Error pages lead there if no redirect URI can be trusted.
+    optional home_url: String => { rule: Single, label: "Home page", flag: Optional("home-url", "URL"), };
+    /// Whether the client may be used.
+    preset enabled: bool
+        /// `true` if absent.
+        => { rule: State, label: "Enabled", flag: Switch(
+            ["disable", "The client may not be used, and everything issued to it is revoked"],
+            false,
+            ["enable", "The client may be used"],
+        ), };
+    /// Whether the client gets only access tokens that are bound to a key (RFC 9449 §5.2).
+    preset dpop_bound_access_tokens: bool
+        /// `false` if absent. Not for `legacy`.
+        => { rule: Single, label: "Only bound tokens", flag: Switch(
+            ["dpop-bound", "The client gets only access tokens that are bound to a key (DPoP)"],
+            true,
+            ["dpop-optional", "The client also gets bearer tokens"],
+        ), };
+    /// Whether the client gets only access tokens that are bound to the certificate of its connection (RFC 8705 §3.4).
+    preset tls_client_certificate_bound_access_tokens: bool
+        /// `false` if absent. Not for `legacy`.
+        => { rule: Single, label: "Bound to certificates", flag: Switch(
+            ["certificate-bound", "The client gets only access tokens that are bound to the certificate of its connection"],
+            true,
+            ["certificate-optional", "Access tokens are not bound to certificates"],
+        ), };
+    /// Scopes that the client may ask for.
+    preset scopes: Vec<String>
+        => { rule: List, label: "Scopes", flag: Values(["scope", "add-scope", "remove-scope"], "SCOPE"), };
+    /// Redirect URIs; templates for legacy clients.
+    optional redirect_uris: Vec<String>
+        /// For `web_server`, `installed`, `legacy`.
+        => { rule: List, label: "Redirect URIs", flag: Values(
+            ["redirect-uri", "add-redirect-uri", "remove-redirect-uri"],
+            "URI",
+        ), };
+    /// Whether the client must push its authorization requests (RFC 9126).
+    optional require_pushed_authorization_requests: bool
+        /// `false` if absent. For `web_server`, `installed`.
+        => { rule: Single, label: "Pushed requests only", flag: Switch(
+            ["require-pushed-requests", "The client must push its authorization requests"],
+            true,
+            ["allow-unpushed-requests", "Authorization requests may come from the browser"],
+        ), };
+    /// Whether people need a second factor for codes and refreshed tokens of the client: `optional` or `required`.
+    optional second_factor: String
+        /// `optional` if absent. For `web_server`, `installed`, `legacy`.
+        => { rule: Single, label: "Second factor", flag: Text("second-factor", "RULE"), };
+    /// Issuers of identity providers. A `non_interactive` client may bring their assertions. For other clients, the sign-in page
+    /// offers these providers (default: all with a `client_id`); with exactly one, the browser goes there without a page.
+    optional identity_providers: Vec<String>
+        /// For `web_server`, `installed`, `non_interactive`, `legacy`.
+        => { rule: List, label: "Identity providers", flag: Values(
+            ["identity-provider", "add-identity-provider", "remove-identity-provider"],
+            "ISSUER",
+        ), };
+    /// The client secret. 32 to 1024 bytes. The administration generates an absent one, but not for `legacy`.
+    given client_secret: String
+        /// For `web_server`, `non_interactive`, `user_bound`, `legacy`.
+        => { rule: Secret, };
+    /// In place of the client secret: its SHA-256 digest, hexadecimal or base64url.
+    given client_secret_sha256: String
+        /// For `web_server`, `non_interactive`, `user_bound`, `legacy`.
+        => {};
+    /// Live client secrets: two during a rotation.
+    shown secrets: usize => {};
+    /// With what the client can authenticate: live client secrets, keys and TLS certificates.
+    shown credentials: usize => {};
+    /// The times of the live client secrets, the oldest first.
+    noted secret_times: Vec<SecretView> => { label: "Live secrets", };
+    /// The public keys of client assertions, with which the client authenticates (`private_key_jwt`).
+    optional keys: Vec<ClientKeyView>
+        /// A client with keys needs no client secret. For `web_server`, `non_interactive`, `user_bound`.
+        => { rule: List, label: "Keys", flag: Files(
+            ["key", "add-key", "remove-key"],
+            "KID=FILE",
+            ["kid", "public_key"],
+        ), };
+    /// The only `aud` of client assertions: `issuer` or `token_endpoint`.
+    optional client_assertion_audience: String
+        /// `issuer` if absent; `token_endpoint` for libraries that cannot send the issuer. For `web_server`, `non_interactive`,
+        /// `user_bound`.
+        => { rule: Single, label: "Assertion audience", flag: Optional("client-assertion-audience", "AUDIENCE"), };
+    /// The SHA-256 thumbprints of the certificates with which the client authenticates its connection
+    /// (`self_signed_tls_client_auth`).
+    optional tls_client_certificates: Vec<String>
+        /// 64 hexadecimal digits or base64url. A client with certificates needs no client secret. For `web_server`,
+        /// `non_interactive`, `user_bound`.
+        => { rule: List, label: "TLS certificates", flag: Values(
+            ["tls-certificate", "add-tls-certificate", "remove-tls-certificate"],
+            "SHA256",
+        ), };
+    /// The certificates of the client's assertions.
+    given certificates: Vec<CertificateRegistration>
+        /// For `non_interactive`.
+        => { rule: List, };
+    /// The certificates of the client's assertions.
+    noted certificates: Vec<CertificateView> => { label: "Certificates", };
+    /// The organization to whose users the client is restricted.
+    optional organization: String
+        /// For `non_interactive`.
+        => { rule: Single, label: "Organization", flag: Optional("organization", "ORGANIZATION"), };
+    /// The user as whom the client acts.
+    optional bound_user: String
+        /// For `user_bound`.
+        => { rule: Single, label: "Bound user", flag: Text("bound-user", "USERNAME"), };
+    /// The one legacy instance that knows the client.
+    optional hostname: String
+        /// For `legacy`.
+        => { rule: Single, label: "Hostname", flag: Optional("hostname", "HOSTNAME"), };
+    /// In the answer to a change: live grants whose next refresh lacks a scope that the client loses, at most 10,000.
+    noted losing_grants: usize => {};
+}
 
 impl Registered for Client {
     const KIND: ObjectKind = ObjectKind::Client;
     const LIST: &'static str = "clients";
     const NAME_KEY: &'static str = "client_id";
-    const ONLY_VIEWED: &'static [&'static str] = &[
-        "secrets",
-        "credentials",
-        "secret_times",
-        "certificates",
-        "managed_by",
-    ];
-    const ONLY_REGISTERED: &'static [&'static str] =
-        &["client_secret", client_secret::DIGEST, "certificates"];
-    const EDITABLE: &'static [(&'static str, Option<&'static str>)] = &[
-        ("scopes", None),
-        ("redirect_uris", None),
-        (IDENTITY_PROVIDERS, None),
-        (client_key::KEY, Some("kid")),
-        (tls_client_certificate::KEY, None),
-    ];
+    const FIELDS: &'static [Field] = FIELDS;
 
     type Keys = ClientRegistration;
     type View = ClientView;
@@ -74,7 +174,8 @@ impl Registered for Client {
 
     fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>> {
         let read = read(entry);
-        for key in OF_SOME_TYPES {
+        // What was read is no longer there.
+        for Field { key, .. } in FIELDS.iter().filter(|field| field.part != Part::View) {
             match entry.integration {
                 Some(kind) => {
                     let why = format!("not for a client of type {}", kind.name());
@@ -147,42 +248,19 @@ impl Registered for Client {
         }
     }
 
-    fn values(&self) -> Vec<Values> {
-        // Reads the view, because both have the same texts.
-        let view = self.view(
-            Timestamp::default(),
-            &Observed::default(),
-            Effects::default(),
-        );
-        let (keys, digests) = (&self.key_authentication, self.secrets().iter());
-        let is_bound = view.tls_client_certificate_bound_access_tokens;
-        vec![
-            single("type", [view.r#type]),
-            single("name", [view.name]),
-            single("home_url", view.home_url),
-            state("enabled", view.enabled),
-            single(DPOP_BOUND, [view.dpop_bound_access_tokens]),
-            single(CERTIFICATE_BOUND, [is_bound]),
-            list("scopes", view.scopes),
-            list("redirect_uris", view.redirect_uris.unwrap_or_default()),
-            single(PUSHED_ONLY, view.require_pushed_authorization_requests),
-            single(SECOND_FACTOR, view.second_factor),
-            list(IDENTITY_PROVIDERS, &self.identity_providers),
-            secret(
-                "client_secret",
-                digests.map(|one| one.digest().to_base64url()),
-            ),
-            list(client_key::KEY, keys.keys.iter().map(client_key::text)),
-            single(client_key::AUDIENCE, view.client_assertion_audience),
-            list(tls_client_certificate::KEY, &keys.tls_client_certificates),
-            list(
-                "certificates",
-                self.certificates().iter().map(certificate::text),
-            ),
-            single("organization", view.organization),
-            single("bound_user", view.bound_user),
-            single("hostname", view.hostname),
-        ]
+    fn compared(&self, key: &str) -> Option<Vec<String>> {
+        match key {
+            CLIENT_SECRET => {
+                let digests = self.secrets().iter().map(ClientSecret::digest);
+                Some(texts(digests.map(Digest::to_base64url)))
+            }
+            client_key::KEY => {
+                let keys = self.key_authentication.keys.iter();
+                Some(texts(keys.map(client_key::text)))
+            }
+            CERTIFICATES => Some(texts(self.certificates().iter().map(certificate::text))),
+            _ => None,
+        }
     }
 
     fn complete(&mut self, before: &Self) {

@@ -2,51 +2,41 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
+use crate::describe::Rule::{Single, State};
+use crate::describe::fields::Flag::{Required, Switch};
+use crate::describe::fields::{Field, described};
 use crate::describe::reading::{Completeness, Entry, Reading, Registration, required};
-use crate::describe::{Effects, Registered, Values, present, single, state};
+use crate::describe::{Effects, Registered, present};
 use document::{Place, Section};
 use domain::clock::Timestamp;
 use domain::legacy_instance::{differ_in_port, is_host};
 use domain::object::ObjectKind;
 use domain::{Excerpt, LegacyInstance, Managed, Observed, RegistryChange};
 
-/// A host of the legacy flow.
-#[derive(ToSchema)]
-pub struct LegacyInstanceRegistration {
-    /// The host of `/as/token.oauth2`. `/OAuthStatus` returns it as it is.
-    pub auth_server_hostname: String,
-    /// Whether OAuth2 is enabled on the host. `true` if absent.
-    pub enabled: Option<bool>,
-}
-
-/// A host of the legacy flow.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct LegacyInstanceView {
+described! {
+    LegacyInstanceRegistration: "A host of the legacy flow.",
+    LegacyInstanceView: "A host of the legacy flow.",
     /// The host of `/OAuthStatus` and `/Logon`.
-    pub hostname: String,
+    shown hostname: String => { label: "Hostname", };
     /// The host of `/as/token.oauth2`.
-    pub auth_server_hostname: String,
+    needed auth_server_hostname: String
+        /// `/OAuthStatus` returns it as it is.
+        => { rule: Single, label: "Authorization server", flag: Required("auth-server", "HOST"), };
     /// Whether OAuth2 is enabled on the host.
-    pub enabled: bool,
-    /// File and line that define the object; absent if commands define the object.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub managed_by: Option<String>,
-    /// In the answer to a change: the changed fields, each with the old and the new value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub changes: Option<Vec<String>>,
-    /// In the answer to a change: what is allowed but may surprise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warnings: Option<Vec<String>>,
+    preset enabled: bool
+        /// `true` if absent.
+        => { rule: State, label: "Enabled", flag: Switch(
+            ["disable", "OAuth2 is not enabled on the host"],
+            false,
+            ["enable", "OAuth2 is enabled on the host"],
+        ), };
 }
 
 impl Registered for LegacyInstance {
     const KIND: ObjectKind = ObjectKind::LegacyInstance;
     const LIST: &'static str = "legacy-instances";
     const NAME_KEY: &'static str = "hostname";
-    const ONLY_VIEWED: &'static [&'static str] = &["managed_by"];
+    const FIELDS: &'static [Field] = FIELDS;
 
     type Keys = LegacyInstanceRegistration;
     type View = LegacyInstanceView;
@@ -88,13 +78,6 @@ impl Registered for LegacyInstance {
             changes: present(effects.changes),
             warnings: present(effects.warnings),
         }
-    }
-
-    fn values(&self) -> Vec<Values> {
-        vec![
-            single("auth_server_hostname", [&self.auth_server_hostname]),
-            state("enabled", self.enabled),
-        ]
     }
 
     fn owner(&self) -> (Option<&Managed>, bool) {

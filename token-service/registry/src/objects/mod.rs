@@ -3,7 +3,6 @@
 mod account;
 mod certificate;
 mod client;
-mod client_json;
 mod client_key;
 mod client_secret;
 mod content;
@@ -15,8 +14,8 @@ mod user;
 
 pub use account::AccountView;
 pub use certificate::CertificateView;
-pub use client::{NAMES_ANYBODY, names_anybody};
-pub use client_json::{ClientRegistration, ClientView};
+pub use client::{ClientRegistration, ClientView, NAMES_ANYBODY, names_anybody};
+pub use client_key::ClientKeyView;
 pub use client_secret::SecretView;
 pub use identity::IdentityView;
 pub use legacy_instance::{

@@ -1,15 +1,16 @@
 //! Users of the authorization server (protocol.md §1).
 
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::account::{self, AccountView};
 use super::identity::{self, IdentityView};
+use crate::describe::Rule::{List, Secret, Single, State, States};
 use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, compared_text, is_trimmed};
+use crate::describe::fields::Flag::{Optional, SecretFile, Switch};
+use crate::describe::fields::{Field, described};
 use crate::describe::reading::{Entry, Registration};
-use crate::describe::{Effects, Registered, Values, list, present, secret, single, state, states};
+use crate::describe::{Effects, Registered, present, texts};
 use document::Located;
 use domain::clock::Timestamp;
 use domain::object::ObjectKind;
@@ -23,108 +24,83 @@ const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
 /// Key of the duty to set another password.
 pub(crate) const MUST_CHANGE_PASSWORD: &str = "must_change_password";
 
-/// Key of the identities that no registration lists.
-const BY_EMAIL: &str = "identities_by_email";
-
-/// A user's registration: an entry of `users` of a registrations file.
-#[derive(ToSchema)]
-pub struct UserRegistration {
-    /// The account's username. 1 to 255 bytes.
-    pub username: String,
+described! {
+    UserRegistration: "A user's registration: an entry of `users` of a registrations file.",
+    UserView: "A user.",
+    /// The account's username.
+    needed username: String
+        /// 1 to 255 bytes.
+        => { label: "Username", };
     /// E-mail address. Receives links for forgotten passwords, and legacy single sign-on finds the user by it. Need not be unique.
-    pub email: Option<String>,
+    optional email: String => { rule: Single, label: "E-mail", flag: Optional("email", "EMAIL"), };
     /// The user's organization. Non-interactive clients of an organization act only for its users, and `[organizations]` may require
     /// a second factor of these users.
-    pub organization: Option<String>,
-    /// Whether the user may sign in and be named. `true` if absent.
-    pub enabled: Option<bool>,
-    /// The password; a new one ends the user's sessions and revokes what was issued. 8 to 1024 bytes.
-    pub password: Option<String>,
+    optional organization: String
+        => { rule: Single, label: "Organization", flag: Optional("organization", "ORGANIZATION"), };
+    /// Whether the user may sign in and be named.
+    preset enabled: bool
+        /// `true` if absent.
+        => { rule: State, label: "Enabled", flag: Switch(
+            ["disable", "The user may neither sign in nor be named; ends sessions and revokes what was issued"],
+            false,
+            ["enable", "The user may sign in and be named"],
+        ), };
+    /// The password; a new one ends the user's sessions and revokes what was issued.
+    given password: String
+        /// 8 to 1024 bytes.
+        => { rule: Secret, flag: SecretFile("password-file", "FILE"), };
     /// In place of the password: its hash by argon2, bcrypt, PBKDF2 or scrypt, also as Django or Keycloak stores it.
-    pub password_hash: Option<String>,
+    given password_hash: String => {};
     /// Whether the user must set another password at the next sign-in, before a code is issued. A password that the user or anybody
     /// else sets ends this. Sessions and tokens stay valid until then: `token-service grant revoke --user NAME` ends grants and tokens.
-    pub must_change_password: Option<bool>,
-    /// The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was issued. 128 to
-    /// 512 bits.
-    pub totp_secret: Option<String>,
-    /// Whether the legacy flow may find the user by e-mail. `false` if absent.
-    pub single_sign_on: Option<bool>,
-    /// Linked project-information accounts.
-    pub accounts: Option<Vec<AccountView>>,
-    /// Linked identities at identity providers. An identity belongs to at most one user.
-    pub identities: Option<Vec<IdentityView>>,
-}
-
-/// A user.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct UserView {
-    /// The account's username.
-    pub username: String,
-    /// E-mail address. Receives links for forgotten passwords, and legacy single sign-on finds the user by it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub email: Option<String>,
-    /// The user's organization.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub organization: Option<String>,
-    /// Whether the user may sign in and be named.
-    pub enabled: bool,
+    given must_change_password: bool => { rule: State, flag: Switch(
+        [
+            "must-change-password",
+            "The service asks the user for another password at the next sign-in. Sessions and tokens stay valid until then; \
+             grant revoke --user ends grants and tokens",
+        ],
+        true,
+        ["may-keep-password", "Cancel --must-change-password: the user keeps the password"],
+    ), };
+    /// The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was issued.
+    given totp_secret: String
+        /// 128 to 512 bits.
+        => { rule: Secret, flag: SecretFile("totp-secret-file", "FILE"), };
     /// Why the user cannot sign in: `disabled`, or neither a password nor an identity of an identity provider; absent if the user can.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cannot_sign_in: Option<String>,
+    noted cannot_sign_in: String => { label: "Cannot sign in", };
     /// Whether the user has a password.
-    pub has_password: bool,
-    /// Whether the user must set another password at the next sign-in.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub must_change_password: bool,
+    shown has_password: bool => { label: "Password", };
+    /// Whether the user must set another password at the next sign-in; absent if not.
+    noted must_change_password: bool => { label: "Must change password", };
     /// Whether the user has a registered second factor.
-    pub has_totp: bool,
+    shown has_totp: bool => {};
     /// Whether the user has a second factor, registered or set up by the user.
-    pub has_second_factor: bool,
+    shown has_second_factor: bool => { label: "Second factor", };
     /// When the user last signed in, in UTC; absent for never.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_sign_in_at: Option<String>,
+    noted last_sign_in_at: String => { label: "Last sign-in", };
     /// Whether the legacy flow may find the user by e-mail.
-    pub single_sign_on: bool,
+    preset single_sign_on: bool
+        /// `false` if absent.
+        => { rule: Single, label: "Single sign-on", flag: Switch(
+            ["single-sign-on", "The legacy flow may find the user by e-mail"],
+            true,
+            ["no-single-sign-on", "The legacy flow may not find the user by e-mail"],
+        ), };
     /// Linked project-information accounts.
-    pub accounts: Vec<AccountView>,
+    preset accounts: Vec<AccountView> => { rule: List, label: "Linked accounts", };
     /// Linked identities at identity providers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub identities: Option<Vec<IdentityView>>,
+    optional identities: Vec<IdentityView>
+        /// An identity belongs to at most one user.
+        => { rule: List, label: "Linked identities", };
     /// Identities that a first sign-in linked by their verified e-mail address. No registration lists them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub identities_by_email: Option<Vec<IdentityView>>,
-    /// File and line that define the object; absent if commands define the object.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub managed_by: Option<String>,
-    /// In the answer to a change: the changed fields, each with the old and the new value unless they are secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub changes: Option<Vec<String>>,
-    /// In the answer to a change: what is allowed but may surprise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warnings: Option<Vec<String>>,
+    noted identities_by_email: Vec<IdentityView> => { rule: States, label: "Identities by e-mail", };
 }
 
 impl Registered for User {
     const KIND: ObjectKind = ObjectKind::User;
     const LIST: &'static str = "users";
     const NAME_KEY: &'static str = "username";
-    const ONLY_VIEWED: &'static [&'static str] = &[
-        "cannot_sign_in",
-        "has_password",
-        "has_totp",
-        "has_second_factor",
-        "last_sign_in_at",
-        MUST_CHANGE_PASSWORD,
-        BY_EMAIL,
-        "managed_by",
-    ];
-    const ONLY_REGISTERED: &'static [&'static str] = &[
-        "password",
-        "password_hash",
-        "totp_secret",
-        MUST_CHANGE_PASSWORD,
-    ];
+    const FIELDS: &'static [Field] = FIELDS;
 
     type Keys = UserRegistration;
     type View = UserView;
@@ -174,7 +150,7 @@ impl Registered for User {
             enabled: self.enabled,
             cannot_sign_in: cannot_sign_in(self, now, observed),
             has_password: self.password_hash.is_some(),
-            must_change_password: self.must_change_password,
+            must_change_password: self.must_change_password.then_some(true),
             has_totp: self.totp_secret_sealed.is_some(),
             has_second_factor: self.totp_secret_sealed.is_some()
                 || sign_ins.is_some_and(|one| one.has_own_second_factor),
@@ -189,23 +165,19 @@ impl Registered for User {
         }
     }
 
-    fn values(&self) -> Vec<Values> {
-        let totp_secret = self.totp_secret_sealed.iter();
-        vec![
-            single("email", &self.email),
-            single("organization", &self.organization),
-            state("enabled", self.enabled),
-            secret("password", &self.password_hash),
-            state(MUST_CHANGE_PASSWORD, self.must_change_password),
-            secret(
-                "totp_secret",
-                totp_secret.map(|sealed| HEXLOWER.encode(sealed)),
-            ),
-            single("single_sign_on", [self.single_sign_on]),
-            list("accounts", self.accounts.iter().map(account::text)),
-            list("identities", identities(self, false)),
-            states(BY_EMAIL, identities(self, true)),
-        ]
+    fn compared(&self, key: &str) -> Option<Vec<String>> {
+        match key {
+            "password" => Some(texts(&self.password_hash)),
+            MUST_CHANGE_PASSWORD => Some(texts([self.must_change_password])),
+            "totp_secret" => {
+                let sealed = self.totp_secret_sealed.iter();
+                Some(texts(sealed.map(|sealed| HEXLOWER.encode(sealed))))
+            }
+            "accounts" => Some(texts(self.accounts.iter().map(account::text))),
+            "identities" => Some(texts(identities(self, false))),
+            "identities_by_email" => Some(texts(identities(self, true))),
+            _ => None,
+        }
     }
 
     fn user(&self) -> Option<&User> {

@@ -4,17 +4,20 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use clap::builder::PossibleValuesParser;
+use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::client_form::{Change, New};
 use super::connection::{flag, query, segment};
-use super::form::{Form as _, Named, Removal, object_path};
+use super::form::{Flags, Form, Keys, Named, Removal, named_file, object_path};
 use super::objects::{self, Listing};
 use super::values::card;
 use super::{Connected, terminal};
+use crate::http::admin::Object;
 use crate::http::admin::clients::ClientWithSecret;
 use crate::telemetry::visible::visible;
 use domain::Client;
+use domain::client::IntegrationKind;
 use registry::objects::ClientView;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -49,9 +52,49 @@ pub(in crate::command) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+pub(in crate::command) struct New {
+    /// The Client ID.
+    #[arg(required_unless_present = "id")]
+    client_id: Option<String>,
+    /// The same as the argument CLIENT_ID.
+    #[arg(long, value_name = "CLIENT_ID", conflicts_with = "client_id")]
+    id: Option<String>,
+    /// The integration type: web_server, installed, non_interactive, user_bound or legacy.
+    #[arg(long, hide_possible_values = true, value_parser = PossibleValuesParser::new(IntegrationKind::NAMES))]
+    r#type: String,
+    #[command(flatten)]
+    flags: Flags<Client, false>,
+    /// The certificates of the client's assertions (non_interactive); may be repeated.
+    #[arg(long = "certificate", value_name = "ALIAS=FILE")]
+    certificates: Vec<String>,
+}
+
+impl Form for New {
+    type Object = Client;
+
+    fn name(&self) -> &str {
+        let name = self.client_id.as_ref().or(self.id.as_ref());
+        name.map_or("", String::as_str)
+    }
+
+    fn body(&self) -> anyhow::Result<Object> {
+        let mut body = self.flags.body()?;
+        body.insert("type".to_owned(), json!(self.r#type));
+        let certificates = self.certificates.iter();
+        let certificates =
+            certificates.map(|named| named_file("certificate", named, ["alias", "pem"]));
+        let certificates: Vec<Value> = certificates.collect::<anyhow::Result<_>>()?;
+        if !certificates.is_empty() {
+            body.insert("certificates".to_owned(), certificates.into());
+        }
+        Ok(body)
+    }
+}
+
+#[derive(Debug, clap::Args)]
 pub(in crate::command) struct Update {
     #[command(flatten)]
-    change: Change,
+    change: Keys<Client, true>,
     /// Revoke all grants and tokens of the client with the change. New tokens follow 15 seconds later.
     #[arg(long)]
     revoke: bool,
@@ -110,7 +153,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = certificate_path(&own.client, &own.alias);
             administration
                 .send_bytes(Method::PUT, &path, &bytes)?
-                .print(card::<ClientView>)
+                .print(card::<Client>)
         }
         Command::RemoveCertificate(arguments) => {
             let (own, administration) = arguments.open()?;
@@ -118,7 +161,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = certificate_path(&own.client, &own.alias) + &query;
             administration
                 .act(Method::DELETE, &path)?
-                .print(card::<ClientView>)
+                .print(card::<Client>)
         }
     }
 }
@@ -135,7 +178,7 @@ fn rotate_secret(arguments: &Connected<RotateSecret>) -> anyhow::Result<()> {
         let path = path + &query;
         return administration
             .act(Method::DELETE, &path)?
-            .print(card::<ClientView>);
+            .print(card::<Client>);
     }
     anyhow::ensure!(!own.revoke, "--revoke needs --end-old or --end-all");
     administration.act(Method::POST, &path)?.print(registered)
@@ -158,12 +201,12 @@ fn update(arguments: &Connected<Update>) -> anyhow::Result<()> {
     let query = query(&[("revoke", flag(own.revoke))]);
     administration
         .send(Method::PATCH, &(path + &query), &patch)?
-        .print(card::<ClientView>)
+        .print(card::<Client>)
 }
 
 /// The response to a registration: the client and its new secret.
 fn registered(answer: &ClientWithSecret) -> String {
-    let card = card(&answer.client);
+    let card = card::<Client>(&answer.client);
     match &answer.client_secret {
         None => card,
         Some(secret) => format!("{card}\n\nClient secret, shown this once:\n{secret}"),

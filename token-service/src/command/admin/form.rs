@@ -2,11 +2,10 @@
 
 use std::io::IsTerminal as _;
 use std::marker::PhantomData;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::{Arg, ArgAction};
-use serde::Serialize;
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use serde_json::{Value, json};
 
 use super::connection::segment;
@@ -14,6 +13,7 @@ use super::terminal;
 use crate::http::admin::Object;
 use domain::object::ObjectKind;
 use registry::describe::Registered;
+use registry::describe::fields::{Field, Flag};
 use registry::objects::AccountView;
 use secrets::text_file;
 
@@ -54,63 +54,182 @@ pub(super) trait Form: clap::Args {
     fn body(&self) -> anyhow::Result<Object>;
 }
 
-/// The values of single objects that may be absent. In a change, an empty text removes them.
-const OPTIONAL: [&str; 5] = [
-    "client_assertion_audience",
-    "email",
-    "home_url",
-    "hostname",
-    "organization",
-];
-
-/// The given `flags`, by the keys of a registration.
-pub(super) fn given(flags: &impl Serialize) -> anyhow::Result<Object> {
-    let mut given: Object = serde_json::from_value(serde_json::to_value(flags)?)?;
-    given.retain(|_, value| {
-        !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
-    });
-    Ok(given)
+/// An object by its name, with the flags of its keys.
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Keys<T: Registered, const CHANGES: bool> {
+    #[command(flatten)]
+    named: Named<T>,
+    #[command(flatten)]
+    flags: Flags<T, CHANGES>,
 }
 
-/// Like [`given`], for a change: an empty text becomes `null`, which removes the value.
-pub(super) fn changed(flags: &impl Serialize) -> anyhow::Result<Object> {
-    let mut changed = given(flags)?;
-    for (_, value) in changed
-        .iter_mut()
-        .filter(|(key, _)| OPTIONAL.contains(&&***key))
-    {
-        if value == "" {
-            *value = Value::Null;
+impl<T: Registered, const CHANGES: bool> Form for Keys<T, CHANGES> {
+    type Object = T;
+
+    fn name(&self) -> &str {
+        &self.named.name
+    }
+
+    fn body(&self) -> anyhow::Result<Object> {
+        self.flags.body()
+    }
+}
+
+/// The flags of the keys of an object: of a new object, or of a change (`CHANGES`).
+#[derive(Debug)]
+pub(in crate::command) struct Flags<T, const CHANGES: bool> {
+    given: ArgMatches,
+    of: PhantomData<T>,
+}
+
+impl<T: Registered, const CHANGES: bool> clap::FromArgMatches for Flags<T, CHANGES> {
+    fn from_arg_matches(given: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self {
+            given: given.clone(),
+            of: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, given: &ArgMatches) -> Result<(), clap::Error> {
+        self.given.clone_from(given);
+        Ok(())
+    }
+}
+
+impl<T: Registered, const CHANGES: bool> clap::Args for Flags<T, CHANGES> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(T::FIELDS.iter().flat_map(|field| flags(field, CHANGES)))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The flags of a key. The first flag has the key as its ID.
+fn flags(field: &Field, changes: bool) -> Vec<Arg> {
+    let (key, help) = (field.key, help(field));
+    let of_key =
+        |name: &'static str, value: &'static str| Arg::new(key).long(name).value_name(value);
+    match field.flag {
+        Flag::None => Vec::new(),
+        Flag::Text(name, value) => vec![of_key(name, value).help(help)],
+        Flag::Required(name, value) => vec![of_key(name, value).required(true).help(help)],
+        Flag::Optional(name, value) => {
+            let empty = if changes { "; empty for none" } else { "" };
+            vec![of_key(name, value).help(help + empty)]
+        }
+        Flag::SecretFile(name, value) => {
+            let file = of_key(name, value).value_parser(value_parser!(PathBuf));
+            vec![file.help(help + ". From a file; - is standard input")]
+        }
+        Flag::Switch([name, help], _, [opposite, help_of_opposite]) => {
+            let switch = |id: &'static str, name: &'static str, help: &'static str| {
+                Arg::new(id).long(name).help(help)
+            };
+            let mut flags = vec![switch(key, name, help)];
+            if changes {
+                let opposite = switch(opposite, opposite, help_of_opposite);
+                flags.push(opposite.conflicts_with(key));
+            }
+            let set = flags
+                .into_iter()
+                .map(|flag| flag.action(ArgAction::SetTrue));
+            set.collect()
+        }
+        Flag::Values([name, add, remove], value) | Flag::Files([name, add, remove], value, _) => {
+            let repeated = |flag: Arg, help: &str| {
+                let flag = flag.action(ArgAction::Append);
+                flag.help(format!("{help}; may be repeated"))
+            };
+            let list = of_key(name, value);
+            if !changes {
+                return vec![repeated(list, &help)];
+            }
+            let edit = |flag: &'static str, value: &'static str, verb: &str| {
+                let edit = Arg::new(flag).long(flag).value_name(value);
+                repeated(
+                    edit.conflicts_with(key),
+                    &format!("{verb} the list of --{name}"),
+                )
+            };
+            let all = format!("{help}; may be repeated, in place of the old ones");
+            let item = value.split('=').next().unwrap_or(value);
+            vec![
+                list.action(ArgAction::Append).help(all),
+                edit(add, value, "Add to"),
+                edit(remove, item, "Remove from"),
+            ]
         }
     }
-    Ok(changed)
 }
 
-/// Completes the help of a flag for a new object.
-pub(super) fn help_of_new(flag: Arg) -> Arg {
-    let text = match flag.get_action() {
-        ArgAction::Append => "; may be repeated",
-        _ => "",
-    };
-    with_help(flag, text)
+/// What a key means, and which integration types have the key.
+fn help(field: &Field) -> String {
+    let text = field.meaning.trim().trim_end_matches('.');
+    let types = field.bounds.split_once("For `");
+    let types = types.map(|(_, types)| format!(" ({})", types.trim_end_matches('.')));
+    (text.to_owned() + &types.unwrap_or_default()).replace('`', "")
 }
 
-/// Completes the help of a flag for a change.
-pub(super) fn help_of_change(flag: Arg) -> Arg {
-    let id = flag.get_id().as_str();
-    let is_edit = id.starts_with("add_") || id.starts_with("remove_");
-    let text = match flag.get_action() {
-        ArgAction::Append if is_edit => "; may be repeated",
-        ArgAction::Append => "; may be repeated, in place of the old ones",
-        _ if OPTIONAL.contains(&id) => "; empty for none",
-        _ => "",
-    };
-    with_help(flag, text)
-}
+impl<T: Registered, const CHANGES: bool> Flags<T, CHANGES> {
+    /// The given values, by the keys of a registration.
+    pub(super) fn body(&self) -> anyhow::Result<Object> {
+        let mut body = Object::new();
+        for &Field { key, flag, .. } in T::FIELDS {
+            let text = || self.given.get_one::<String>(key).map(String::as_str);
+            let value = match flag {
+                Flag::None => None,
+                // Removes the value.
+                Flag::Optional(..) if CHANGES && text() == Some("") => Some(Value::Null),
+                Flag::Text(..) | Flag::Required(..) | Flag::Optional(..) => text().map(Value::from),
+                Flag::SecretFile(..) => {
+                    let file = self.given.get_one::<PathBuf>(key);
+                    file.map(|file| secret(key, file)).transpose()?
+                }
+                Flag::Switch(_, value, [opposite, _]) => {
+                    let is_opposite = CHANGES && self.given.get_flag(opposite);
+                    let is_given = is_opposite || self.given.get_flag(key);
+                    is_given.then(|| Value::from(value != is_opposite))
+                }
+                Flag::Values(names, _) => {
+                    self.list(&mut body, key, names, |_, value| Ok(Value::from(value)))?
+                }
+                Flag::Files(names, _, keys) => {
+                    self.list(&mut body, key, names, |flag, named| {
+                        named_file(flag, named, keys)
+                    })?
+                }
+            };
+            if let Some(value) = value {
+                body.insert(key.to_owned(), value);
+            }
+        }
+        Ok(body)
+    }
 
-fn with_help(flag: Arg, text: &str) -> Arg {
-    let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-    flag.help(help.replace('`', "") + text)
+    /// The values of a list; `None` if there are none. Adds the edits of the list to `body`.
+    fn list(
+        &self,
+        body: &mut Object,
+        key: &str,
+        [name, add, remove]: [&str; 3],
+        item: impl Fn(&str, &str) -> anyhow::Result<Value>,
+    ) -> anyhow::Result<Option<Value>> {
+        let given = |id: &str| self.given.get_many::<String>(id).into_iter().flatten();
+        let list = |values: Vec<Value>| (!values.is_empty()).then(|| Value::from(values));
+        if CHANGES {
+            let added: anyhow::Result<_> = given(add).map(|value| item(add, value)).collect();
+            let removed = given(remove).cloned().map(Value::from).collect();
+            for (member, values) in [("add", list(added?)), ("remove", list(removed))] {
+                if let Some(values) = values {
+                    body.entry(member).or_insert_with(|| json!({}))[key] = values;
+                }
+            }
+        }
+        let values: anyhow::Result<_> = given(key).map(|value| item(name, value)).collect();
+        Ok(list(values?))
+    }
 }
 
 /// Reads a linked account of the form `USER_ID,USERNAME,SITE`.
@@ -126,43 +245,17 @@ pub(super) fn account(text: &str) -> Result<AccountView, &'static str> {
     }
 }
 
-/// Adds the state of a pair of flags, if one of them is given.
-pub(super) fn add_switch(body: &mut Object, key: &str, on: bool, off: bool) {
-    if on || off {
-        body.insert(key.to_owned(), on.into());
-    }
+/// An object of the form `NAME=FILE`, with the name and the content of the file at `keys`.
+pub(super) fn named_file(flag: &str, named: &str, keys: [&str; 2]) -> anyhow::Result<Value> {
+    let (name, file) = named
+        .split_once('=')
+        .with_context(|| format!("--{flag} {named}: expected NAME=FILE"))?;
+    let text = text_file::text(file.as_ref()).with_context(|| file.to_owned())?;
+    Ok(json!({ keys[0]: name, keys[1]: *text }))
 }
 
-/// Adds objects of the form `NAME=FILE` to `body`, each with the name and the content of the file at `keys`.
-pub(super) fn add_named_files(
-    body: &mut Object,
-    list: &str,
-    flag: &str,
-    keys: [&str; 2],
-    named: &[String],
-) -> anyhow::Result<()> {
-    let object = |named: &String| {
-        let (name, file) = named
-            .split_once('=')
-            .with_context(|| format!("--{flag} {named}: expected NAME=FILE"))?;
-        let text = text_file::text(file.as_ref()).with_context(|| file.to_owned())?;
-        Ok(json!({ keys[0]: name, keys[1]: *text }))
-    };
-    let objects: anyhow::Result<Vec<Value>> = named.iter().map(object).collect();
-    let objects = objects?;
-    if !objects.is_empty() {
-        body.insert(list.to_owned(), objects.into());
-    }
-    Ok(())
-}
-
-/// Adds the secret in `file` to `body`, without the line end that editors add.
-pub(super) fn add_secret(
-    body: &mut Object,
-    key: &str,
-    file: Option<&PathBuf>,
-) -> anyhow::Result<()> {
-    let Some(file) = file else { return Ok(()) };
+/// The secret in `file`, without the line end that editors add.
+fn secret(key: &str, file: &Path) -> anyhow::Result<Value> {
     let is_input = file.as_os_str() == "-";
     let text = match is_input && std::io::stdin().is_terminal() {
         true => terminal::new_secret(&key.replace('_', " "), rpassword::prompt_password)?,
@@ -171,8 +264,7 @@ pub(super) fn add_secret(
             false => file.display().to_string(),
         })?,
     };
-    body.insert(key.to_owned(), json!(text.trim_end_matches(['\r', '\n'])));
-    Ok(())
+    Ok(json!(text.trim_end_matches(['\r', '\n'])))
 }
 
 impl<T: Registered> Named<T> {

@@ -1,11 +1,10 @@
 //! `token-service legacy-instance`.
 
-use serde::Serialize;
 use ureq::http::Method;
 
 use super::Connected;
 use super::connection::{Answer, Connection};
-use super::form::{Named, Removal, given, help_of_new, path};
+use super::form::{Form as _, Keys, Removal, object_path, path};
 use super::objects;
 use super::values::{card, rows};
 use domain::LegacyInstance;
@@ -20,23 +19,9 @@ pub(in crate::command) enum Command {
     /// List the hosts of the legacy flow.
     List(Connection),
     /// Register or change a host.
-    Put(Connected<Put>),
+    Put(Connected<Keys<LegacyInstance, false>>),
     /// Remove a host.
     Remove(Connected<Removal<LegacyInstance>>),
-}
-
-#[derive(Debug, clap::Args, Serialize)]
-#[command(mut_args = help_of_new)]
-pub(in crate::command) struct Put {
-    #[command(flatten)]
-    #[serde(skip)]
-    instance: Named<LegacyInstance>,
-    /// The host of `/as/token.oauth2`.
-    #[arg(long = "auth-server", value_name = "HOST")]
-    auth_server_hostname: String,
-    /// OAuth2 is not enabled on the host.
-    #[arg(long = "disable", num_args = 0, default_missing_value = "false")]
-    enabled: Option<bool>,
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
@@ -50,8 +35,12 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Put(arguments) => {
             let (own, administration) = arguments.open()?;
             administration
-                .send(Method::PUT, &own.instance.path(), &given(own)?)?
-                .print(card::<LegacyInstanceView>)
+                .send(
+                    Method::PUT,
+                    &object_path::<LegacyInstance>(own.name()),
+                    &own.body()?,
+                )?
+                .print(card::<LegacyInstance>)
         }
         Command::Remove(arguments) => objects::remove(arguments),
     }

@@ -5,7 +5,6 @@ mod apply;
 mod audit;
 mod backup;
 mod client;
-mod client_form;
 mod connection;
 mod encryption_key;
 mod explain;

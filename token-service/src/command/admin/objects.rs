@@ -30,17 +30,14 @@ pub(super) fn add<F: Form, A: DeserializeOwned>(
     Ok(answer.value)
 }
 
-pub(super) fn update<F: Form>(arguments: &Connected<F>) -> anyhow::Result<()>
-where
-    <F::Object as Registered>::View: Shown,
-{
+pub(super) fn update<F: Form>(arguments: &Connected<F>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let patch = own.body()?;
     anyhow::ensure!(!patch.is_empty(), "nothing to change: see --help");
     let path = object_path::<F::Object>(own.name());
     administration
         .send(Method::PATCH, &path, &patch)?
-        .print(card::<<F::Object as Registered>::View>)
+        .print(card::<F::Object>)
 }
 
 /// Which objects of a list.
@@ -74,11 +71,9 @@ pub(super) fn list_of<T: Registered<View: Shown>>(
     page.print(|page| table::with_next(rows(&page.items), page.next.as_deref()))
 }
 
-pub(super) fn show<T: Registered<View: Shown>>(
-    arguments: &Connected<Named<T>>,
-) -> anyhow::Result<()> {
+pub(super) fn show<T: Registered>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    administration.get(&own.path())?.print(card::<T::View>)
+    administration.get(&own.path())?.print(card::<T>)
 }
 
 pub(super) fn name_of(value: impl ValueEnum) -> String {
@@ -110,15 +105,13 @@ pub(super) fn hand_over(arguments: &Connected<HandOver>, operation: &str) -> any
     }
 }
 
-fn handed_over<T: Registered<View: Shown>>(
+fn handed_over<T: Registered>(
     arguments: &Connected<HandOver>,
     operation: &str,
 ) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let path = format!("{}/{operation}", object_path::<T>(&own.name));
-    administration
-        .act(Method::POST, &path)?
-        .print(card::<T::View>)
+    administration.act(Method::POST, &path)?.print(card::<T>)
 }
 
 /// Maximum number of grants that the output of a removal counts.

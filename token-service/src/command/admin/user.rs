@@ -1,16 +1,11 @@
 //! `token-service user`.
 
-use std::path::PathBuf;
-
-use serde::Serialize;
+use serde_json::json;
 use ureq::http::Method;
 
 use super::Connected;
 use super::connection::{Administration, Answer, Refusal, flag, query};
-use super::form::{
-    Form, Named, Removal, account, add_secret, add_switch, changed, given, help_of_change,
-    help_of_new, object_path, path,
-};
+use super::form::{Form, Keys, Named, Removal, account, object_path, path};
 use super::values::card;
 use super::{objects, table};
 use crate::http::admin::Object;
@@ -38,7 +33,7 @@ pub(in crate::command) enum Command {
     /// Show a user.
     Show(Connected<Named<User>>),
     /// Change a user; what is not named stays.
-    Update(Connected<Change>),
+    Update(Connected<Keys<User, true>>),
     /// Remove a user and revoke everything issued to them.
     Remove(Connected<Removal<User>>),
     /// Print or send a link with which a user sets the first password. You never know the password.
@@ -57,122 +52,28 @@ pub(in crate::command) enum Command {
     UnlinkIdentity(Connected<LinkedIdentity>),
 }
 
-/// For new users and changes.
-#[derive(Debug, clap::Args, Serialize)]
-struct Flags {
-    /// E-mail address. Receives links for forgotten passwords, and legacy single sign-on finds the user by it. Need not be unique.
-    #[arg(long)]
-    email: Option<String>,
-    /// The user's organization. Non-interactive clients of an organization act only for its users, and `[organizations]` may require
-    /// a second factor of these users.
-    #[arg(long)]
-    organization: Option<String>,
-    /// The user may neither sign in nor be named; ends sessions and revokes what was issued.
-    #[arg(long)]
-    #[serde(skip)]
-    disable: bool,
-    /// The password; a new one ends the user's sessions and revokes what was issued. From a file; - is standard input.
-    #[arg(long = "password-file", value_name = "FILE")]
-    #[serde(skip)]
-    password: Option<PathBuf>,
-    /// The service asks the user for another password at the next sign-in. Sessions and tokens stay valid until then; `grant revoke --user`
-    /// ends grants and tokens.
-    #[arg(long)]
-    #[serde(skip)]
-    must_change_password: bool,
-    /// The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was issued. From a file;
-    /// - is standard input.
-    #[arg(long = "totp-secret-file", value_name = "FILE")]
-    #[serde(skip)]
-    totp_secret: Option<PathBuf>,
-    /// The legacy flow may find the user by e-mail.
-    #[arg(long)]
-    #[serde(skip)]
-    single_sign_on: bool,
-}
-
-#[derive(Debug, clap::Args, Serialize)]
-#[command(mut_args = help_of_new)]
+#[derive(Debug, clap::Args)]
 pub(in crate::command) struct New {
     #[command(flatten)]
-    #[serde(skip)]
-    user: Named<User>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    flags: Flags,
-    /// Linked project-information accounts.
+    keys: Keys<User, false>,
+    /// Linked project-information accounts; may be repeated.
     #[arg(long = "account", value_name = "USER_ID,USERNAME,SITE", value_parser = account)]
     accounts: Vec<AccountView>,
-}
-
-#[derive(Debug, clap::Args, Serialize)]
-#[command(mut_args = help_of_change)]
-pub(in crate::command) struct Change {
-    #[command(flatten)]
-    #[serde(skip)]
-    user: Named<User>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    flags: Flags,
-    /// The user may sign in and be named.
-    #[arg(long, conflicts_with = "disable")]
-    #[serde(skip)]
-    enable: bool,
-    /// The legacy flow may not find the user by e-mail.
-    #[arg(long, conflicts_with = "single_sign_on")]
-    #[serde(skip)]
-    no_single_sign_on: bool,
-    /// Cancel --must-change-password: the user keeps the password.
-    #[arg(long, conflicts_with = "must_change_password")]
-    #[serde(skip)]
-    may_keep_password: bool,
-}
-
-impl Flags {
-    /// Adds the switches, with `others` as their opposites, and the secrets from files.
-    fn add_to(&self, mut body: Object, others: [bool; 3]) -> anyhow::Result<Object> {
-        let [enable, no_single_sign_on, may_keep_password] = others;
-        add_switch(&mut body, "enabled", enable, self.disable);
-        add_switch(
-            &mut body,
-            "single_sign_on",
-            self.single_sign_on,
-            no_single_sign_on,
-        );
-        add_switch(
-            &mut body,
-            "must_change_password",
-            self.must_change_password,
-            may_keep_password,
-        );
-        add_secret(&mut body, "password", self.password.as_ref())?;
-        add_secret(&mut body, "totp_secret", self.totp_secret.as_ref())?;
-        Ok(body)
-    }
 }
 
 impl Form for New {
     type Object = User;
 
     fn name(&self) -> &str {
-        &self.user.name
+        self.keys.name()
     }
 
     fn body(&self) -> anyhow::Result<Object> {
-        self.flags.add_to(given(self)?, [false; 3])
-    }
-}
-
-impl Form for Change {
-    type Object = User;
-
-    fn name(&self) -> &str {
-        &self.user.name
-    }
-
-    fn body(&self) -> anyhow::Result<Object> {
-        let others = [self.enable, self.no_single_sign_on, self.may_keep_password];
-        self.flags.add_to(changed(self)?, others)
+        let mut body = self.keys.body()?;
+        if !self.accounts.is_empty() {
+            body.insert("accounts".to_owned(), json!(self.accounts));
+        }
+        Ok(body)
     }
 }
 
@@ -268,7 +169,7 @@ pub(in crate::command) struct LinkIdentity {
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Add(arguments) => {
-            let user = objects::add(arguments, card::<UserView>)?;
+            let user = objects::add(arguments, card::<User>)?;
             if user.cannot_sign_in.is_some() && user.enabled {
                 let next = format!(
                     "{} cannot sign in yet: token-service user invite {}",
@@ -313,7 +214,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = format!("{}/accounts", own.user.path());
             administration
                 .send(Method::POST, &path, &own.account)?
-                .print(card::<UserView>)
+                .print(card::<User>)
         }
         Command::Unlink(arguments) => {
             let (own, administration) = arguments.open()?;
@@ -325,7 +226,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = format!("{}/accounts{query}", own.user.path());
             administration
                 .act(Method::DELETE, &path)?
-                .print(card::<UserView>)
+                .print(card::<User>)
         }
         Command::LinkIdentity(arguments) => {
             let (own, administration) = arguments.open()?;
@@ -342,7 +243,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = format!("{}/identities{query}", user.path());
             administration
                 .send(Method::POST, &path, &identity)?
-                .print(card::<UserView>)
+                .print(card::<User>)
         }
         Command::UnlinkIdentity(arguments) => {
             let (own, administration) = arguments.open()?;
@@ -353,7 +254,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let path = format!("{}/identities{query}", own.user.path());
             administration
                 .act(Method::DELETE, &path)?
-                .print(card::<UserView>)
+                .print(card::<User>)
         }
     }
 }

@@ -2,11 +2,16 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 use super::table::{self, lines, yes};
 use domain::clock::{Clock as _, Timestamp};
+use registry::describe::Registered;
+use registry::describe::fields::Field;
 use registry::objects::{
-    AccountView, CertificateView, ClientView, IdentityView, LegacyInstanceView, SecretView,
-    UserView,
+    AccountView, CertificateView, ClientKeyView, ClientView, IdentityView, LegacyInstanceView,
+    SecretView, UserView,
 };
 use system::SystemClock;
 
@@ -14,14 +19,37 @@ pub(super) trait Shown {
     const COLUMNS: &'static [&'static str];
 
     fn cells(&self) -> Vec<String>;
-
-    /// The names and values of a card, without lines for absent values.
-    fn lines(&self) -> Vec<(&'static str, Option<String>)>;
 }
 
-/// An object as lines of name and value.
-pub(super) fn card<V: Shown>(view: &V) -> String {
-    table::card(view.lines())
+/// An object as lines of name and value, without lines for absent values.
+pub(super) fn card<T: Registered>(view: &T::View) -> String {
+    let members = serde_json::to_value(view).unwrap_or_default();
+    let shown = T::FIELDS.iter().filter(|field| !field.label.is_empty());
+    table::card(shown.map(|&Field { key, label, .. }| {
+        let value = members.get(key);
+        (label, value.and_then(|value| text(key, value)))
+    }))
+}
+
+/// `None` for an empty list.
+fn text(key: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::Bool(flag) => Some(yes(*flag)),
+        Value::Array(items) => lines(items.iter().map(|item| match key {
+            "secret_times" => read(item, secret),
+            "keys" => read(item, client_key),
+            "certificates" => read(item, certificate),
+            "accounts" => read(item, account),
+            "identities" | "identities_by_email" => read(item, identity),
+            _ => read(item, String::clone),
+        })),
+        value => Some(read(value, String::clone)),
+    }
+}
+
+fn read<V: DeserializeOwned>(value: &Value, text: impl Fn(&V) -> String) -> String {
+    let value = serde_json::from_value(value.clone());
+    value.as_ref().map(text).unwrap_or_default()
 }
 
 pub(super) fn rows<V: Shown>(views: &[V]) -> String {
@@ -53,61 +81,6 @@ impl Shown for ClientView {
             certificates.collect::<Vec<String>>().join(", "),
         ]
     }
-
-    fn lines(&self) -> Vec<(&'static str, Option<String>)> {
-        let certificate = |one: &CertificateView| {
-            let CertificateView {
-                alias,
-                x5t,
-                not_after,
-                state,
-                ..
-            } = one;
-            format!("{alias}  x5t {x5t}  until {not_after}  {state}")
-        };
-        let keys = self.keys.iter().flatten();
-        let keys = keys.map(|key| format!("{}  {}", key.kid, key.public_key));
-        vec![
-            ("Client ID", Some(self.client_id.clone())),
-            ("Type", Some(self.r#type.clone())),
-            ("Name", Some(self.name.clone())),
-            ("Home page", self.home_url.clone()),
-            ("Enabled", Some(yes(self.enabled))),
-            (
-                "Only bound tokens",
-                Some(yes(self.dpop_bound_access_tokens)),
-            ),
-            (
-                "Bound to certificates",
-                Some(yes(self.tls_client_certificate_bound_access_tokens)),
-            ),
-            ("Second factor", self.second_factor.clone()),
-            ("Identity providers", list(&self.identity_providers)),
-            ("Scopes", lines(self.scopes.clone())),
-            ("Redirect URIs", list(&self.redirect_uris)),
-            (
-                "Pushed requests only",
-                self.require_pushed_authorization_requests.map(yes),
-            ),
-            (
-                "Live secrets",
-                lines(self.secret_times.iter().flatten().map(secret)),
-            ),
-            ("Keys", lines(keys)),
-            ("Assertion audience", self.client_assertion_audience.clone()),
-            ("TLS certificates", list(&self.tls_client_certificates)),
-            (
-                "Certificates",
-                lines(self.certificates.iter().flatten().map(certificate)),
-            ),
-            ("Organization", self.organization.clone()),
-            ("Bound user", self.bound_user.clone()),
-            ("Hostname", self.hostname.clone()),
-            ("Managed by", self.managed_by.clone()),
-            ("Changes", list(&self.changes)),
-            ("Warnings", list(&self.warnings)),
-        ]
-    }
 }
 
 impl Shown for UserView {
@@ -136,36 +109,6 @@ impl Shown for UserView {
             self.accounts.len().to_string(),
         ]
     }
-
-    fn lines(&self) -> Vec<(&'static str, Option<String>)> {
-        vec![
-            ("Username", Some(self.username.clone())),
-            ("E-mail", self.email.clone()),
-            ("Organization", self.organization.clone()),
-            ("Enabled", Some(yes(self.enabled))),
-            ("Cannot sign in", self.cannot_sign_in.clone()),
-            ("Password", Some(yes(self.has_password))),
-            (
-                "Must change password",
-                self.must_change_password.then(|| yes(true)),
-            ),
-            ("Second factor", Some(yes(self.has_second_factor))),
-            ("Last sign-in", self.last_sign_in_at.clone()),
-            ("Single sign-on", Some(yes(self.single_sign_on))),
-            ("Linked accounts", lines(self.accounts.iter().map(account))),
-            (
-                "Linked identities",
-                lines(self.identities.iter().flatten().map(identity)),
-            ),
-            (
-                "Identities by e-mail",
-                lines(self.identities_by_email.iter().flatten().map(identity)),
-            ),
-            ("Managed by", self.managed_by.clone()),
-            ("Changes", list(&self.changes)),
-            ("Warnings", list(&self.warnings)),
-        ]
-    }
 }
 
 impl Shown for LegacyInstanceView {
@@ -178,23 +121,6 @@ impl Shown for LegacyInstanceView {
             yes(self.enabled),
         ]
     }
-
-    fn lines(&self) -> Vec<(&'static str, Option<String>)> {
-        vec![
-            ("Hostname", Some(self.hostname.clone())),
-            (
-                "Authorization server",
-                Some(self.auth_server_hostname.clone()),
-            ),
-            ("Enabled", Some(yes(self.enabled))),
-            ("Managed by", self.managed_by.clone()),
-            ("Warnings", list(&self.warnings)),
-        ]
-    }
-}
-
-fn list(values: &Option<Vec<String>>) -> Option<String> {
-    lines(values.iter().flatten().cloned())
 }
 
 pub(super) fn account(account: &AccountView) -> String {
@@ -208,6 +134,21 @@ pub(super) fn account(account: &AccountView) -> String {
 
 fn identity(IdentityView { issuer, subject }: &IdentityView) -> String {
     format!("{subject}  {issuer}")
+}
+
+fn certificate(certificate: &CertificateView) -> String {
+    let CertificateView {
+        alias,
+        x5t,
+        not_after,
+        state,
+        ..
+    } = certificate;
+    format!("{alias}  x5t {x5t}  until {not_after}  {state}")
+}
+
+fn client_key(ClientKeyView { kid, public_key }: &ClientKeyView) -> String {
+    format!("{kid}  {public_key}")
 }
 
 /// The times of a live client secret.

@@ -25,6 +25,7 @@ use domain::{
 };
 use registry::apply::{Plan, redefined};
 use registry::change::Edit;
+use registry::describe::fields::{Field, Flag, Part};
 use registry::describe::{self, Completeness, Effects, Registered, Registration};
 use registry::file::load;
 use registry::registrations::{Draft, looked_up, read_entry};
@@ -299,8 +300,10 @@ impl Administration {
         how: ChangeQuery,
     ) -> Result<T::View, AdminError> {
         // `null` would name what stays.
-        let mut kept = T::ONLY_REGISTERED.iter();
-        if let Some(key) = kept.find(|key| patch.get(**key).is_some_and(Value::is_null)) {
+        let mut fields = T::FIELDS.iter();
+        if let Some(Field { key, .. }) = fields.find(|field| {
+            field.part == Part::Registration && patch.get(field.key).is_some_and(Value::is_null)
+        }) {
             let message =
                 format!("{key} cannot be removed by a change: use its separate operation");
             return Err(AdminError::Malformed(message));
@@ -692,10 +695,14 @@ fn with_lists<T: Registered>(registered: &Object, mut patch: Object) -> Result<O
             Some(_) => return Err(malformed("expected an object with lists".to_owned())),
         };
         for (key, values) in edits {
-            let mut editable = T::EDITABLE.iter();
-            let list = editable.find(|(list, _)| *list == key);
-            let (Some((_, name_key)), Value::Array(values)) = (list, values) else {
-                return Err(malformed(format!("{key}: expected a list, of a client")));
+            let mut fields = T::FIELDS.iter();
+            let flag = fields
+                .find(|field| field.key == key)
+                .map(|field| field.flag);
+            let (name_key, values) = match (flag, values) {
+                (Some(Flag::Values(..)), Value::Array(values)) => (None, values),
+                (Some(Flag::Files(.., [name, _])), Value::Array(values)) => (Some(name), values),
+                _ => return Err(malformed(format!("{key}: expected a list, of a client"))),
             };
             let name = |item: &Value| {
                 let name = name_key.and_then(|name| item.get(name));
