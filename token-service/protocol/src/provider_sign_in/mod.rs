@@ -11,13 +11,15 @@ use url::Url;
 
 use crate::Context;
 use crate::identity_provider::IdentityProvider;
-use crate::sign_in::session::{self, Proven};
+use crate::sign_in::session::Proven;
 use crate::sign_in::throttle::{Attempt, Guess};
-use crate::sign_in::{self, PasswordOutcome, Place, SessionId, SignInError};
+use crate::sign_in::{
+    Place, SessionId, SignInError, SignInOutcome, after_first_factor, begin,
+};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, RandomError};
-use domain::{ProviderSignIn, Session, User, amr};
+use domain::{ProviderSignIn, User, amr};
 use id_token::IdToken;
 use secrets::sealing::{SealingError, open_text, seal_text};
 use store::row::{self, Row};
@@ -238,44 +240,22 @@ impl Departure {
     }
 }
 
-/// An answer of a provider that counts as failed, unless it is [`forgiven`](Self::forgive) or [`taken back`](Self::take_back).
-#[must_use]
-pub struct Admitted<'a>(Attempt<'a>);
-
-impl<'a> Admitted<'a> {
-    /// Counts what a browser at `place` brings from `provider`. Otherwise returns the time to wait. A browser in which somebody has
-    /// signed in does not wait for others at its address.
-    ///
-    /// # Errors
-    /// [`StoreError`] if nothing is counted.
-    pub async fn of(
-        context: &'a Context<'a>,
-        provider: &IdentityProvider,
-        place: &Place,
-    ) -> Result<Result<Self, Duration>, StoreError> {
-        let guess = Guess::ProviderAnswer(&provider.id);
-        let device = place
-            .devices
-            .of_anybody(context.encryption_key, context.now);
-        let attempt = Attempt::admit(context, guess, place.address, device.as_ref()).await?;
-        Ok(attempt.map(Self))
-    }
-
-    /// The provider has signed in the person.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the answer may still count.
-    pub async fn forgive(self) -> Result<(), StoreError> {
-        self.0.forgive().await
-    }
-
-    /// The provider did not answer, or the person cancelled.
-    ///
-    /// # Errors
-    /// As for [`Self::forgive`].
-    pub async fn take_back(self) -> Result<(), StoreError> {
-        self.0.take_back().await
-    }
+/// Counts what a browser at `place` brings from `provider` as failed, unless the attempt is [`forgiven`](Attempt::forgive) or
+/// [`taken back`](Attempt::take_back). Otherwise returns the time to wait. A browser in which somebody has signed in does not wait for
+/// others at its address.
+///
+/// # Errors
+/// [`StoreError`] if nothing is counted.
+pub async fn count_answer<'a>(
+    context: &'a Context<'a>,
+    provider: &IdentityProvider,
+    place: &Place,
+) -> Result<Result<Attempt<'a>, Duration>, StoreError> {
+    let guess = Guess::ProviderAnswer(&provider.id);
+    let device = place
+        .devices
+        .of_anybody(context.encryption_key, context.now);
+    Attempt::admit(context, guess, place.address, device.as_ref()).await
 }
 
 /// A person whom a provider has signed in.
@@ -298,30 +278,23 @@ pub async fn arrive(
     arrival: Arrival,
     replaces: Option<&SessionId>,
     place: &Place,
-) -> Result<PasswordOutcome, SignInError> {
-    let now = context.now;
-    let refused = || Ok(PasswordOutcome::Refused(Some(user.username.clone())));
+) -> Result<SignInOutcome, SignInError> {
     // The copy in memory may be older than a change.
     let credentials = context.store.credentials(user.username.clone()).await?;
     let Some(credentials) = credentials else {
-        return refused();
+        return Ok(SignInOutcome::Refused(Some(user.username.clone())));
     };
+    let stage = after_first_factor(&credentials);
     let proven = Proven {
         username: credentials.username,
         amr: amr::of_provider(&arrival.amr),
         credentials_version: credentials.version,
         place: place.in_words(),
         provider: Some(arrival.sign_in),
+        origin: None,
+        as_old_as: arrival.signed_in_at,
     };
-    let session = match credentials.totp_secret_sealed {
-        Some(_) => session::second_factor_owed(proven, None, now),
-        None => session::signed_in(&context.settings.lifetimes, proven, now),
-    };
-    let session = Session {
-        authenticated_at: arrival.signed_in_at,
-        ..session
-    };
-    sign_in::begin(context, session, replaces, place).await
+    begin(context, proven, stage, replaces, place).await
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::session::{self, Proven, SessionId};
-use super::{Place, SignInError, check_password};
+use super::{Begun, Place, SignInError, begin, check_password};
 use crate::Context;
 use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::{Session, SessionStage, amr};
 use secrets::password::Checked;
-use store::{SessionBegin, StoreError};
+use store::StoreError;
 
 /// Why the person may not make the change yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,8 @@ pub async fn go_on(
     id: &SessionId,
     ended: &Session,
     hash: &str,
-) -> Result<Option<SessionId>, SignInError> {
+    place: &Place,
+) -> Result<Option<Begun>, SignInError> {
     let credentials = context.store.credentials(ended.username.clone()).await?;
     let Some(credentials) = credentials.filter(|credentials| {
         let has_second_factor = credentials.totp_secret_sealed.is_some();
@@ -78,10 +79,11 @@ pub async fn go_on(
             None => None,
         },
         credentials_version: credentials.version,
+        origin: None,
+        as_old_as: context.now,
     };
-    let session = session::signed_in(&context.settings.lifetimes, proven, context.now);
-    let (id, begin) = session::start(context, session, Some(id)).await?;
-    Ok(matches!(begin, SessionBegin::Begun(_)).then_some(id))
+    let begun = begin(context, proven, SessionStage::SignedIn, Some(id), place).await?;
+    Ok(begun.begun())
 }
 
 /// Checks the password of this session's person.

@@ -13,15 +13,14 @@ use data_encoding::BASE32_NOPAD;
 use zeroize::Zeroizing;
 
 use super::again::{self, PasswordRefusal, signed_in};
-use super::second_factor::{Verdict, check_totp};
-use super::session::{self, Proven, SessionId};
-use super::{DeviceCookie, Place, SignInError, recovery, totp};
+use super::second_factor::{CodeRefusal, check_totp};
+use super::session::{Proven, SessionId};
+use super::{Begun, Place, SignInError, begin, recovery, totp};
 use crate::Context;
 use domain::amr;
 use domain::clock::Timestamp;
-use domain::{AuditEvent, Notice, SecondFactor, Session, Username, random};
+use domain::{AuditEvent, Notice, SecondFactor, Session, SessionStage, Username, random};
 use secrets::sealing::{SealingError, totp_context};
-use store::SessionBegin;
 
 /// 160 bits (RFC 4226 §4).
 const SECRET_BYTES: usize = 20;
@@ -42,12 +41,9 @@ pub struct Offer {
 pub enum SetUpOutcome {
     /// The app is the second factor from now on. All earlier sessions have ended; this is the new session.
     Done {
-        id: SessionId,
-        username: Username,
+        begun: Begun,
         /// New recovery codes; pages show them only once.
         recovery_codes: Vec<String>,
-        /// Cookie that makes the device known, with the new second factor.
-        device: Option<DeviceCookie>,
     },
     /// The second factor is unchanged, and the person may try again.
     Refused {
@@ -64,9 +60,7 @@ pub enum SetUpOutcome {
 pub enum SetUpRefusal {
     /// The time of an earlier password is over, too.
     Password(PasswordRefusal),
-    CodeWrong,
-    /// The code was right, but a code of the same or a later time step was used before.
-    CodeUsed,
+    Code(CodeRefusal),
 }
 
 /// The form that the person sent.
@@ -216,11 +210,9 @@ pub async fn accept(
     };
     let code = acceptance.code;
     let checked = match check(context, &session, &mut offered, acceptance.password, place).await? {
-        Ok(()) => match check_totp(context, &username, &offered.secret, code).await? {
-            Verdict::Right => Ok(()),
-            Verdict::Wrong => Err(SetUpRefusal::CodeWrong),
-            Verdict::Used => Err(SetUpRefusal::CodeUsed),
-        },
+        Ok(()) => check_totp(context, &username, &offered.secret, code)
+            .await?
+            .map_err(SetUpRefusal::Code),
         Err(reason) => Err(reason),
     };
     if let Err(reason) = checked {
@@ -260,25 +252,21 @@ pub async fn accept(
         .filter(|method| !amr::is_second_factor(method))
         .cloned();
     let proven = Proven {
-        username: username.clone(),
+        username,
         amr: first.chain([amr::TOTP.to_owned()]).collect(),
         credentials_version,
         place: place.in_words(),
         provider: session.provider.map(|sign_in| sign_in.confirmed(now)),
+        origin: None,
+        // The set-up is no sign-in: what is as old as its password stays so.
+        as_old_as: offered.password_right_at.unwrap_or(now),
     };
-    let mut session = session::signed_in(&context.settings.lifetimes, proven, now);
-    // The set-up is no sign-in: what is as old as its password stays so.
-    session.authenticated_at = offered
-        .password_right_at
-        .unwrap_or(session.authenticated_at);
-    let (id, SessionBegin::Begun(_)) = session::start(context, session, Some(id)).await? else {
-        return Ok(SetUpOutcome::NotOffered);
-    };
-    let device = place.remember(context, &username, credentials_version)?;
-    Ok(SetUpOutcome::Done {
-        id,
-        username,
-        recovery_codes,
-        device,
+    let begun = begin(context, proven, SessionStage::SignedIn, Some(id), place).await?;
+    Ok(match begun.begun() {
+        Some(begun) => SetUpOutcome::Done {
+            begun,
+            recovery_codes,
+        },
+        None => SetUpOutcome::NotOffered,
     })
 }

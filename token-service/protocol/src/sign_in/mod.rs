@@ -21,8 +21,7 @@ use crate::Context;
 use domain::amr;
 use domain::random::RandomError;
 use domain::{
-    Credentials, CredentialsVersion, Session, SessionPlace, SessionStage, UnfinishedSignIns,
-    Username,
+    Credentials, CredentialsVersion, SessionPlace, SessionStage, UnfinishedSignIns, Username,
 };
 use secrets::password::{self, Account, Asker, Checked, Task};
 use secrets::sealing::SealingError;
@@ -55,19 +54,8 @@ pub enum SignInError {
 }
 
 #[must_use]
-pub enum PasswordOutcome {
-    /// The password is right, and a session has begun.
-    Begun {
-        id: SessionId,
-        /// The registered spelling of the name.
-        username: Username,
-        /// Tells whether the session still needs a second factor.
-        stage: SessionStage,
-        /// Cookie for a device that was unknown before.
-        device: Option<DeviceCookie>,
-        /// What the person should know of, if the sign-in is complete.
-        unfinished: UnfinishedSignIns,
-    },
+pub enum SignInOutcome {
+    Begun(Begun),
     /// The password is wrong, the user does not exist, or the user cannot sign in. All have the same outcome
     /// deliberately. Also returned if the credentials changed during the check (D-35). With the registered spelling of
     /// the name if the user exists, only for the audit log: a look-up there would make the response take longer for
@@ -79,6 +67,31 @@ pub enum PasswordOutcome {
     SignedOut(Username),
     /// There were too many wrong passwords. The person must wait this long. With the name as for [`Self::Refused`].
     Wait(Option<Username>, Duration),
+}
+
+impl SignInOutcome {
+    fn begun(self) -> Option<Begun> {
+        match self {
+            Self::Begun(begun) => Some(begun),
+            Self::Refused(_) | Self::TooOld(_) | Self::SignedOut(_) | Self::Wait(..) => None,
+        }
+    }
+}
+
+/// A session that has begun.
+#[must_use]
+pub struct Begun {
+    pub id: SessionId,
+    /// The registered spelling of the name.
+    pub username: Username,
+    /// Tells whether the session still needs a second factor.
+    pub stage: SessionStage,
+    /// The issuer of the identity provider that signed the person in, in place of a password.
+    pub provider: Option<String>,
+    /// Cookie for a device that was unknown before.
+    pub device: Option<DeviceCookie>,
+    /// What the person should know of, if the sign-in is complete.
+    pub unfinished: UnfinishedSignIns,
 }
 
 #[derive(Debug)]
@@ -115,10 +128,7 @@ impl Place {
     }
 
     /// A cookie that makes the device known.
-    ///
-    /// # Errors
-    /// If the system returns no randomness.
-    pub fn remember(
+    fn remember(
         &self,
         context: &Context<'_>,
         username: &Username,
@@ -141,8 +151,7 @@ pub async fn with_password(
     password: Zeroizing<String>,
     replaces: Option<&SessionId>,
     place: &Place,
-) -> Result<PasswordOutcome, SignInError> {
-    let now = context.now;
+) -> Result<SignInOutcome, SignInError> {
     let known = credentials_of(context, username).await?;
     let stored = known
         .as_ref()
@@ -162,7 +171,7 @@ pub async fn with_password(
         Ok(checked) => checked,
         Err(wait) => {
             let username = known.map(|credentials| credentials.username);
-            return Ok(PasswordOutcome::Wait(username, wait));
+            return Ok(SignInOutcome::Wait(username, wait));
         }
     };
     let refused = |username: Option<Username>| {
@@ -170,35 +179,37 @@ pub async fn with_password(
             username = username.as_ref().map(Username::as_str),
             "sign-in refused"
         );
-        Ok(PasswordOutcome::Refused(username))
+        Ok(SignInOutcome::Refused(username))
     };
     let credentials = match known {
         Some(known) if checked.right => known,
         known => return refused(known.map(|credentials| credentials.username)),
     };
-    let username = credentials.username;
     if let (Some(stored), Some(stronger)) = (stored, checked.stronger) {
         // Every process reads the new hash when the service next follows the registrations.
         context
             .store
-            .rehash_password(username.clone(), stored, stronger)
+            .rehash_password(credentials.username.clone(), stored, stronger)
             .await?;
     }
+    let stage = after_first_factor(&credentials);
+    let origin = match stage {
+        SessionStage::SecondFactorOwed => Some(attempt.owe_second_factor().await?),
+        SessionStage::SignedIn => {
+            attempt.forgive().await?;
+            None
+        }
+    };
     let proven = Proven {
-        username: username.clone(),
+        username: credentials.username,
         amr: vec![amr::PASSWORD.to_owned()],
         credentials_version: credentials.version,
         place: place.in_words(),
         provider: None,
+        origin,
+        as_old_as: context.now,
     };
-    let session = if credentials.totp_secret_sealed.is_some() {
-        let origin = attempt.owe_second_factor().await?;
-        session::second_factor_owed(proven, Some(origin), now)
-    } else {
-        attempt.forgive().await?;
-        session::signed_in(&context.settings.lifetimes, proven, now)
-    };
-    begin(context, session, replaces, place).await
+    begin(context, proven, stage, replaces, place).await
 }
 
 /// Signs in the person who has just set the password with the hash `hash`, with a link. A second factor stays owed. Refused if the
@@ -212,61 +223,69 @@ pub async fn with_new_password(
     hash: &str,
     replaces: Option<&SessionId>,
     place: &Place,
-) -> Result<PasswordOutcome, SignInError> {
-    let now = context.now;
+) -> Result<SignInOutcome, SignInError> {
     let credentials = context.store.credentials(username.clone()).await?;
     let set = |credentials: &Credentials| credentials.password_hash.as_deref() == Some(hash);
     let Some(credentials) = credentials.filter(set) else {
-        return Ok(PasswordOutcome::Refused(Some(username.clone())));
+        return Ok(SignInOutcome::Refused(Some(username.clone())));
     };
+    let stage = after_first_factor(&credentials);
     let proven = Proven {
         username: credentials.username,
         amr: vec![amr::PASSWORD.to_owned()],
         credentials_version: credentials.version,
         place: place.in_words(),
         provider: None,
+        origin: None,
+        as_old_as: context.now,
     };
-    let session = match credentials.totp_secret_sealed {
-        Some(_) => session::second_factor_owed(proven, None, now),
-        None => session::signed_in(&context.settings.lifetimes, proven, now),
-    };
-    begin(context, session, replaces, place).await
+    begin(context, proven, stage, replaces, place).await
 }
 
-/// Starts `session`, which ends `replaces`. A complete sign-in makes the device known.
+/// The stage after the first factor: the session owes the second factor that the user has.
+pub(crate) const fn after_first_factor(credentials: &Credentials) -> SessionStage {
+    match credentials.totp_secret_sealed {
+        Some(_) => SessionStage::SecondFactorOwed,
+        None => SessionStage::SignedIn,
+    }
+}
+
+/// Begins a session, which ends `replaces`, in one transaction. A complete sign-in makes the device known.
 pub(crate) async fn begin(
     context: &Context<'_>,
-    session: Session,
+    proven: Proven,
+    stage: SessionStage,
     replaces: Option<&SessionId>,
     place: &Place,
-) -> Result<PasswordOutcome, SignInError> {
-    let (username, stage) = (session.username.clone(), session.stage);
-    let version = session.credentials_version;
-    let refused = |outcome: PasswordOutcome| {
-        tracing::info!(%username, "sign-in refused");
-        Ok(outcome)
-    };
-    let (id, unfinished) = match session::start(context, session, replaces).await? {
-        (id, SessionBegin::Begun(unfinished)) => (id, unfinished),
-        (_, SessionBegin::CredentialsChanged) => {
-            return refused(PasswordOutcome::Refused(Some(username.clone())));
+) -> Result<SignInOutcome, SignInError> {
+    let (username, version) = (proven.username.clone(), proven.credentials_version);
+    let provider = proven.provider.as_ref();
+    let provider = provider.map(|sign_in| sign_in.identity.issuer.clone());
+    let session = proven.session(&context.settings.lifetimes, stage, context.now);
+    let id = SessionId::generate(context.random)?;
+    let replaces = replaces.map(SessionId::digest);
+    let start = context.store.start_session(id.digest(), session, replaces);
+    let refused = match start.await? {
+        SessionBegin::Begun(unfinished) => {
+            let device = match stage {
+                SessionStage::SignedIn => place.remember(context, &username, version)?,
+                SessionStage::SecondFactorOwed => None,
+            };
+            return Ok(SignInOutcome::Begun(Begun {
+                id,
+                username,
+                stage,
+                provider,
+                device,
+                unfinished,
+            }));
         }
-        (_, SessionBegin::TooOld) => return refused(PasswordOutcome::TooOld(username.clone())),
-        (_, SessionBegin::SignedOut) => {
-            return refused(PasswordOutcome::SignedOut(username.clone()));
-        }
+        SessionBegin::CredentialsChanged => SignInOutcome::Refused(Some(username.clone())),
+        SessionBegin::TooOld => SignInOutcome::TooOld(username.clone()),
+        SessionBegin::SignedOut => SignInOutcome::SignedOut(username.clone()),
     };
-    let device = match stage {
-        SessionStage::SignedIn => place.remember(context, &username, version)?,
-        SessionStage::SecondFactorOwed => None,
-    };
-    Ok(PasswordOutcome::Begun {
-        id,
-        username,
-        stage,
-        device,
-        unfinished,
-    })
+    tracing::info!(%username, "sign-in refused");
+    Ok(refused)
 }
 
 /// Counts a request from `address` for a link to set the password of `username`, registered or not. Returns the time to wait if there were

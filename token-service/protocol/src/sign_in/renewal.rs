@@ -52,8 +52,8 @@ pub async fn renew(
             return Ok(RenewalOutcome::Password(refusal));
         }
     }
-    match second_factor::check_again(context, &session, renewal.code, place).await? {
-        Some(Ok(())) => {}
+    match second_factor::check(context, &session, renewal.code, place).await? {
+        Some(Ok(_)) => {}
         Some(Err(refusal)) => return Ok(RenewalOutcome::Code(refusal)),
         None => return Ok(RenewalOutcome::NotOffered),
     }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::SignInError;
 use crate::Context;
 use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
 use domain::{CredentialsVersion, ProviderSignIn, Session, SessionPlace, SessionStage, Username};
-use store::{SessionBegin, StoreError};
+use store::StoreError;
 
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
 
@@ -23,7 +22,7 @@ pub struct SessionId(String);
 impl SessionId {
     /// Generates an id. Each stage of a sign-in gets a new id, so an id that an attacker planted in the browser never
     /// becomes signed in (session fixation).
-    fn generate(random: &dyn Random) -> Result<Self, RandomError> {
+    pub(super) fn generate(random: &dyn Random) -> Result<Self, RandomError> {
         random::text::<32>(random).map(Self)
     }
 
@@ -52,60 +51,38 @@ pub(crate) struct Proven {
     pub(crate) place: SessionPlace,
     /// See [`Session::provider`].
     pub(crate) provider: Option<ProviderSignIn>,
+    /// See [`Session::origin`].
+    pub(crate) origin: Option<Digest>,
+    /// The sign-in counts as old as this: a proof may be older than the session.
+    pub(crate) as_old_as: Timestamp,
 }
 
-/// Starts `session` under a new id and ends `replaces`, in one transaction. The id is worthless unless the session has begun.
-pub(crate) async fn start(
-    context: &Context<'_>,
-    session: Session,
-    replaces: Option<&SessionId>,
-) -> Result<(SessionId, SessionBegin), SignInError> {
-    let id = SessionId::generate(context.random)?;
-    let begin = context
-        .store
-        .start_session(id.digest(), session, replaces.map(SessionId::digest))
-        .await?;
-    Ok((id, begin))
-}
-
-/// The session of a user who completed the sign-in at `now`.
-pub(crate) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -> Session {
-    let ends_at = now + lifetimes.session;
-    Session {
-        username: proven.username,
-        stage: SessionStage::SignedIn,
-        amr: proven.amr,
-        authenticated_at: now,
-        expires_at: ends_at.min(now + lifetimes.session_idle),
-        ends_at,
-        credentials_version: proven.credentials_version,
-        origin: None,
-        used_at: now,
-        place: proven.place,
-        provider: proven.provider,
-    }
-}
-
-/// The session of a user whose password from [`origin`](Session::origin) was right at `now`, or whom a provider has signed in, and who
-/// still needs the second factor.
-pub(crate) fn second_factor_owed(
-    proven: Proven,
-    origin: Option<Digest>,
-    now: Timestamp,
-) -> Session {
-    let until = now + SECOND_FACTOR_TIME;
-    Session {
-        username: proven.username,
-        stage: SessionStage::SecondFactorOwed,
-        amr: proven.amr,
-        authenticated_at: now,
-        expires_at: until,
-        ends_at: until,
-        credentials_version: proven.credentials_version,
-        origin,
-        used_at: now,
-        place: proven.place,
-        provider: proven.provider,
+impl Proven {
+    /// The session of this user, which begins at `now`.
+    pub(super) fn session(
+        self,
+        lifetimes: &Lifetimes,
+        stage: SessionStage,
+        now: Timestamp,
+    ) -> Session {
+        let (lifetime, idle) = match stage {
+            SessionStage::SignedIn => (lifetimes.session, lifetimes.session_idle),
+            SessionStage::SecondFactorOwed => (SECOND_FACTOR_TIME, SECOND_FACTOR_TIME),
+        };
+        let ends_at = now + lifetime;
+        Session {
+            username: self.username,
+            stage,
+            amr: self.amr,
+            authenticated_at: self.as_old_as,
+            expires_at: ends_at.min(now + idle),
+            ends_at,
+            credentials_version: self.credentials_version,
+            origin: self.origin,
+            used_at: now,
+            place: self.place,
+            provider: self.provider,
+        }
     }
 }
 

@@ -224,7 +224,10 @@ impl<'a> Attempt<'a> {
     /// Clears the failures of this account from this network or device, after a right attempt. The failures of the
     /// address stay, or an attacker could clear them by signing in to an account of his own. So do the failures of
     /// others for this account.
-    pub(crate) async fn forgive(self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if the attempt may still count.
+    pub async fn forgive(self) -> Result<(), StoreError> {
         let Self {
             context,
             own,

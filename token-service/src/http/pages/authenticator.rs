@@ -9,8 +9,6 @@ use fast_qr::convert::svg::SvgBuilder;
 use fast_qr::qr::QRBuilder;
 
 use super::browser::Browser;
-use super::confirm;
-use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::notice::{self, Changed};
@@ -18,6 +16,7 @@ use super::problem::Problem;
 use super::provider;
 use super::purpose::{Admitted, Purpose};
 use super::response;
+use super::sign_in;
 use super::templates::{AuthenticatorPage, RecoveryCodesPage};
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, AuditEvent, Username};
@@ -80,27 +79,21 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
     let context = browser.context();
     match authenticator::accept(&context, from, acceptance, &browser.place()).await? {
         SetUpOutcome::Done {
-            id,
-            username,
+            begun,
             recovery_codes,
-            device,
         } => {
             browser.service.recorded(&events);
             browser.service.owed.notify_one();
             let page = RecoveryCodesPage {
                 texts: browser.texts(),
                 frame: browser.frame(),
-                username: username.as_str(),
+                username: begun.username.as_str(),
                 is_set_up: true,
                 codes: &recovery_codes,
                 next: &purpose.continuation(),
             };
             let response = response::page(StatusCode::OK, &page);
-            let mut response = with_cookie(response, &browser.cookies.set_session(&id));
-            if let Some(journey) = purpose.journey() {
-                response = confirm::carry_over(response, journey, from, &id);
-            }
-            Ok(browser.cookies.with_device(response, device.as_ref()))
+            Ok(sign_in::goes_on(response, purpose, from, &begun))
         }
         SetUpOutcome::Refused {
             username,
@@ -111,8 +104,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
                 SetUpRefusal::Password(refusal) => {
                     refused(browser, &username, refusal, "setting up a second factor")
                 }
-                SetUpRefusal::CodeWrong => Problem::CodeWrong,
-                SetUpRefusal::CodeUsed => Problem::CodeUsed,
+                SetUpRefusal::Code(refusal) => refusal.into(),
             };
             show(purpose, &admitted, &offer, Some(problem)).await
         }

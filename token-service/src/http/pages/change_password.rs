@@ -3,16 +3,15 @@
 use actix_web::HttpResponse;
 
 use super::authenticator::refused;
-use super::confirm;
-use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::new_password::{self, Outcome, Way};
 use super::problem::Problem;
 use super::purpose::{Admitted, Purpose};
+use super::sign_in;
 use super::templates::{ChangePasswordPage, StepView};
 use crate::http::paths;
-use domain::{SessionStage, User, Username};
+use domain::{User, Username};
 use protocol::oauth::authorize::Due;
 use protocol::sign_in::again;
 
@@ -58,25 +57,19 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
     };
     let (context, place) = (browser.context(), browser.place());
     // Whatever fails now, the password is set.
-    let begun = again::go_on(&context, &from, &session, &hash).await;
-    let begun = begun.unwrap_or_default();
-    let stage = begun.as_ref().map(|_| SessionStage::SignedIn);
-    let mut response = match is_due {
+    let begun = again::go_on(&context, &from, &session, &hash, &place);
+    let begun = begun.await.unwrap_or_default();
+    let response = match is_due {
         true => purpose.go_on(),
-        false => new_password::done(browser, username, stage).await,
-    };
-    if let Some(id) = begun {
-        response = with_cookie(response, &browser.cookies.set_session(&id));
-        if let Some(journey) = purpose.journey() {
-            response = confirm::carry_over(response, journey, &from, &id);
+        false => {
+            let stage = begun.as_ref().map(|begun| begun.stage);
+            new_password::done(browser, username, stage).await
         }
-    }
-    // Others who guess the new password do not delay the person in this browser.
-    let Some(user) = browser.service.store.user(username.clone()).await? else {
-        return Ok(response);
     };
-    let device = place.remember(&context, &user.username, user.credentials_version)?;
-    Ok(browser.cookies.with_device(response, device.as_ref()))
+    Ok(match begun {
+        Some(begun) => sign_in::goes_on(response, purpose, &from, &begun),
+        None => response,
+    })
 }
 
 async fn show(

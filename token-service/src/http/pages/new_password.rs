@@ -26,7 +26,7 @@ use domain::{AuditAction, Credentials, ObjectName, SessionStage, User, Username}
 use protocol::oauth::parameters::Parameters;
 use protocol::sign_in::choice::{self, ChoiceOutcome};
 use protocol::sign_in::mailed_link::MailedLink;
-use protocol::sign_in::{self, PasswordOutcome};
+use protocol::sign_in::{self, SignInOutcome};
 use registry::apply::Plan;
 use registry::change::Edit;
 
@@ -63,14 +63,11 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
         record(browser, outcome, None);
     }
     // Whatever fails now, the password is set.
-    let Ok(PasswordOutcome::Begun {
-        id, stage, device, ..
-    }) = begun
-    else {
+    let Ok(SignInOutcome::Begun(begun)) = begun else {
         return Ok(done(browser, username, None).await);
     };
-    let response = done(browser, username, Some(stage)).await;
-    Ok(with_cookies(response, browser, &id, device.as_ref()))
+    let response = done(browser, username, Some(begun.stage)).await;
+    Ok(with_cookies(response, browser, &begun))
 }
 
 enum Link {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 
 use super::texts::{self, Texts};
+use protocol::sign_in::CodeRefusal;
 use secrets::password_rules::Weak;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,16 @@ pub(super) enum ProviderProblem {
     OtherPerson,
     /// The request is too long to be carried to the provider.
     TooLong,
+}
+
+impl From<CodeRefusal> for Problem<'_> {
+    fn from(refusal: CodeRefusal) -> Self {
+        match refusal {
+            CodeRefusal::Wrong => Self::CodeWrong,
+            CodeRefusal::Used => Self::CodeUsed,
+            CodeRefusal::Wait(wait) => Self::Wait(wait),
+        }
+    }
 }
 
 impl Problem<'_> {

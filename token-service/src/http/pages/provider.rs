@@ -28,9 +28,9 @@ use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::parameters::Parameters;
 use protocol::provider_sign_in::id_token::{IdToken, TokenRefusal};
 use protocol::provider_sign_in::{
-    Admitted, Arrival, Departure, DepartureError, Wish, arrive, depart,
+    Arrival, Departure, DepartureError, Wish, arrive, count_answer, depart,
 };
-use protocol::sign_in::PasswordOutcome;
+use protocol::sign_in::SignInOutcome;
 use registry::change::Edit;
 use registry::identities;
 use store::Use;
@@ -154,8 +154,8 @@ pub(super) async fn back(
     let provider = provider.ok_or(PageFailure::ProviderAnswer)?;
     let context = purpose.browser().context();
     let place = purpose.browser().place();
-    let admitted = match Admitted::of(&context, provider, &place).await? {
-        Ok(admitted) => admitted,
+    let attempt = match count_answer(&context, provider, &place).await? {
+        Ok(attempt) => attempt,
         Err(wait) => return show(&purpose, Problem::Wait(wait)),
     };
     // After the throttle: whoever has to wait writes nothing, and may come back with the same address.
@@ -164,12 +164,12 @@ pub(super) async fn back(
     }
     match answered(&purpose, provider, &departure, &parameters).await? {
         Answer::Person(token) => {
-            admitted.forgive().await?;
+            attempt.forgive().await?;
             receive(&purpose, provider, &departure, token).await
         }
         Answer::Problem(problem) => {
             if problem != ProviderProblem::Failed {
-                admitted.take_back().await?;
+                attempt.take_back().await?;
             }
             sign_in_page(&purpose, provider, problem)
         }
@@ -324,31 +324,21 @@ async fn receive(
     let outcome = arrived.await?;
     sign_in::record(browser, &outcome, Some(&provider.id));
     match outcome {
-        PasswordOutcome::Begun {
-            id,
-            device,
-            unfinished,
-            ..
-        } => {
-            let response = sign_in::next(purpose, &unfinished, None)?;
-            Ok(sign_in::with_cookies(
-                response,
-                browser,
-                &id,
-                device.as_ref(),
-            ))
+        SignInOutcome::Begun(begun) => {
+            let response = sign_in::next(purpose, &begun.unfinished, None)?;
+            Ok(sign_in::with_cookies(response, browser, &begun))
         }
         // The provider, or the browser, did not do what it was asked for.
-        PasswordOutcome::TooOld(_) if departure.asks_again() => {
+        SignInOutcome::TooOld(_) if departure.asks_again() => {
             sign_in_page(purpose, provider, ProviderProblem::NotRecent)
         }
-        PasswordOutcome::TooOld(_) => {
+        SignInOutcome::TooOld(_) => {
             leave(purpose, provider, StatusCode::FOUND, Some(context.now)).await
         }
-        PasswordOutcome::SignedOut(_) => {
+        SignInOutcome::SignedOut(_) => {
             sign_in_page(purpose, provider, ProviderProblem::SignedOut)
         }
-        PasswordOutcome::Refused(_) | PasswordOutcome::Wait(..) => {
+        SignInOutcome::Refused(_) | SignInOutcome::Wait(..) => {
             sign_in_page(purpose, provider, ProviderProblem::Failed)
         }
     }

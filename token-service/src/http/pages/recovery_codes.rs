@@ -104,14 +104,13 @@ async fn admitted(
 
 /// Records that a code was refused; what the page says.
 fn wrong_code(browser: &Browser, username: &Username, refusal: CodeRefusal) -> Problem<'static> {
-    let (action, problem) = match refusal {
-        CodeRefusal::Wrong => (AuditAction::SecondFactorRefused, Problem::CodeWrong),
-        CodeRefusal::Used => (AuditAction::SecondFactorRefused, Problem::CodeUsed),
-        CodeRefusal::Wait(wait) => (AuditAction::SignInThrottled, Problem::Wait(wait)),
+    let action = match refusal {
+        CodeRefusal::Wrong | CodeRefusal::Used => AuditAction::SecondFactorRefused,
+        CodeRefusal::Wait(_) => AuditAction::SignInThrottled,
     };
     let entry = Entry::new(action).by_user(username.as_str());
     browser.record(entry.detail("making recovery codes"));
-    problem
+    refusal.into()
 }
 
 fn show(

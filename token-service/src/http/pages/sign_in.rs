@@ -14,8 +14,9 @@ use super::templates::{PasswordAlonePage, RecoveryCodeUsedPage, SecondFactorPage
 use crate::config::SignInForm;
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, SessionStage, UnfinishedSignIns, User};
-use protocol::sign_in::device::DeviceCookie;
-use protocol::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};
+use protocol::sign_in::{
+    self, Begun, CodeRefusal, SecondFactorOutcome, SessionId, SignInOutcome,
+};
 
 /// `POST /auth/sign-in`.
 pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
@@ -32,19 +33,14 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
     let outcome = sign_in::with_password(&context, username, password, replaces, &place).await?;
     record(browser, &outcome, None);
     let problem = match outcome {
-        PasswordOutcome::Begun {
-            id,
-            device,
-            unfinished,
-            ..
-        } => {
-            let response = next(purpose, &unfinished, None)?;
-            return Ok(signed_in(response, purpose, &id, device.as_ref()));
+        SignInOutcome::Begun(begun) => {
+            let response = next(purpose, &begun.unfinished, None)?;
+            return Ok(signed_in(response, purpose, &begun));
         }
-        PasswordOutcome::Refused(_)
-        | PasswordOutcome::TooOld(_)
-        | PasswordOutcome::SignedOut(_) => Problem::PasswordRefused,
-        PasswordOutcome::Wait(_, wait) => Problem::Wait(wait),
+        SignInOutcome::Refused(_) | SignInOutcome::TooOld(_) | SignInOutcome::SignedOut(_) => {
+            Problem::PasswordRefused
+        }
+        SignInOutcome::Wait(_, wait) => Problem::Wait(wait),
     };
     ask(purpose, username, Some(problem))
 }
@@ -105,53 +101,41 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
         Some(id) => sign_in::with_second_factor(&context, &id, code, &browser.place()).await?,
         None => SecondFactorOutcome::NotOwed,
     };
-    let problem = match outcome {
+    let (username, refusal) = match outcome {
         SecondFactorOutcome::SignedIn {
-            id,
-            username,
-            provider,
+            begun,
             recovery_codes_left,
-            device,
-            unfinished,
         } => {
-            let entry = Entry::new(AuditAction::SignIn).by_user(username.as_str());
+            let entry = Entry::new(AuditAction::SignIn).by_user(begun.username.as_str());
             let settings = &browser.service.config.protocol;
-            let first = provider.map_or_else(
-                || "password".to_owned(),
-                |issuer| match settings.identity_provider(&issuer) {
+            let first = match &begun.provider {
+                None => "password".to_owned(),
+                Some(issuer) => match settings.identity_provider(issuer) {
                     Some(provider) => format!("identity provider {}", provider.id),
                     None => format!("identity provider {issuer}"),
                 },
-            );
+            };
             let second = match recovery_codes_left {
                 Some(_) => "recovery code",
                 None => "one-time code",
             };
             browser.record(entry.detail(format!("{first}, {second}")));
-            let response = next(purpose, &unfinished, recovery_codes_left)?;
-            return Ok(signed_in(response, purpose, &id, device.as_ref()));
+            let response = next(purpose, &begun.unfinished, recovery_codes_left)?;
+            return Ok(signed_in(response, purpose, &begun));
         }
         // The user is already signed in, or the time limit is over. The start of the request decides the next step.
         SecondFactorOutcome::NotOwed => return Ok(purpose.go_on()),
-        SecondFactorOutcome::Wrong(username) => {
-            let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
-            browser.record(entry);
-            if recovery_code {
-                Problem::RecoveryCodeWrong
-            } else {
-                Problem::CodeWrong
-            }
-        }
-        SecondFactorOutcome::Used(username) => {
-            let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
-            browser.record(entry.detail("used before"));
-            Problem::CodeUsed
-        }
-        SecondFactorOutcome::Wait(username, wait) => {
-            let entry = Entry::new(AuditAction::SignInThrottled).by_user(username.as_str());
-            browser.record(entry.detail("second factor"));
-            Problem::Wait(wait)
-        }
+        SecondFactorOutcome::Refused(username, refusal) => (username, refusal),
+    };
+    let entry = |action| Entry::new(action).by_user(username.as_str());
+    browser.record(match refusal {
+        CodeRefusal::Wrong => entry(AuditAction::SecondFactorRefused),
+        CodeRefusal::Used => entry(AuditAction::SecondFactorRefused).detail("used before"),
+        CodeRefusal::Wait(_) => entry(AuditAction::SignInThrottled).detail("second factor"),
+    });
+    let problem = match refusal {
+        CodeRefusal::Wrong if recovery_code => Problem::RecoveryCodeWrong,
+        refusal => refusal.into(),
     };
     purpose.show(Some(problem), |flow| SecondFactorPage {
         frame: flow.frame,
@@ -187,30 +171,28 @@ pub(super) fn next(
 }
 
 /// `provider`: the identity provider, in place of a password.
-pub(super) fn record(browser: &Browser, outcome: &PasswordOutcome, provider: Option<&str>) {
+pub(super) fn record(browser: &Browser, outcome: &SignInOutcome, provider: Option<&str>) {
     let (action, username) = match outcome {
-        PasswordOutcome::Begun {
-            stage, username, ..
-        } => {
-            let action = match stage {
+        SignInOutcome::Begun(begun) => {
+            let action = match begun.stage {
                 SessionStage::SignedIn => AuditAction::SignIn,
                 SessionStage::SecondFactorOwed => AuditAction::SecondFactorRequired,
             };
-            (action, Some(username))
+            (action, Some(&begun.username))
         }
-        PasswordOutcome::Refused(username) => (AuditAction::SignInRefused, username.as_ref()),
-        PasswordOutcome::TooOld(username) | PasswordOutcome::SignedOut(username) => {
+        SignInOutcome::Refused(username) => (AuditAction::SignInRefused, username.as_ref()),
+        SignInOutcome::TooOld(username) | SignInOutcome::SignedOut(username) => {
             (AuditAction::SignInRefused, Some(username))
         }
-        PasswordOutcome::Wait(username, _) => (AuditAction::SignInThrottled, username.as_ref()),
+        SignInOutcome::Wait(username, _) => (AuditAction::SignInThrottled, username.as_ref()),
     };
     let entry = Entry::new(action);
     let entry = match provider {
         Some(id) => entry.detail(match outcome {
-            PasswordOutcome::TooOld(_) => format!(
+            SignInOutcome::TooOld(_) => format!(
                 "identity provider {id}: the sign-in there is older than a sign-out, password or app here; asked again"
             ),
-            PasswordOutcome::SignedOut(_) => format!(
+            SignInOutcome::SignedOut(_) => format!(
                 "identity provider {id}: the provider signed the person out during the sign-in"
             ),
             _ => format!("identity provider {id}"),
@@ -224,31 +206,39 @@ pub(super) fn record(browser: &Browser, outcome: &PasswordOutcome, provider: Opt
     });
 }
 
-/// Adds the cookies of a sign-in to the response.
+/// Adds the cookies of a session that has begun to the response.
 pub(super) fn with_cookies(
     response: HttpResponse,
     browser: &Browser,
-    id: &SessionId,
-    device: Option<&DeviceCookie>,
+    begun: &Begun,
 ) -> HttpResponse {
-    let mut response = with_cookie(response, &browser.cookies.set_session(id));
+    let mut response = with_cookie(response, &browser.cookies.set_session(&begun.id));
     if browser.cookies.is_signed_out(&browser.http) {
         response = with_cookie(response, &browser.cookies.remove_signed_out());
     }
-    browser.cookies.with_device(response, device)
+    browser.cookies.with_device(response, begun.device.as_ref())
 }
 
 /// Adds the cookies of a sign-in to the response. Typing the password for a client confirms the client: a provider may have signed
 /// in the person without a word.
-fn signed_in(
+fn signed_in(response: HttpResponse, purpose: &Purpose, begun: &Begun) -> HttpResponse {
+    let response = with_cookies(response, purpose.browser(), begun);
+    match purpose.journey() {
+        Some(journey) => confirm::remember(response, journey, &begun.id),
+        None => response,
+    }
+}
+
+/// Adds the cookies of a session that goes on with the session `from` to the response.
+pub(super) fn goes_on(
     response: HttpResponse,
     purpose: &Purpose,
-    id: &SessionId,
-    device: Option<&DeviceCookie>,
+    from: &SessionId,
+    begun: &Begun,
 ) -> HttpResponse {
-    let response = with_cookies(response, purpose.browser(), id, device);
+    let response = with_cookies(response, purpose.browser(), begun);
     match purpose.journey() {
-        Some(journey) => confirm::remember(response, journey, id),
+        Some(journey) => confirm::carry_over(response, journey, from, &begun.id),
         None => response,
     }
 }
