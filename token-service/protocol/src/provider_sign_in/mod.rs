@@ -13,9 +13,7 @@ use crate::Context;
 use crate::identity_provider::IdentityProvider;
 use crate::sign_in::session::Proven;
 use crate::sign_in::throttle::{Attempt, Guess};
-use crate::sign_in::{
-    Place, SessionId, SignInError, SignInOutcome, after_first_factor, begin,
-};
+use crate::sign_in::{Place, SessionId, SignInError, SignInOutcome, after_first_factor, begin};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, RandomError};

@@ -29,25 +29,31 @@ const JUST_NOW: Duration = Duration::from_mins(1);
 
 /// `GET /auth/authenticator`.
 pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure> {
-    ask(&Purpose::Home(browser)).await
+    let purpose = Purpose::Home(browser);
+    match purpose.admit(Due::SetUpSecondFactor).await? {
+        Some(admitted) => ask(&purpose, &admitted).await,
+        None => Ok(purpose.go_on()),
+    }
 }
 
 /// Where the person must have a second factor, the password of the sign-in counts for the set-up. Where an application asks for one, it
 /// does not: whoever uses an unattended browser could name such an application.
-pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
-    let Some(admitted) = purpose.admit(Due::SetUpSecondFactor).await? else {
-        return Ok(purpose.go_on());
-    };
+pub(super) async fn ask(
+    purpose: &Purpose,
+    admitted: &Admitted,
+) -> Result<HttpResponse, PageFailure> {
+    let (browser, live) = (purpose.browser(), &admitted.live);
     // Whoever signs in with a provider has no password here: a recent sign-in there takes its place.
     if let Some(response) =
-        provider::again(purpose, &admitted.session, JUST_NOW, StatusCode::FOUND).await?
+        provider::again(purpose, &live.session, JUST_NOW, StatusCode::FOUND).await?
     {
         return Ok(response);
     }
-    let context = purpose.browser().context();
-    let counts = admitted.is_due_always || admitted.session.provider.is_some();
-    match authenticator::offer(&context, &admitted.id, counts).await? {
-        Some(offer) => show(purpose, &admitted, &offer, None).await,
+    let rules = &browser.service.config.protocol.second_factor;
+    let is_due_always = admitted.is_due && rules.require(&live.user, None);
+    let counts = is_due_always || live.session.provider.is_some();
+    match authenticator::offer(&browser.context(), &live.id, counts).await? {
+        Some(offer) => show(purpose, admitted, &offer, None).await,
         None => Ok(purpose.go_on()),
     }
 }
@@ -58,7 +64,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
     let Some(admitted) = purpose.admit(Due::SetUpSecondFactor).await? else {
         return Ok(purpose.go_on());
     };
-    let (from, session) = (&admitted.id, &admitted.session);
+    let (from, session) = (&admitted.live.id, &admitted.live.session);
     let recent = browser.service.config.protocol.lifetimes.recent_sign_in;
     if let Some(response) = provider::again(purpose, session, recent, StatusCode::SEE_OTHER).await?
     {
@@ -118,7 +124,7 @@ async fn show(
     offer: &Offer,
     problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
-    let username = &admitted.session.username;
+    let username = &admitted.live.session.username;
     let credentials = purpose
         .browser()
         .service

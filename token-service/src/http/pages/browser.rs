@@ -18,7 +18,7 @@ use crate::service::{Moment, Service};
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditEvent, Scope, Session};
 use protocol::Context;
-use protocol::oauth::authorize::{Due, LiveSession, SignedIn};
+use protocol::oauth::authorize::{Goal, LiveSession, Step, next_step};
 use protocol::sign_in::{Place, SessionId, session};
 use registry::change::{self, Edit, How};
 
@@ -97,9 +97,7 @@ impl Browser {
     }
 
     /// The live session, if its user is enabled.
-    pub(super) async fn live_session(
-        &self,
-    ) -> Result<Option<(SessionId, LiveSession)>, PageFailure> {
+    pub(super) async fn live_session(&self) -> Result<Option<LiveSession>, PageFailure> {
         let Some((id, session)) = self.session().await? else {
             return Ok(None);
         };
@@ -112,24 +110,13 @@ impl Browser {
             let stored = self.service.store.user(username.clone()).await?;
             user = stored.filter(|user| user.enabled).map(Arc::new);
         }
-        Ok(user.map(|user| {
-            let live = LiveSession {
-                id: id.digest(),
-                session,
-                user,
-            };
-            (id, live)
-        }))
+        Ok(user.map(|user| LiveSession { id, session, user }))
     }
 
-    /// The sign-in of a live session on the person's own page.
-    ///
-    /// # Errors
-    /// What the person must do first.
-    pub(super) fn signed_in(&self, live: LiveSession) -> Result<SignedIn, Due> {
-        let rules = &self.service.config.protocol.second_factor;
-        let needs_second_factor = rules.require(&live.user, None);
-        SignedIn::of(live, needs_second_factor)
+    /// What a person with this session has to do next.
+    pub(super) fn next_step(&self, goal: Goal<'_>, live: Option<LiveSession>) -> Step {
+        let settings = &self.service.config.protocol;
+        next_step(goal, live, settings, self.context().now)
     }
 
     pub(super) async fn session(&self) -> Result<Option<(SessionId, Session)>, PageFailure> {

@@ -15,30 +15,17 @@ use domain::{User, Username};
 use protocol::oauth::authorize::Due;
 use protocol::sign_in::again;
 
-pub(super) async fn ask(purpose: &Purpose) -> Result<HttpResponse, PageFailure> {
-    match purpose.admit(Due::NewPassword).await? {
-        Some(Admitted {
-            is_due, session, ..
-        }) => show(purpose, is_due, &session.username, None).await,
-        None => Ok(purpose.go_on()),
-    }
-}
-
 /// `POST /auth/password`. All sessions and grants of the person end. The sign-in of this browser goes on with a new session.
 pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
     let (purpose, browser) = (&form.of, form.of.browser());
     let Some(admitted) = purpose.admit(Due::NewPassword).await? else {
         return Ok(purpose.go_on());
     };
-    let Admitted {
-        id: from,
-        session,
-        is_due,
-        ..
-    } = admitted;
+    let Admitted { live, is_due } = admitted;
+    let session = &live.session;
     let (username, version) = (&session.username, session.credentials_version);
     let present = form.field("password").to_owned().into();
-    let checked = again::check(&browser.context(), &session, present, &browser.place()).await?;
+    let checked = again::check(&browser.context(), session, present, &browser.place()).await?;
     if let Err(refusal) = checked {
         let problem = refused(browser, username, refusal, "changing the password");
         return show(purpose, is_due, username, Some(problem)).await;
@@ -57,7 +44,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
     };
     let (context, place) = (browser.context(), browser.place());
     // Whatever fails now, the password is set.
-    let begun = again::go_on(&context, &from, &session, &hash, &place);
+    let begun = again::go_on(&context, &live.id, session, &hash, &place);
     let begun = begun.await.unwrap_or_default();
     let response = match is_due {
         true => purpose.go_on(),
@@ -67,12 +54,13 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         }
     };
     Ok(match begun {
-        Some(begun) => sign_in::goes_on(response, purpose, &from, &begun),
+        Some(begun) => sign_in::goes_on(response, purpose, &live.id, &begun),
         None => response,
     })
 }
 
-async fn show(
+/// `is_due`: the person must choose another password first.
+pub(super) async fn show(
     purpose: &Purpose,
     is_due: bool,
     username: &Username,

@@ -6,10 +6,7 @@
 use actix_web::HttpResponse;
 
 use super::cookies::with_cookie;
-use super::failure::PageFailure;
-use super::form::Form;
 use super::journey::Journey;
-use super::purpose::Purpose;
 use super::tags;
 use domain::digest::Digest;
 use protocol::oauth::authorize::ClientConfirmation;
@@ -68,23 +65,4 @@ pub(super) fn carry_over(
         ClientConfirmation::Given => remember(response, journey, to),
         ClientConfirmation::NotNeeded | ClientConfirmation::Needed => response,
     }
-}
-
-/// `POST /auth/continue`: the person confirms the client, which gets a code.
-pub(super) async fn go_on(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
-    let Purpose::Code(journey) = &form.of else {
-        return Ok(form.of.go_on());
-    };
-    let Some((id, signed_in)) = journey.signed_in().await? else {
-        return Ok(journey.go_on());
-    };
-    let response = match signed_in.user().accounts.as_slice() {
-        [only] => {
-            let location = journey.issue(&signed_in, only).await?;
-            journey.redirect(&location)
-        }
-        // An account was linked or unlinked while the page was open.
-        _ => journey.go_on(),
-    };
-    Ok(remember(response, journey, &id))
 }

@@ -14,13 +14,13 @@ use super::notice::{self, Changed};
 use super::own;
 use super::purpose::Purpose;
 use super::response;
+use super::step;
 use super::templates::{EndPage, EndedPage};
-use super::visitor::{Visitor, visitor};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
 use domain::digest::Digest;
-use domain::{AuditAction, AuditEvent, EndingSessions, Owner, Session, User};
-use protocol::sign_in::{SessionId, again};
+use domain::{AuditAction, AuditEvent, EndingSessions, Owner, User};
+use protocol::oauth::authorize::{SignedIn, Step};
 use registry::change::Edit;
 use registry::identities;
 
@@ -32,12 +32,12 @@ pub(super) async fn ask(browser: Browser) -> Result<HttpResponse, PageFailure> {
         return Ok(to_home());
     };
     let purpose = Purpose::End(browser, ending.clone());
-    let browser = purpose.browser();
-    let (id, signed_in) = match visitor(&purpose, |session| is_recent(browser, session)).await? {
-        Visitor::SignedIn(id, signed_in) => (id, signed_in),
-        Visitor::Asked(page) => return Ok(page),
+    let signed_in = match purpose.next_step().await? {
+        Step::OwnPage(signed_in) => signed_in,
+        step => return step::show(&purpose, step).await,
     };
-    let Some(what) = name_of(browser, &id, signed_in.user(), &ending).await? else {
+    let browser = purpose.browser();
+    let Some(what) = name_of(browser, &signed_in, &ending).await? else {
         return Ok(to_home());
     };
     page_with_token(browser, None, |token| EndPage {
@@ -59,15 +59,13 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     let purpose = Purpose::End(form.of, ending.clone());
     let browser = purpose.browser();
     // Not recent any more: the page asks, and the person presses the button again.
-    let visitor = visitor(&purpose, |session| is_recent(browser, session)).await?;
-    let Visitor::SignedIn(id, signed_in) = visitor else {
+    let Step::OwnPage(signed_in) = purpose.next_step().await? else {
         return Ok(purpose.go_on());
     };
-    let user = signed_in.user();
-    let Some(what) = name_of(browser, &id, user, &ending).await? else {
+    let Some(what) = name_of(browser, &signed_in, &ending).await? else {
         return Ok(to_home());
     };
-    if !carry_out(browser, &id, user, &ending).await? {
+    if !carry_out(browser, &signed_in, &ending).await? {
         return Ok(to_home());
     }
     let page = EndedPage {
@@ -84,18 +82,13 @@ fn to_home() -> HttpResponse {
     response::redirect(StatusCode::SEE_OTHER, paths::HOME)
 }
 
-fn is_recent(browser: &Browser, session: &Session) -> bool {
-    let lifetimes = &browser.service.config.protocol.lifetimes;
-    again::is_recent(lifetimes, session.authenticated_at, browser.context().now)
-}
-
 /// What ends, in words; `None` if the person has no such thing.
 async fn name_of(
     browser: &Browser,
-    id: &SessionId,
-    user: &User,
+    signed_in: &SignedIn,
     ending: &Ending,
 ) -> Result<Option<String>, PageFailure> {
+    let (id, user) = (&signed_in.live().id, signed_in.user());
     match ending {
         Ending::Application(client_id) => own::name_of_application(browser, user, client_id).await,
         Ending::Session(digest) => {
@@ -117,10 +110,10 @@ async fn name_of(
 /// False if there is nothing to end any more, or if it must not end.
 async fn carry_out(
     browser: &Browser,
-    id: &SessionId,
-    user: &User,
+    signed_in: &SignedIn,
     ending: &Ending,
 ) -> Result<bool, PageFailure> {
+    let (id, user) = (&signed_in.live().id, signed_in.user());
     let (service, username) = (&browser.service, user.username.clone());
     let entry = |action| Entry::new(action).by_user(username.as_str());
     let (which, what) = match ending {

@@ -11,28 +11,24 @@ use super::form::Form;
 use super::own;
 use super::purpose::Purpose;
 use super::response;
+use super::step;
 use super::templates::HomePage;
-use super::visitor::{Visitor, visitor};
 use crate::http::paths;
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, ClientId};
-use protocol::oauth::authorize::SignedIn;
+use protocol::oauth::authorize::{SignedIn, Step};
 use protocol::oauth::parameters::Parameters;
-use protocol::sign_in::{self, SessionId};
+use protocol::sign_in;
 
 pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> {
     let purpose = Purpose::Home(browser);
-    match visitor(&purpose, |_| true).await? {
-        Visitor::SignedIn(id, signed_in) => show(purpose.browser(), &id, &signed_in).await,
-        Visitor::Asked(page) => Ok(page),
+    match purpose.next_step().await? {
+        Step::OwnPage(signed_in) => show(purpose.browser(), &signed_in).await,
+        step => step::show(&purpose, step).await,
     }
 }
 
-async fn show(
-    browser: &Browser,
-    id: &SessionId,
-    signed_in: &SignedIn,
-) -> Result<HttpResponse, PageFailure> {
+async fn show(browser: &Browser, signed_in: &SignedIn) -> Result<HttpResponse, PageFailure> {
     let user = signed_in.user();
     let left = sign_in::recovery_codes_left(&browser.context(), &user.username).await?;
     let query = Parameters::parse_unrepeated(browser.http.query_string().as_bytes()).ok();
@@ -44,7 +40,7 @@ async fn show(
     if is_further_page && applications.listed.is_empty() {
         applications = own::applications(browser, user, None).await?;
     }
-    let sessions = own::sessions(browser, id, user).await?;
+    let sessions = own::sessions(browser, &signed_in.live().id, user).await?;
     page_with_token(browser, None, |token| HomePage {
         texts: browser.texts(),
         frame: browser.frame(),

@@ -22,10 +22,9 @@ use protocol::flow::{BeginError, Flow};
 use protocol::flows;
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::authorize::{
-    ClientConfirmation, CodeRequest, ExpectedUser, IssueError, LiveSession, Prompt, RedirectError,
-    SignedIn, Step, issue_code, next_step,
+    ClientConfirmation, CodeRequest, ExpectedUser, Goal, IssueError, Prompt, RedirectError,
+    SignedIn, issue_code,
 };
-use protocol::sign_in::SessionId;
 
 pub(super) struct Journey {
     pub(super) browser: Browser,
@@ -199,39 +198,16 @@ impl Journey {
         self.request.login_hint()
     }
 
-    pub(super) fn next_step(
-        &self,
-        live: Option<LiveSession>,
-        confirmation: ClientConfirmation,
-    ) -> Step {
-        let now = self.browser.context().now;
-        let live = live.filter(|live| {
-            let session = &live.session;
-            self.request.accepts(session, now) && self.client().accepts_sign_in(session)
-        });
-        let settings = &self.browser.service.config.protocol;
-        let needs_second_factor = self.request.asks_for_second_factor()
-            || live.as_ref().is_some_and(|live| {
-                settings
-                    .second_factor
-                    .require(&live.user, Some(self.client()))
-            });
-        next_step(
-            self.request.prompt(),
-            live,
-            needs_second_factor,
-            confirmation,
-        )
+    pub(super) fn goal(&self, confirmation: ClientConfirmation) -> Goal<'_> {
+        Goal::Code(&*self.request, confirmation)
     }
 
     /// The live sign-in of the browser, if the request accepts it. While a page was open, the session may have ended or become
     /// too old, or another user may have signed in. The form may contain another request than the page had.
-    pub(super) async fn signed_in(&self) -> Result<Option<(SessionId, SignedIn)>, PageFailure> {
-        let Some((id, live)) = self.browser.live_session().await? else {
-            return Ok(None);
-        };
-        let step = self.next_step(Some(live), ClientConfirmation::Given);
-        Ok(step.signed_in().map(|signed_in| (id, signed_in)))
+    pub(super) async fn signed_in(&self) -> Result<Option<SignedIn>, PageFailure> {
+        let live = self.browser.live_session().await?;
+        let goal = self.goal(ClientConfirmation::Given);
+        Ok(self.browser.next_step(goal, live).signed_in())
     }
 
     pub(super) fn error_address(&self, error: &RedirectError) -> String {

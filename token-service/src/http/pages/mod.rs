@@ -6,7 +6,6 @@
 
 mod agent;
 mod authenticator;
-mod authorize;
 mod browser;
 mod browser_token;
 mod carried;
@@ -16,7 +15,6 @@ mod cookie_notice;
 mod cookies;
 mod csrf;
 mod destination;
-mod due;
 mod end;
 mod ending;
 mod error_page;
@@ -41,10 +39,10 @@ mod recovery_codes;
 mod response;
 mod select_account;
 mod sign_in;
+mod step;
 mod tags;
 mod templates;
 mod texts;
-mod visitor;
 
 use actix_web::body::BoxBody;
 use actix_web::dev::ServiceResponse;
@@ -64,14 +62,14 @@ use protocol::flows::FLOWS;
 
 pub(super) fn routes(routes: &mut ServiceConfig) {
     for flow in FLOWS {
-        let begin = web::get().to(authorize::begin);
+        let begin = web::get().to(step::begin);
         routes.service(only_get(flow.begins_at()).route(begin));
     }
     routes
         .service(only_post(paths::SIGN_IN).route(web::post().to(sign_in::password)))
         .service(only_post(paths::SECOND_FACTOR).route(web::post().to(sign_in::second_factor)))
         .service(only_post(paths::SELECT_ACCOUNT).route(web::post().to(select_account::select)))
-        .service(only_post(paths::CONTINUE).route(web::post().to(confirm::go_on)))
+        .service(only_post(paths::CONTINUE).route(web::post().to(step::confirm)))
         .service(only_post(paths::SIGN_OUT).route(web::post().to(home::sign_out)))
         .service(
             web::resource(paths::AUTHENTICATOR)

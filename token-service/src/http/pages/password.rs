@@ -8,19 +8,23 @@ use super::change_password;
 use super::failure::PageFailure;
 use super::purpose::Purpose;
 use super::response;
-use super::visitor::{Visitor, visitor};
+use super::step;
 use crate::http::paths;
+use protocol::oauth::authorize::Step;
 
 /// `GET /auth/password`, to which the person comes back after the sign-in.
 pub(super) async fn own(browser: Browser) -> Result<HttpResponse, PageFailure> {
     let purpose = Purpose::Password(browser);
-    match visitor(&purpose, |_| true).await? {
+    match purpose.next_step().await? {
         // Whoever signs in with a provider alone has none.
-        Visitor::SignedIn(_, signed_in) if signed_in.user().password_hash.is_none() => {
+        Step::OwnPage(signed_in) if signed_in.user().password_hash.is_none() => {
             Ok(response::redirect(StatusCode::FOUND, paths::HOME))
         }
-        Visitor::SignedIn(..) => change_password::ask(&purpose).await,
-        Visitor::Asked(page) => Ok(page),
+        Step::OwnPage(signed_in) => {
+            let username = &signed_in.session().username;
+            change_password::show(&purpose, false, username, None).await
+        }
+        step => step::show(&purpose, step).await,
     }
 }
 

@@ -335,9 +335,7 @@ async fn receive(
         SignInOutcome::TooOld(_) => {
             leave(purpose, provider, StatusCode::FOUND, Some(context.now)).await
         }
-        SignInOutcome::SignedOut(_) => {
-            sign_in_page(purpose, provider, ProviderProblem::SignedOut)
-        }
+        SignInOutcome::SignedOut(_) => sign_in_page(purpose, provider, ProviderProblem::SignedOut),
         SignInOutcome::Refused(_) | SignInOutcome::Wait(..) => {
             sign_in_page(purpose, provider, ProviderProblem::Failed)
         }

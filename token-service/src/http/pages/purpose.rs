@@ -6,20 +6,19 @@ use askama::Template;
 
 use super::browser::Browser;
 use super::browser_token::{BrowserToken, page_with_token};
+use super::confirm;
 use super::ending::Ending;
 use super::failure::PageFailure;
 use super::form::Carried;
 use super::journey::Journey;
 use super::problem::Problem;
 use super::response;
-use super::templates::StepView;
+use super::templates::{OTHER_USER, StepView};
 use crate::config::SignInForm;
 use crate::http::paths;
-use domain::Session;
 use domain::clock::Timestamp;
 use protocol::identity_provider::IdentityProvider;
-use protocol::oauth::authorize::{ClientConfirmation, Due, ExpectedUser, LiveSession, Step};
-use protocol::sign_in::SessionId;
+use protocol::oauth::authorize::{Due, ExpectedUser, Goal, LiveSession, Step};
 
 pub(super) enum Purpose {
     /// A code for an application.
@@ -32,13 +31,11 @@ pub(super) enum Purpose {
     End(Browser, Ending),
 }
 
-/// The session of a person who may do `what` now.
+/// A person who may do what a form is for.
 pub(super) struct Admitted {
-    pub(super) id: SessionId,
-    pub(super) session: Session,
+    pub(super) live: LiveSession,
+    /// The person must do it first.
     pub(super) is_due: bool,
-    /// It is due whatever the application asks for.
-    pub(super) is_due_always: bool,
 }
 
 impl Carried for Purpose {
@@ -86,36 +83,34 @@ impl Purpose {
         }
     }
 
+    /// What the person has to do next.
+    pub(super) async fn next_step(&self) -> Result<Step, PageFailure> {
+        let browser = self.browser();
+        let live = browser.live_session().await?;
+        let goal = match self {
+            Self::Code(journey) => {
+                let id = live.as_ref().map(|live| &live.id);
+                journey.goal(confirm::confirmation(journey, id))
+            }
+            Self::Home(_) | Self::Password(_) => Goal::OwnPage {
+                other_user: browser.http.query_string() == OTHER_USER,
+            },
+            Self::End(..) => Goal::OwnChange,
+        };
+        Ok(browser.next_step(goal, live))
+    }
+
     /// Admits the person to `what`: on the own pages if nothing else is due, and for an application only while it is due. While
     /// a page was open, the person may have done it in another tab, or another person may have signed in.
     pub(super) async fn admit(&self, what: Due) -> Result<Option<Admitted>, PageFailure> {
-        let Some((id, live)) = self.browser().live_session().await? else {
-            return Ok(None);
-        };
-        let session = live.session.clone();
-        let is_due_always = self.browser().signed_in(live.clone()).err() == Some(what);
-        let due = self.due(live);
-        let is_due = due == Some(what);
-        let is_own = self.journey().is_none() && due.is_none();
-        Ok((is_due || is_own).then_some(Admitted {
-            id,
-            session,
-            is_due,
-            is_due_always,
-        }))
-    }
-
-    /// What the person of this live session must do first.
-    fn due(&self, live: LiveSession) -> Option<Due> {
-        match self {
-            Self::Code(journey) => match journey.next_step(Some(live), ClientConfirmation::Given) {
-                Step::Due(due) => Some(due),
-                _ => None,
-            },
-            Self::Home(browser) | Self::Password(browser) | Self::End(browser, _) => {
-                browser.signed_in(live).err()
-            }
-        }
+        Ok(match self.next_step().await? {
+            Step::Due(due, live) if due == what => Some(Admitted { live, is_due: true }),
+            Step::OwnPage(signed_in) => Some(Admitted {
+                live: signed_in.live().clone(),
+                is_due: false,
+            }),
+            _ => None,
+        })
     }
 
     /// The time of the oldest sign-in that counts; `None` if any does.

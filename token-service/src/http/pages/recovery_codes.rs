@@ -42,7 +42,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
         Ok(admitted) => admitted,
         Err(response) => return Ok(response),
     };
-    let (browser, username) = (purpose.browser(), &admitted.session.username);
+    let (browser, username) = (purpose.browser(), &admitted.live.session.username);
     let entry = Entry::new(AuditAction::RecoveryCodesMade).by_user(username.as_str());
     let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
     let user = browser.service.store.user(username.clone()).await?;
@@ -54,7 +54,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
         audit: Arc::clone(&events),
     };
     let (context, place) = (browser.context(), browser.place());
-    let renewed = renewal::renew(&context, &admitted.id, renewal, &place);
+    let renewed = renewal::renew(&context, &admitted.live.id, renewal, &place);
     let problem = match renewed.await? {
         RenewalOutcome::Done(codes) => {
             browser.service.recorded(&events);
@@ -88,14 +88,14 @@ async fn admitted(
     let Some(admitted) = purpose.admit(Due::SetUpSecondFactor).await? else {
         return Ok(Err(purpose.go_on()));
     };
-    let username = &admitted.session.username;
+    let username = &admitted.live.session.username;
     let left = sign_in::recovery_codes_left(&browser.context(), username).await?;
     if left.is_none() {
         return Ok(Err(purpose.go_on()));
     }
     let recent = browser.service.config.protocol.lifetimes.recent_sign_in;
     Ok(
-        match provider::again(purpose, &admitted.session, recent, status).await? {
+        match provider::again(purpose, &admitted.live.session, recent, status).await? {
             Some(response) => Err(response),
             None => Ok(admitted),
         },
@@ -121,8 +121,8 @@ fn show(
     purpose.show(problem, |flow| NewRecoveryCodesPage {
         frame: flow.frame,
         flow,
-        username: admitted.session.username.as_str(),
-        has_password: admitted.session.provider.is_none(),
+        username: admitted.live.session.username.as_str(),
+        has_password: admitted.live.session.provider.is_none(),
         problem,
     })
 }

@@ -23,7 +23,7 @@ const MAX_REMEMBERED: usize = 8;
 /// `POST /auth/select-account`: issues a code for the chosen account, or shows the accounts that fit the filter.
 pub(super) async fn select(form: Form<Journey>) -> Result<HttpResponse, PageFailure> {
     let journey = &form.of;
-    let Some((_, signed_in)) = journey.signed_in().await? else {
+    let Some(signed_in) = journey.signed_in().await? else {
         return Ok(journey.go_on());
     };
     // The button of the filter.

@@ -14,9 +14,7 @@ use super::templates::{PasswordAlonePage, RecoveryCodeUsedPage, SecondFactorPage
 use crate::config::SignInForm;
 use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, SessionStage, UnfinishedSignIns, User};
-use protocol::sign_in::{
-    self, Begun, CodeRefusal, SecondFactorOutcome, SessionId, SignInOutcome,
-};
+use protocol::sign_in::{self, Begun, CodeRefusal, SecondFactorOutcome, SessionId, SignInOutcome};
 
 /// `POST /auth/sign-in`.
 pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {

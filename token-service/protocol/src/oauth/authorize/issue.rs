@@ -29,7 +29,7 @@ pub(super) fn code_record(
         credentials_version: session.credentials_version,
         client_version: client.version,
         provider: session.provider.clone(),
-        session: session.provider.as_ref().map(|_| signed_in.id()),
+        session: (session.provider.is_some()).then(|| signed_in.live().id.digest()),
     }
 }
 

@@ -1,22 +1,23 @@
-//! The steps of the person before the service issues a code.
+//! The steps of a person before the service issues a code, or shows an own page.
 
 use std::sync::Arc;
 
-use super::Prompt;
 use super::redirect_error::RedirectError;
-use domain::digest::Digest;
+use super::{CodeRequest, Prompt};
+use crate::settings::Settings;
+use crate::sign_in::{SessionId, again};
+use domain::clock::Timestamp;
 use domain::{LinkedAccount, Session, SessionStage, User, amr};
 
 /// A live session of an enabled user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct LiveSession {
-    /// Key of the session in the store.
-    pub id: Digest,
+    pub id: SessionId,
     pub session: Session,
     pub user: Arc<User>,
 }
 
-/// What the person must do after the password, and before a code is issued.
+/// What the person must do after the password, and before anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Enter a code of the second factor.
@@ -47,43 +48,24 @@ impl Due {
 }
 
 /// A completed sign-in of an enabled user, which issuing a code requires: nothing is [`Due`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedIn {
-    id: Digest,
-    user: Arc<User>,
-    session: Session,
-}
+#[derive(Clone)]
+pub struct SignedIn(LiveSession);
 
 impl SignedIn {
-    /// The sign-in of a live session.
-    ///
-    /// # Errors
-    /// What the person must do first.
-    pub fn of(live: LiveSession, needs_second_factor: bool) -> Result<Self, Due> {
-        match Due::of(&live, needs_second_factor) {
-            Some(due) => Err(due),
-            None => {
-                let LiveSession { id, session, user } = live;
-                Ok(Self { id, user, session })
-            }
-        }
+    pub const fn live(&self) -> &LiveSession {
+        &self.0
     }
 
     pub fn user(&self) -> &User {
-        &self.user
-    }
-
-    /// Key of the session in the store.
-    pub const fn id(&self) -> Digest {
-        self.id
+        &self.0.user
     }
 
     pub const fn session(&self) -> &Session {
-        &self.session
+        &self.0.session
     }
 
     pub fn account(&self, user_id: &str, site: &str) -> Option<&LinkedAccount> {
-        self.user
+        self.user()
             .accounts
             .iter()
             .find(|account| account.user_id == user_id && account.site == site)
@@ -103,11 +85,29 @@ pub enum ClientConfirmation {
     Needed,
 }
 
-/// The next step of an authorization request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a person signs in for.
+#[derive(Clone, Copy)]
+pub enum Goal<'a> {
+    /// A code for an application.
+    Code(&'a dyn CodeRequest, ClientConfirmation),
+    /// An own page. While something is due, another user may sign in.
+    OwnPage { other_user: bool },
+    /// A change on an own page, which needs a recent sign-in.
+    OwnChange,
+}
+
+/// The next step of a person.
+#[derive(Clone)]
 pub enum Step {
-    SignIn,
-    Due(Due),
+    SignIn {
+        /// Somebody is signed in, but this sign-in does not count.
+        has_session: bool,
+    },
+    /// Prove again who signed in: the sign-in is not recent.
+    SignInAgain(SignedIn),
+    Due(Due, LiveSession),
+    /// No step is left: show the own page.
+    OwnPage(SignedIn),
     SelectAccount(SignedIn),
     /// Confirm the client for this account, the only linked account.
     Confirm(SignedIn, LinkedAccount),
@@ -120,54 +120,109 @@ pub enum Step {
 }
 
 impl Step {
-    /// The sign-in that the request accepts. `None` if the person must sign in first.
+    /// The sign-in that the request for a code accepts. `None` if the person must sign in first.
     pub fn signed_in(self) -> Option<SignedIn> {
         match self {
             Self::SelectAccount(signed_in)
             | Self::Confirm(signed_in, _)
             | Self::NoAccount(signed_in)
             | Self::Issue(signed_in, _) => Some(signed_in),
-            Self::SignIn | Self::Due(_) | Self::Refuse(_) => None,
+            Self::SignIn { .. }
+            | Self::SignInAgain(_)
+            | Self::Due(..)
+            | Self::OwnPage(_)
+            | Self::Refuse(_) => None,
+        }
+    }
+}
+
+impl Goal<'_> {
+    fn prompt(&self) -> Prompt {
+        match self {
+            Self::Code(request, _) => request.prompt(),
+            Self::OwnPage { .. } | Self::OwnChange => Prompt::WhenNeeded,
+        }
+    }
+
+    /// True if this sign-in counts for the goal, as far as it has come.
+    fn accepts(&self, session: &Session, now: Timestamp) -> bool {
+        match self {
+            Self::Code(request, _) => {
+                request.prompt() != Prompt::Login
+                    && request.accepts(session, now)
+                    && request.client().accepts_sign_in(session)
+            }
+            Self::OwnPage { .. } | Self::OwnChange => true,
+        }
+    }
+
+    fn needs_second_factor(&self, user: &User, settings: &Settings) -> bool {
+        let rules = &settings.second_factor;
+        match self {
+            Self::Code(request, _) => {
+                request.asks_for_second_factor() || rules.require(user, Some(request.client()))
+            }
+            Self::OwnPage { .. } | Self::OwnChange => rules.require(user, None),
         }
     }
 }
 
 /// Decides the next step from the browser's live session, if any.
 pub fn next_step(
-    prompt: Prompt,
+    goal: Goal<'_>,
     live: Option<LiveSession>,
-    needs_second_factor: bool,
-    confirmation: ClientConfirmation,
+    settings: &Settings,
+    now: Timestamp,
 ) -> Step {
-    let live = live.filter(|_| prompt != Prompt::Login);
-    let signed_in = live.map(|live| SignedIn::of(live, needs_second_factor));
-    match (prompt, signed_in) {
-        (Prompt::Never, None | Some(Err(Due::SecondFactor))) => {
-            Step::Refuse(RedirectError::LoginRequired)
+    let has_session = live.is_some();
+    let sign_in = || match goal.prompt() {
+        Prompt::Never => Step::Refuse(RedirectError::LoginRequired),
+        Prompt::WhenNeeded | Prompt::Login => Step::SignIn { has_session },
+    };
+    let Some(live) = live.filter(|live| goal.accepts(&live.session, now)) else {
+        return sign_in();
+    };
+    let due = Due::of(&live, goal.needs_second_factor(&live.user, settings));
+    match (due, goal, goal.prompt()) {
+        (Some(Due::SecondFactor), _, Prompt::Never)
+        | (Some(_), Goal::OwnPage { other_user: true }, _) => return sign_in(),
+        (Some(_), _, Prompt::Never) => return Step::Refuse(RedirectError::SignInIncomplete),
+        (Some(due), ..) => return Step::Due(due, live),
+        (None, ..) => {}
+    }
+    let signed_in = SignedIn(live);
+    match goal {
+        Goal::Code(request, confirmation) => for_code(request.prompt(), confirmation, signed_in),
+        Goal::OwnChange => {
+            let signed_in_at = signed_in.session().authenticated_at;
+            match again::is_recent(&settings.lifetimes, signed_in_at, now) {
+                true => Step::OwnPage(signed_in),
+                false => Step::SignInAgain(signed_in),
+            }
         }
-        (Prompt::Never, Some(Err(_))) => Step::Refuse(RedirectError::SignInIncomplete),
-        (_, None) => Step::SignIn,
-        (_, Some(Err(due))) => Step::Due(due),
-        (_, Some(Ok(signed_in))) => match signed_in.user.accounts.as_slice() {
-            [] if prompt == Prompt::Never => Step::Refuse(RedirectError::NoLinkedAccount),
-            [] => Step::NoAccount(signed_in),
-            [only] => {
-                let only = only.clone();
-                match (confirmation, prompt) {
-                    (ClientConfirmation::NotNeeded, _)
-                    | (ClientConfirmation::Given, Prompt::WhenNeeded) => {
-                        Step::Issue(signed_in, only)
-                    }
-                    (_, Prompt::Never) => Step::Refuse(RedirectError::InteractionRequired),
-                    (ClientConfirmation::Needed | ClientConfirmation::Given, _) => {
-                        Step::Confirm(signed_in, only)
-                    }
+        Goal::OwnPage { .. } => Step::OwnPage(signed_in),
+    }
+}
+
+/// The step of a person who is signed in, and wants a code.
+fn for_code(prompt: Prompt, confirmation: ClientConfirmation, signed_in: SignedIn) -> Step {
+    match signed_in.user().accounts.as_slice() {
+        [] if prompt == Prompt::Never => Step::Refuse(RedirectError::NoLinkedAccount),
+        [] => Step::NoAccount(signed_in),
+        [only] => {
+            let only = only.clone();
+            match (confirmation, prompt) {
+                (ClientConfirmation::NotNeeded, _)
+                | (ClientConfirmation::Given, Prompt::WhenNeeded) => Step::Issue(signed_in, only),
+                (_, Prompt::Never) => Step::Refuse(RedirectError::InteractionRequired),
+                (ClientConfirmation::Needed | ClientConfirmation::Given, _) => {
+                    Step::Confirm(signed_in, only)
                 }
             }
-            [_, _, ..] if prompt == Prompt::Never => {
-                Step::Refuse(RedirectError::AccountSelectionRequired)
-            }
-            [_, _, ..] => Step::SelectAccount(signed_in),
-        },
+        }
+        [_, _, ..] if prompt == Prompt::Never => {
+            Step::Refuse(RedirectError::AccountSelectionRequired)
+        }
+        [_, _, ..] => Step::SelectAccount(signed_in),
     }
 }

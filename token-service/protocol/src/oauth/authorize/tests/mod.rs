@@ -3,6 +3,7 @@ mod request;
 mod step;
 
 use super::*;
+use crate::sign_in::SessionId;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{CredentialsVersion, Session, SessionPlace, SessionStage, User, Username, testing};
@@ -44,7 +45,7 @@ fn live(accounts: usize, stage: SessionStage) -> LiveSession {
     let ids = &["1", "2", "3"][..accounts];
     let user: Arc<User> = Arc::new(testing::user("ada", ids));
     LiveSession {
-        id: Digest::of(b"session"),
+        id: SessionId::parse(CHALLENGE).unwrap(),
         session: session(user.username.as_str(), stage),
         user,
     }

@@ -2,6 +2,7 @@
 
 use super::super::issue::code_record;
 use super::*;
+use crate::settings::Settings;
 use domain::amr;
 
 #[test]
@@ -10,35 +11,41 @@ fn the_next_step_follows_from_prompt_and_session() {
     let complete = |accounts| Some(live(accounts, Complete));
     let owing = || Some(live(1, SecondFactorOwed));
 
-    use Prompt::{Login, Never, WhenNeeded};
-    for (prompt, live, expected) in [
-        (WhenNeeded, None, "sign in"),
-        (Login, None, "sign in"),
-        (Login, complete(1), "sign in"),
-        (WhenNeeded, owing(), "SecondFactor"),
-        (WhenNeeded, complete(0), "no account"),
-        (WhenNeeded, complete(1), "issue for 1"),
-        (Never, complete(1), "issue for 1"),
-        (WhenNeeded, complete(3), "select"),
-        (Never, None, "login_required"),
-        (Never, owing(), "login_required"),
-        (Never, complete(0), "access_denied"),
-        (Never, complete(3), "account_selection_required"),
+    for (parameters, live, expected) in [
+        ("", None, "sign in"),
+        (LOGIN, None, "sign in"),
+        (LOGIN, complete(1), "sign in"),
+        ("", owing(), "SecondFactor"),
+        ("", complete(0), "no account"),
+        ("", complete(1), "issue for 1"),
+        (NEVER, complete(1), "issue for 1"),
+        ("", complete(3), "select"),
+        (NEVER, None, "login_required"),
+        (NEVER, owing(), "login_required"),
+        (NEVER, complete(0), "access_denied"),
+        (NEVER, complete(3), "account_selection_required"),
     ] {
-        let found = in_words(&next_step(
-            prompt,
-            live,
-            false,
-            ClientConfirmation::NotNeeded,
-        ));
-        assert_eq!(found, expected, "{prompt:?}");
+        let found = step(parameters, live, ClientConfirmation::NotNeeded);
+        assert_eq!(found, expected, "{parameters:?}");
     }
+}
+
+const LOGIN: &str = "&prompt=login";
+const NEVER: &str = "&prompt=none";
+
+/// The next step of a request with these `parameters`.
+fn step(parameters: &str, live: Option<LiveSession>, confirmation: ClientConfirmation) -> String {
+    let request = validate(&format!("{WEB}&response_type=code{parameters}")).unwrap();
+    let goal = Goal::Code(&request, confirmation);
+    in_words(&next_step(goal, live, &Settings::default(), NOW))
 }
 
 fn in_words(step: &Step) -> String {
     match step {
-        Step::SignIn => "sign in".to_owned(),
-        Step::Due(due) => format!("{due:?}"),
+        Step::SignIn { .. } => "sign in".to_owned(),
+        Step::SignInAgain(_) => "sign in again".to_owned(),
+        Step::Due(due, _) => format!("{due:?}"),
+        Step::OwnPage(_) => "own page".to_owned(),
         Step::SelectAccount(_) => "select".to_owned(),
         Step::Confirm(_, account) => format!("confirm for {}", account.user_id),
         Step::NoAccount(_) => "no account".to_owned(),
@@ -50,37 +57,64 @@ fn in_words(step: &Step) -> String {
 /// D-56. Whatever else the request needs, this comes first.
 #[test]
 fn what_is_due_comes_before_the_code() {
-    use Prompt::{Login, Never, WhenNeeded};
     let one = [amr::PASSWORD].as_slice();
     let app = [amr::PASSWORD, amr::TOTP].as_slice();
     let recovery = [amr::PASSWORD, amr::RECOVERY_CODE].as_slice();
+    let second_factor = format!("&acr_values={}", amr::MULTI_FACTOR);
     for (prompt, used, must_change_password, needs_second_factor, expected) in [
-        (WhenNeeded, one, false, true, "SetUpSecondFactor"),
-        (WhenNeeded, one, true, true, "NewPassword"),
-        (WhenNeeded, one, true, false, "NewPassword"),
-        (WhenNeeded, app, true, true, "NewPassword"),
-        (WhenNeeded, app, false, true, "issue for 1"),
-        (WhenNeeded, recovery, false, true, "issue for 1"),
-        (Login, one, true, true, "sign in"),
-        (Never, one, false, true, "interaction_required"),
-        (Never, one, true, false, "interaction_required"),
-        (Never, app, false, true, "issue for 1"),
+        ("", one, false, true, "SetUpSecondFactor"),
+        ("", one, true, true, "NewPassword"),
+        ("", one, true, false, "NewPassword"),
+        ("", app, true, true, "NewPassword"),
+        ("", app, false, true, "issue for 1"),
+        ("", recovery, false, true, "issue for 1"),
+        (LOGIN, one, true, true, "sign in"),
+        (NEVER, one, false, true, "interaction_required"),
+        (NEVER, one, true, false, "interaction_required"),
+        (NEVER, app, false, true, "issue for 1"),
     ] {
         let mut live = live(1, SessionStage::SignedIn);
         live.session.amr = used.iter().map(|&method| method.to_owned()).collect();
         Arc::make_mut(&mut live.user).must_change_password = must_change_password;
-        let not_needed = ClientConfirmation::NotNeeded;
-        let found = next_step(prompt, Some(live), needs_second_factor, not_needed);
-        assert_eq!(in_words(&found), expected, "{prompt:?} {used:?}");
+        let parameters = match needs_second_factor {
+            true => format!("{prompt}{second_factor}"),
+            false => prompt.to_owned(),
+        };
+        let found = step(&parameters, Some(live), ClientConfirmation::NotNeeded);
+        assert_eq!(found, expected, "{prompt:?} {used:?}");
     }
     for accounts in [0, 1, 3] {
         let live = live(accounts, SessionStage::SignedIn);
-        let found = next_step(WhenNeeded, Some(live), true, ClientConfirmation::Needed);
-        assert_eq!(in_words(&found), "SetUpSecondFactor", "{accounts}");
+        let found = step(&second_factor, Some(live), ClientConfirmation::Needed);
+        assert_eq!(found, "SetUpSecondFactor", "{accounts}");
     }
     let owing = live(1, SessionStage::SecondFactorOwed);
-    let found = next_step(WhenNeeded, Some(owing), true, ClientConfirmation::NotNeeded);
-    assert_eq!(in_words(&found), "SecondFactor");
+    let found = step(&second_factor, Some(owing), ClientConfirmation::NotNeeded);
+    assert_eq!(found, "SecondFactor");
+}
+
+/// D-56: also where no application asks for anything.
+#[test]
+fn an_own_page_needs_a_sign_in_and_a_change_a_recent_one() {
+    use SessionStage::{SecondFactorOwed, SignedIn as Complete};
+    let page = Goal::OwnPage { other_user: false };
+    let other_user = Goal::OwnPage { other_user: true };
+    for (goal, stage, now, expected) in [
+        (page, None, 1, "sign in"),
+        (page, Some(SecondFactorOwed), 1, "SecondFactor"),
+        (page, Some(Complete), 1_000_000, "own page"),
+        (other_user, Some(SecondFactorOwed), 1, "sign in"),
+        (other_user, Some(Complete), 1, "own page"),
+        (Goal::OwnChange, None, 1, "sign in"),
+        (Goal::OwnChange, Some(SecondFactorOwed), 601, "SecondFactor"),
+        (Goal::OwnChange, Some(Complete), 600, "own page"),
+        (Goal::OwnChange, Some(Complete), 601, "sign in again"),
+    ] {
+        let live = stage.map(|stage| live(0, stage));
+        let now = Timestamp::from_seconds(now);
+        let found = in_words(&next_step(goal, live, &Settings::default(), now));
+        assert_eq!(found, expected, "{now:?}");
+    }
 }
 
 /// D-34, RFC 8252 §8.6.
@@ -88,17 +122,17 @@ fn what_is_due_comes_before_the_code() {
 fn a_live_session_alone_gives_no_code_to_a_native_client() {
     use ClientConfirmation::{Given, Needed};
     for (prompt, confirmation, accounts, expected) in [
-        (Prompt::WhenNeeded, Needed, 1, "confirm for 1"),
-        (Prompt::WhenNeeded, Given, 1, "issue for 1"),
-        (Prompt::Never, Needed, 1, "interaction_required"),
-        (Prompt::Never, Given, 1, "interaction_required"),
+        ("", Needed, 1, "confirm for 1"),
+        ("", Given, 1, "issue for 1"),
+        (NEVER, Needed, 1, "interaction_required"),
+        (NEVER, Given, 1, "interaction_required"),
         // Choosing an account counts as confirmation.
-        (Prompt::WhenNeeded, Needed, 3, "select"),
-        (Prompt::WhenNeeded, Given, 3, "select"),
+        ("", Needed, 3, "select"),
+        ("", Given, 3, "select"),
     ] {
         let live = live(accounts, SessionStage::SignedIn);
-        let found = next_step(prompt, Some(live), false, confirmation);
-        assert_eq!(in_words(&found), expected, "{prompt:?} {confirmation:?}");
+        let found = step(prompt, Some(live), confirmation);
+        assert_eq!(found, expected, "{prompt:?} {confirmation:?}");
     }
 }
 
@@ -125,7 +159,9 @@ fn a_code_stands_for_request_session_and_account() {
     .unwrap();
     let live = live(3, SessionStage::SignedIn);
     let session = live.session.clone();
-    let signed_in = SignedIn::of(live, false).unwrap();
+    let goal = Goal::Code(&request, ClientConfirmation::Given);
+    let step = next_step(goal, Some(live), &Settings::default(), NOW);
+    let signed_in = step.signed_in().unwrap();
     assert_eq!(signed_in.account("2", "https://us2.example.com"), None);
     let account = signed_in.account("2", "https://us1.example.com").unwrap();
     let record = code_record(
