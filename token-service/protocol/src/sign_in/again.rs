@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::session::{self, Proven, SessionId};
+use super::session::{LiveSession, Proven};
 use super::{Begun, Place, SignInError, begin, check_password};
 use crate::Context;
 use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::{Session, SessionStage, amr};
 use secrets::password::Checked;
-use store::StoreError;
 
 /// Why the person may not make the change yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,34 +28,18 @@ pub fn is_recent(lifetimes: &Lifetimes, at: Timestamp, now: Timestamp) -> bool {
     now.since(at) < lifetimes.recent_sign_in
 }
 
-/// The session `id`, if it is of a person who is signed in.
-///
-/// # Errors
-/// If the store fails.
-pub async fn signed_in(
-    context: &Context<'_>,
-    id: &SessionId,
-) -> Result<Option<Session>, StoreError> {
-    let session = session::live(context, id).await?;
-    let Some(session) = session.filter(|session| session.stage == SessionStage::SignedIn) else {
-        return Ok(None);
-    };
-    let user = context.directory.user(session.username.as_str());
-    Ok(user.await?.map(|_| session))
-}
-
-/// A new session in place of `ended`, whose person has just typed the password and set another one, with the hash `hash`. `None` if the
-/// credentials have changed once more.
+/// A new session in place of `live`, which ended when its person set another password, with the hash `hash`. `None` if the credentials
+/// have changed once more.
 ///
 /// # Errors
 /// A [`SignInError`]; no session begins.
 pub async fn go_on(
     context: &Context<'_>,
-    id: &SessionId,
-    ended: &Session,
+    live: &LiveSession,
     hash: &str,
     place: &Place,
 ) -> Result<Option<Begun>, SignInError> {
+    let ended = &live.session;
     let credentials = context.store.credentials(ended.username.clone()).await?;
     let Some(credentials) = credentials.filter(|credentials| {
         let has_second_factor = credentials.totp_secret_sealed.is_some();
@@ -82,7 +65,14 @@ pub async fn go_on(
         origin: None,
         as_old_as: context.now,
     };
-    let begun = begin(context, proven, SessionStage::SignedIn, Some(id), place).await?;
+    let begun = begin(
+        context,
+        proven,
+        SessionStage::SignedIn,
+        Some(&live.id),
+        place,
+    )
+    .await?;
     Ok(begun.begun())
 }
 

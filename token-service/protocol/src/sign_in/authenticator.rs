@@ -12,9 +12,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use zeroize::Zeroizing;
 
-use super::again::{self, PasswordRefusal, signed_in};
+use super::again::{self, PasswordRefusal};
 use super::second_factor::{CodeRefusal, check_totp};
-use super::session::{Proven, SessionId};
+use super::session::{LiveSession, Proven, SessionId};
 use super::{Begun, Place, SignInError, begin, recovery, totp};
 use crate::Context;
 use domain::amr;
@@ -46,12 +46,8 @@ pub enum SetUpOutcome {
         recovery_codes: Vec<String>,
     },
     /// The second factor is unchanged, and the person may try again.
-    Refused {
-        username: Username,
-        reason: SetUpRefusal,
-        offer: Offer,
-    },
-    /// No user is signed in, or the offer belongs to another session.
+    Refused { reason: SetUpRefusal, offer: Offer },
+    /// The offer belongs to another session, or the credentials have changed.
     NotOffered,
 }
 
@@ -131,36 +127,31 @@ impl Offered {
     }
 }
 
-/// Offers a new secret to the user of the session `id`. `None` if the session is not live. With `after_sign_in`, the password of the
-/// sign-in counts for the offer.
-pub async fn offer(
+/// Offers a new secret to the user of this session. With `after_sign_in`, the password of the sign-in counts for the offer.
+pub fn offer(
     context: &Context<'_>,
-    id: &SessionId,
+    live: &LiveSession,
     after_sign_in: bool,
-) -> Result<Option<Offer>, SignInError> {
-    let Some(session) = signed_in(context, id).await? else {
-        return Ok(None);
-    };
-    let (username, signed_in_at) = (session.username, session.authenticated_at);
+) -> Result<Offer, SignInError> {
     let secret = Zeroizing::new(random::bytes::<SECRET_BYTES>(context.random)?);
     let offered = Offered {
         secret: Zeroizing::new(secret.to_vec()),
-        password_right_at: after_sign_in.then_some(signed_in_at),
+        password_right_at: after_sign_in.then_some(live.session.authenticated_at),
     };
-    present(context, id, &username, &offered).map(Some)
+    present(context, live, &offered)
 }
 
 fn present(
     context: &Context<'_>,
-    id: &SessionId,
-    username: &Username,
+    live: &LiveSession,
     offered: &Offered,
 ) -> Result<Offer, SignInError> {
+    let username = &live.session.username;
     let unusable = || SignInError::SetUp(username.clone());
     let secret = offered.secret.as_slice();
     let url = totp::url(secret, username, &context.settings.name).ok_or_else(unusable)?;
     let sealed = offered
-        .seal(context, id, username)
+        .seal(context, &live.id, username)
         .map_err(|_| unusable())?;
     Ok(Offer {
         url: Zeroizing::new(url),
@@ -189,27 +180,25 @@ async fn check(
     Ok(checked.map_err(SetUpRefusal::Password))
 }
 
-/// Accepts an offer: the app becomes the second factor of the user of the session `id`. All other sessions end, and all
+/// Accepts an offer: the app becomes the second factor of the user of this session. All other sessions end, and all
 /// grants of the user are revoked (D-35).
 ///
 /// # Errors
 /// A [`SignInError`]; the second factor is unchanged.
 pub async fn accept(
     context: &Context<'_>,
-    id: &SessionId,
+    live: &LiveSession,
     acceptance: Acceptance<'_>,
     place: &Place,
 ) -> Result<SetUpOutcome, SignInError> {
     let now = context.now;
-    let Some(session) = signed_in(context, id).await? else {
-        return Ok(SetUpOutcome::NotOffered);
-    };
+    let LiveSession { id, session, .. } = live;
     let username = session.username.clone();
     let Some(mut offered) = Offered::open(context, id, &username, acceptance.sealed) else {
         return Ok(SetUpOutcome::NotOffered);
     };
     let code = acceptance.code;
-    let checked = match check(context, &session, &mut offered, acceptance.password, place).await? {
+    let checked = match check(context, session, &mut offered, acceptance.password, place).await? {
         Ok(()) => check_totp(context, &username, &offered.secret, code)
             .await?
             .map_err(SetUpRefusal::Code),
@@ -217,8 +206,7 @@ pub async fn accept(
     };
     if let Err(reason) = checked {
         return Ok(SetUpOutcome::Refused {
-            offer: present(context, id, &username, &offered)?,
-            username,
+            offer: present(context, live, &offered)?,
             reason,
         });
     }
@@ -256,7 +244,7 @@ pub async fn accept(
         amr: first.chain([amr::TOTP.to_owned()]).collect(),
         credentials_version,
         place: place.in_words(),
-        provider: session.provider.map(|sign_in| sign_in.confirmed(now)),
+        provider: (session.provider.clone()).map(|sign_in| sign_in.confirmed(now)),
         origin: None,
         // The set-up is no sign-in: what is as old as its password stays so.
         as_old_as: offered.password_right_at.unwrap_or(now),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::again::{self, PasswordRefusal, signed_in};
+use super::again::{self, PasswordRefusal};
 use super::second_factor::{self, CodeRefusal};
-use super::session::SessionId;
+use super::session::LiveSession;
 use super::{Place, SignInError, recovery};
 use crate::Context;
 use domain::{AuditEvent, Notice};
@@ -29,35 +29,33 @@ pub enum RenewalOutcome {
     Done(Vec<String>),
     Password(PasswordRefusal),
     Code(CodeRefusal),
-    /// No user is signed in, or the user has set up no app.
+    /// The user has set up no app, or the credentials have changed.
     NotOffered,
 }
 
-/// Replaces the recovery codes of the user of the session `id`. Sessions and grants go on: the app stays.
+/// Replaces the recovery codes of the user of this session. Sessions and grants go on: the app stays.
 ///
 /// # Errors
 /// A [`SignInError`]; the codes are unchanged.
 pub async fn renew(
     context: &Context<'_>,
-    id: &SessionId,
+    live: &LiveSession,
     renewal: Renewal<'_>,
     place: &Place,
 ) -> Result<RenewalOutcome, SignInError> {
-    let Some(session) = signed_in(context, id).await? else {
-        return Ok(RenewalOutcome::NotOffered);
-    };
+    let session = &live.session;
     if session.provider.is_none() {
-        let checked = again::check(context, &session, renewal.password, place).await?;
+        let checked = again::check(context, session, renewal.password, place).await?;
         if let Err(refusal) = checked {
             return Ok(RenewalOutcome::Password(refusal));
         }
     }
-    match second_factor::check(context, &session, renewal.code, place).await? {
+    match second_factor::check(context, session, renewal.code, place).await? {
         Some(Ok(_)) => {}
         Some(Err(refusal)) => return Ok(RenewalOutcome::Code(refusal)),
         None => return Ok(RenewalOutcome::NotOffered),
     }
-    let username = session.username;
+    let username = session.username.clone();
     let (codes, digests) = recovery::generate_all(context, &username)?;
     let replaced = context.store.replace_recovery_codes(
         username,

@@ -1,5 +1,6 @@
 //! Sign-in sessions of browsers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Context;
@@ -7,7 +8,9 @@ use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
-use domain::{CredentialsVersion, ProviderSignIn, Session, SessionPlace, SessionStage, Username};
+use domain::{
+    CredentialsVersion, ProviderSignIn, Session, SessionPlace, SessionStage, User, Username,
+};
 use store::StoreError;
 
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
@@ -39,6 +42,36 @@ impl SessionId {
     /// Key of the session in the store.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_bytes())
+    }
+}
+
+/// A live session of an enabled user.
+#[derive(Clone)]
+pub struct LiveSession {
+    pub id: SessionId,
+    pub session: Session,
+    pub user: Arc<User>,
+}
+
+impl LiveSession {
+    /// The live session `id`, if its user is enabled. Counts as a use.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn of(context: &Context<'_>, id: SessionId) -> Result<Option<Self>, StoreError> {
+        let Some(session) = live(context, &id).await? else {
+            return Ok(None);
+        };
+        let username = &session.username;
+        let mut user = context.directory.user(username.as_str()).await?;
+        if let Some(known) = &user
+            && known.credentials_version != session.credentials_version
+        {
+            // The copy in memory is from before the password that another replica has set for this session.
+            let stored = context.store.user(username.clone()).await?;
+            user = stored.filter(|user| user.enabled).map(Arc::new);
+        }
+        Ok(user.map(|user| Self { id, session, user }))
     }
 }
 

@@ -23,6 +23,7 @@ use domain::{AuditAction, AuditEvent, Username};
 use protocol::oauth::authorize::Due;
 use protocol::sign_in::again::PasswordRefusal;
 use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome, SetUpRefusal};
+use protocol::sign_in::session::LiveSession;
 
 /// Age up to which a sign-in at a provider takes the place of the password in the form: others may be using an unattended browser.
 const JUST_NOW: Duration = Duration::from_mins(1);
@@ -52,10 +53,8 @@ pub(super) async fn ask(
     let rules = &browser.service.config.protocol.second_factor;
     let is_due_always = admitted.is_due && rules.require(&live.user, None);
     let counts = is_due_always || live.session.provider.is_some();
-    match authenticator::offer(&browser.context(), &live.id, counts).await? {
-        Some(offer) => show(purpose, admitted, &offer, None).await,
-        None => Ok(purpose.go_on()),
-    }
+    let offer = authenticator::offer(&browser.context(), live, counts)?;
+    show(purpose, admitted, &offer, None).await
 }
 
 /// `POST /auth/authenticator`.
@@ -64,7 +63,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
     let Some(admitted) = purpose.admit(Due::SetUpSecondFactor).await? else {
         return Ok(purpose.go_on());
     };
-    let (from, session) = (&admitted.live.id, &admitted.live.session);
+    let LiveSession { id, session, user } = &admitted.live;
     let recent = browser.service.config.protocol.lifetimes.recent_sign_in;
     if let Some(response) = provider::again(purpose, session, recent, StatusCode::SEE_OTHER).await?
     {
@@ -73,17 +72,15 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
     let sealed = form.field("offer");
     let entry = Entry::new(AuditAction::SecondFactorSetUp).by_user(session.username.as_str());
     let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
-    let user = browser.service.store.user(session.username.clone()).await?;
-    let notice = user.and_then(|user| notice::of(browser, &user, &Changed::SecondFactor));
     let acceptance = Acceptance {
         sealed,
-        notice,
+        notice: notice::of(browser, user, &Changed::SecondFactor),
         password: form.field("password").to_owned().into(),
         code: form.field("code"),
         audit: Arc::clone(&events),
     };
     let context = browser.context();
-    match authenticator::accept(&context, from, acceptance, &browser.place()).await? {
+    match authenticator::accept(&context, &admitted.live, acceptance, &browser.place()).await? {
         SetUpOutcome::Done {
             begun,
             recovery_codes,
@@ -99,17 +96,16 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
                 next: &purpose.continuation(),
             };
             let response = response::page(StatusCode::OK, &page);
-            Ok(sign_in::goes_on(response, purpose, from, &begun))
+            Ok(sign_in::goes_on(response, purpose, id, &begun))
         }
-        SetUpOutcome::Refused {
-            username,
-            reason,
-            offer,
-        } => {
+        SetUpOutcome::Refused { reason, offer } => {
             let problem = match reason {
-                SetUpRefusal::Password(refusal) => {
-                    refused(browser, &username, refusal, "setting up a second factor")
-                }
+                SetUpRefusal::Password(refusal) => refused(
+                    browser,
+                    &session.username,
+                    refusal,
+                    "setting up a second factor",
+                ),
                 SetUpRefusal::Code(refusal) => refusal.into(),
             };
             show(purpose, &admitted, &offer, Some(problem)).await

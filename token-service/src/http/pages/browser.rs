@@ -1,7 +1,6 @@
 //! A request of a person's browser, for pages and forms.
 
 use std::future::{Ready, ready};
-use std::sync::Arc;
 
 use actix_web::dev::Payload;
 use actix_web::web::Data;
@@ -16,10 +15,11 @@ use super::texts::Texts;
 use crate::http::origin;
 use crate::service::{Moment, Service};
 use crate::telemetry::audit_log::Entry;
-use domain::{AuditEvent, Scope, Session};
+use domain::{AuditEvent, Scope};
 use protocol::Context;
-use protocol::oauth::authorize::{Goal, LiveSession, Step, next_step};
-use protocol::sign_in::{Place, SessionId, session};
+use protocol::oauth::authorize::{Goal, Step, next_step};
+use protocol::sign_in::session::LiveSession;
+use protocol::sign_in::{Place, SessionId};
 use registry::change::{self, Edit, How};
 
 /// One request of a browser, with the keys and time of its start.
@@ -98,33 +98,16 @@ impl Browser {
 
     /// The live session, if its user is enabled.
     pub(super) async fn live_session(&self) -> Result<Option<LiveSession>, PageFailure> {
-        let Some((id, session)) = self.session().await? else {
-            return Ok(None);
-        };
-        let (directory, username) = (self.service.directory(), &session.username);
-        let mut user = directory.user(username.as_str()).await?;
-        if let Some(known) = &user
-            && known.credentials_version != session.credentials_version
-        {
-            // The copy in memory is from before the password that another replica has set for this session.
-            let stored = self.service.store.user(username.clone()).await?;
-            user = stored.filter(|user| user.enabled).map(Arc::new);
-        }
-        Ok(user.map(|user| LiveSession { id, session, user }))
+        Ok(match self.session_id() {
+            Some(id) => LiveSession::of(&self.context(), id).await?,
+            None => None,
+        })
     }
 
     /// What a person with this session has to do next.
     pub(super) fn next_step(&self, goal: Goal<'_>, live: Option<LiveSession>) -> Step {
         let settings = &self.service.config.protocol;
         next_step(goal, live, settings, self.context().now)
-    }
-
-    pub(super) async fn session(&self) -> Result<Option<(SessionId, Session)>, PageFailure> {
-        let Some(id) = self.session_id() else {
-            return Ok(None);
-        };
-        let session = session::live(&self.context(), &id).await?;
-        Ok(session.map(|session| (id, session)))
     }
 
     /// An entry of the audit log, for the transaction of a change.

@@ -44,7 +44,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
     };
     let (context, place) = (browser.context(), browser.place());
     // Whatever fails now, the password is set.
-    let begun = again::go_on(&context, &live.id, session, &hash, &place);
+    let begun = again::go_on(&context, &live, &hash, &place);
     let begun = begun.await.unwrap_or_default();
     let response = match is_due {
         true => purpose.go_on(),

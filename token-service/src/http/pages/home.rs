@@ -18,7 +18,7 @@ use crate::telemetry::audit_log::Entry;
 use domain::{AuditAction, ClientId};
 use protocol::oauth::authorize::{SignedIn, Step};
 use protocol::oauth::parameters::Parameters;
-use protocol::sign_in;
+use protocol::sign_in::{self, session};
 
 pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> {
     let purpose = Purpose::Home(browser);
@@ -59,12 +59,13 @@ async fn show(browser: &Browser, signed_in: &SignedIn) -> Result<HttpResponse, P
 /// `POST /auth/sign-out`. Ends the session on the server too, so a copied cookie becomes useless.
 pub(super) async fn sign_out(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
     let browser = &form.of;
-    if let Some((_, session)) = browser.session().await? {
-        let entry = Entry::new(AuditAction::SignOut).by_user(session.username.as_str());
-        browser.record(entry);
-    }
     if let Some(id) = browser.session_id() {
-        sign_in::sign_out(&browser.context(), &id).await?;
+        let context = browser.context();
+        if let Some(session) = session::live(&context, &id).await? {
+            let entry = Entry::new(AuditAction::SignOut).by_user(session.username.as_str());
+            browser.record(entry);
+        }
+        sign_in::sign_out(&context, &id).await?;
     }
     let response = response::redirect(StatusCode::SEE_OTHER, paths::HOME);
     let response = with_cookie(response, &browser.cookies.remove_session());

@@ -18,7 +18,8 @@ use crate::config::SignInForm;
 use crate::http::paths;
 use domain::clock::Timestamp;
 use protocol::identity_provider::IdentityProvider;
-use protocol::oauth::authorize::{Due, ExpectedUser, Goal, LiveSession, Step};
+use protocol::oauth::authorize::{Due, ExpectedUser, Goal, Step};
+use protocol::sign_in::session::LiveSession;
 
 pub(super) enum Purpose {
     /// A code for an application.

@@ -45,16 +45,14 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     let (browser, username) = (purpose.browser(), &admitted.live.session.username);
     let entry = Entry::new(AuditAction::RecoveryCodesMade).by_user(username.as_str());
     let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
-    let user = browser.service.store.user(username.clone()).await?;
-    let notice = user.and_then(|user| notice::of(browser, &user, &Changed::RecoveryCodes));
     let renewal = Renewal {
-        notice,
+        notice: notice::of(browser, &admitted.live.user, &Changed::RecoveryCodes),
         password,
         code: &code,
         audit: Arc::clone(&events),
     };
     let (context, place) = (browser.context(), browser.place());
-    let renewed = renewal::renew(&context, &admitted.live.id, renewal, &place);
+    let renewed = renewal::renew(&context, &admitted.live, renewal, &place);
     let problem = match renewed.await? {
         RenewalOutcome::Done(codes) => {
             browser.service.recorded(&events);

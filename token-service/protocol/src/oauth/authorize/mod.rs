@@ -38,7 +38,7 @@ pub use issue::issue_code;
 pub use issue_error::IssueError;
 use recency::Recency;
 pub use redirect_error::RedirectError;
-pub use step::{ClientConfirmation, Due, Goal, LiveSession, SignedIn, Step, next_step};
+pub use step::{ClientConfirmation, Due, Goal, SignedIn, Step, next_step};
 
 /// `prompt` (OpenID Connect Core §3.1.2.1). `consent` and `select_account` are accepted without effect: signing in is
 /// the consent (protocol.md §1), and the account selector appears whenever there is a choice (protocol.md §4.1).

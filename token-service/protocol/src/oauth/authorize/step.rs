@@ -1,21 +1,12 @@
 //! The steps of a person before the service issues a code, or shows an own page.
 
-use std::sync::Arc;
-
 use super::redirect_error::RedirectError;
 use super::{CodeRequest, Prompt};
 use crate::settings::Settings;
-use crate::sign_in::{SessionId, again};
+use crate::sign_in::again;
+use crate::sign_in::session::LiveSession;
 use domain::clock::Timestamp;
 use domain::{LinkedAccount, Session, SessionStage, User, amr};
-
-/// A live session of an enabled user.
-#[derive(Clone)]
-pub struct LiveSession {
-    pub id: SessionId,
-    pub session: Session,
-    pub user: Arc<User>,
-}
 
 /// What the person must do after the password, and before anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@ mod request;
 mod step;
 
 use super::*;
-use crate::sign_in::SessionId;
+use crate::sign_in::session::{LiveSession, SessionId};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{CredentialsVersion, Session, SessionPlace, SessionStage, User, Username, testing};
