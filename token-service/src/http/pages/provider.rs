@@ -162,12 +162,13 @@ pub(super) async fn back(
     if departure.come_back(&context).await? == Use::Again {
         return Err(PageFailure::ProviderAnswer);
     }
-    match answered(&purpose, provider, &departure, &parameters).await? {
-        Answer::Person(token) => {
+    match answered(purpose.browser(), provider, &departure, &parameters).await {
+        Ok(token) => {
             attempt.forgive().await?;
             receive(&purpose, provider, &departure, token).await
         }
-        Answer::Problem(problem) => {
+        Err((problem, why)) => {
+            refused(purpose.browser(), provider, None, &why);
             if problem != ProviderProblem::Failed {
                 attempt.take_back().await?;
             }
@@ -188,76 +189,59 @@ fn elsewhere(browser: &Browser, departure: &Departure) -> Option<String> {
     (!instance.is_at(origin::host(http))).then(|| format!("{scheme}://{left}{path}?{query}"))
 }
 
-/// What the provider answered.
-enum Answer {
-    Person(IdToken),
-    Problem(ProviderProblem),
-}
-
+/// The ID token that the provider answered with.
+///
+/// # Errors
+/// What the page says, and why for the audit log.
 async fn answered(
-    purpose: &Purpose,
+    browser: &Browser,
     provider: &IdentityProvider,
     departure: &Departure,
     parameters: &Parameters<'_>,
-) -> Result<Answer, PageFailure> {
-    let browser = purpose.browser();
-    let failed = |problem: ProviderProblem, why: &str| {
-        refused(browser, provider, None, why);
-        Ok(Answer::Problem(problem))
-    };
+) -> Result<IdToken, (ProviderProblem, String)> {
+    use ProviderProblem::{Cancelled, Failed, Unavailable};
+    let unavailable = |why: &str| (Unavailable, why.to_owned());
     let providers = &browser.service.providers;
     // For all requests together, each of which says itself that it ended there.
     let until = deadline();
-    let Ok(endpoints) = providers.endpoints(provider).await else {
-        return failed(ProviderProblem::Unavailable, "it does not answer");
-    };
+    let endpoints = providers.endpoints(provider).await;
+    let endpoints = endpoints.map_err(|_| unavailable("it does not answer"))?;
     // RFC 9207 §2.4.
     let is_same = match parameters.get("iss") {
         Some(issuer) => issuer == provider.issuer,
         None => !endpoints.iss_parameter_supported,
     };
     if !is_same {
-        return failed(
-            ProviderProblem::Failed,
-            "iss of the response is missing or of another provider",
-        );
+        let why = "iss of the response is missing or of another provider";
+        return Err((Failed, why.to_owned()));
     }
     let code = match (parameters.get("error"), parameters.get("code")) {
         (None, Some(code)) => code,
-        (None, None) => return failed(ProviderProblem::Failed, "no code in the response"),
+        (None, None) => return Err((Failed, "no code in the response".to_owned())),
         (Some(error), _) => {
             let description = parameters.get("error_description").unwrap_or_default();
             let problem = match error {
-                "access_denied" => ProviderProblem::Cancelled,
-                _ => ProviderProblem::Failed,
+                "access_denied" => Cancelled,
+                _ => Failed,
             };
-            return failed(problem, &printable(&format!("{error} {description}")));
+            return Err((problem, printable(&format!("{error} {description}"))));
         }
     };
     let context = browser.context();
     let redirect_uri = provider.redirect_uri(&context.settings.issuer);
     let verifier = &departure.code_verifier;
     let redeemed = providers.redeem(provider, code, &redirect_uri, verifier, until);
-    let token = match redeemed.await {
-        Ok(token) => token,
-        Err(RedeemError::Unavailable(_)) => {
-            return failed(
-                ProviderProblem::Unavailable,
-                "its token endpoint does not answer",
-            );
-        }
-        Err(error) => return failed(ProviderProblem::Failed, &printable(&error.to_string())),
-    };
+    let token = redeemed.await.map_err(|error| match error {
+        RedeemError::Unavailable(_) => unavailable("its token endpoint does not answer"),
+        error => (Failed, printable(&error.to_string())),
+    })?;
     let verified = IdToken::verify(&context, provider, &token, &departure.nonce);
     match timeout_at(until, verified).await {
-        Ok(Ok(token)) => Ok(Answer::Person(token)),
+        Ok(Ok(token)) => Ok(token),
         Ok(Err(TokenRefusal::Unavailable(_))) | Err(_) => {
-            failed(ProviderProblem::Unavailable, "its keys cannot be fetched")
+            Err(unavailable("its keys cannot be fetched"))
         }
-        Ok(Err(error)) => failed(
-            ProviderProblem::Failed,
-            &printable(&format!("ID token: {error}")),
-        ),
+        Ok(Err(error)) => Err((Failed, printable(&format!("ID token: {error}")))),
     }
 }
 
