@@ -5,7 +5,7 @@ use actix_web::http::StatusCode;
 use askama::Template;
 
 use super::browser::Browser;
-use super::browser_token::{BrowserToken, page_with_token};
+use super::browser_token::page_with_token;
 use super::confirm;
 use super::ending::Ending;
 use super::failure::PageFailure;
@@ -146,37 +146,22 @@ impl Purpose {
         response::redirect(StatusCode::SEE_OTHER, &self.continuation())
     }
 
+    /// A page with the browser's CSRF token. `problem`: what the page says about the form before.
     pub(super) fn show<'a, Page: Template>(
         &'a self,
         problem: Option<Problem<'_>>,
         page: impl FnOnce(StepView<'a>) -> Page,
     ) -> Result<HttpResponse, PageFailure> {
-        let view = |token: &BrowserToken| match self {
-            Self::Code(journey) => StepView::of_journey(journey, token),
-            Self::Home(browser) => StepView::of_home(browser, token),
-            Self::Password(browser) => StepView {
-                request: self.continuation(),
-                ..StepView::of_home(browser, token)
-            },
-            Self::End(browser, ending) => StepView::of_end(browser, token, ending),
-        };
         page_with_token(self.browser(), problem, |token| {
-            let providers = self.providers().collect();
-            page(StepView {
-                providers,
-                ..view(token)
+            page(match self {
+                Self::Code(journey) => StepView::of_journey(journey, token),
+                Self::Home(browser) => StepView::of_home(browser, token),
+                Self::Password(browser) => StepView {
+                    request: self.continuation(),
+                    ..StepView::of_home(browser, token)
+                },
+                Self::End(browser, ending) => StepView::of_end(browser, token, ending),
             })
         })
     }
-}
-
-/// A page of `journey`, with the browser's CSRF token. `problem`: what the page says about the form before.
-pub(super) fn show<'a, Page: Template>(
-    journey: &'a Journey,
-    problem: Option<Problem<'_>>,
-    page: impl FnOnce(StepView<'a>) -> Page,
-) -> Result<HttpResponse, PageFailure> {
-    page_with_token(&journey.browser, problem, |token| {
-        page(StepView::of_journey(journey, token))
-    })
 }

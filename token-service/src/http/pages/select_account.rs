@@ -6,13 +6,13 @@
 use actix_web::HttpResponse;
 
 use super::browser::Browser;
+use super::browser_token::page_with_token;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::journey::Journey;
-use super::purpose::show;
 use super::tags;
-use super::templates::{OfferedAccount, SelectAccountPage};
+use super::templates::{OfferedAccount, SelectAccountPage, StepView};
 use domain::digest::Digest;
 use domain::{LinkedAccount, User};
 use protocol::oauth::authorize::SignedIn;
@@ -58,9 +58,9 @@ pub(super) fn show_choice(
         label: browser.site_label(&account.site),
     });
     let accounts = accounts.filter(|offered| fits(offered, &words)).collect();
-    show(journey, None, |flow| SelectAccountPage {
-        frame: flow.frame,
-        flow,
+    page_with_token(browser, None, |token| SelectAccountPage {
+        frame: browser.frame(),
+        flow: StepView::of_journey(journey, token),
         username: user.username.as_str(),
         accounts,
         linked: user.accounts.len(),

@@ -9,7 +9,7 @@ use super::failure::PageFailure;
 use super::form::Form;
 use super::offer::Offer;
 use super::problem::Problem;
-use super::purpose::{Purpose, show};
+use super::purpose::Purpose;
 use super::templates::{PasswordAlonePage, RecoveryCodeUsedPage, SecondFactorPage, SignInPage};
 use crate::config::SignInForm;
 use crate::telemetry::audit_log::Entry;
@@ -70,10 +70,11 @@ fn show_form(
     problem: Option<Problem<'_>>,
 ) -> Result<HttpResponse, PageFailure> {
     let is_refused = problem == Some(Problem::PasswordRefused);
+    let providers: Vec<_> = purpose.providers().collect();
     purpose.show(problem, |flow| SignInPage {
         frame: flow.frame,
         offer: Offer::of(
-            &flow.providers,
+            &providers,
             form,
             flow.expected_user.unwrap_or(username),
             is_refused,
@@ -157,8 +158,8 @@ pub(super) fn next(
             recovery_codes_left,
         });
     }
-    match (recovery_codes_left, purpose.journey()) {
-        (Some(left), Some(journey)) => show(journey, None, |flow| RecoveryCodeUsedPage {
+    match (recovery_codes_left, purpose) {
+        (Some(left), Purpose::Code(_)) => purpose.show(None, |flow| RecoveryCodeUsedPage {
             frame: flow.frame,
             flow,
             left,

@@ -21,7 +21,6 @@ use super::problem::Problem;
 use super::texts::{self, Texts};
 use crate::branding::Asset;
 use domain::{LinkedAccount, SessionStage, UnfinishedSignIns};
-use protocol::identity_provider::IdentityProvider;
 
 /// The query of the home page that asks for another user while the second factor is missing.
 pub(super) const OTHER_USER: &str = "prompt=login";
@@ -52,8 +51,6 @@ pub(super) struct StepView<'a> {
     pub again: bool,
     /// What the application may do, in words.
     pub may: Vec<String>,
-    /// The identity providers by which the person may sign in.
-    pub providers: Vec<&'a IdentityProvider>,
 }
 
 impl<'a> StepView<'a> {
@@ -78,7 +75,6 @@ impl<'a> StepView<'a> {
             has_mail: journey.browser.service.mailer.is_some(),
             again: false,
             may: journey.may(),
-            providers: Vec::new(),
         }
     }
 
@@ -99,7 +95,6 @@ impl<'a> StepView<'a> {
             has_mail: browser.service.mailer.is_some(),
             again: false,
             may: Vec::new(),
-            providers: Vec::new(),
         }
     }
 
