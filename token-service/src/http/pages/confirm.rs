@@ -17,7 +17,7 @@ const MAX_CONFIRMED: usize = 20;
 
 /// The state of the confirmation for the client of `journey` and the session `id`.
 pub(super) fn confirmation(journey: &Journey, id: Option<&SessionId>) -> ClientConfirmation {
-    if !journey.needs_confirmation() {
+    if !journey.request.needs_confirmation() {
         return ClientConfirmation::NotNeeded;
     }
     let Some(id) = id else {
@@ -34,7 +34,7 @@ pub(super) fn confirmation(journey: &Journey, id: Option<&SessionId>) -> ClientC
 }
 
 fn tag(id: &SessionId, journey: &Journey) -> Digest {
-    let client_id = journey.client().client_id.as_str();
+    let client_id = journey.request.client().client_id.as_str();
     let parts = [
         b"confirmed client".as_slice(),
         id.as_str().as_bytes(),
@@ -45,7 +45,7 @@ fn tag(id: &SessionId, journey: &Journey) -> Digest {
 
 /// Adds the confirmation of the client of `journey` for the session `id` to the response.
 pub(super) fn remember(response: HttpResponse, journey: &Journey, id: &SessionId) -> HttpResponse {
-    if !journey.needs_confirmation() {
+    if !journey.request.needs_confirmation() {
         return response;
     }
     let browser = &journey.browser;

@@ -58,7 +58,7 @@ pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpRespon
         request_id: http.extensions().get::<RequestId>().map(|id| id.0.clone()),
         time: browser.context().now.rfc3339(),
         client: match (&journey, &known) {
-            (Some(journey), _) => Some(journey.client().name.clone()),
+            (Some(journey), _) => Some(journey.request.client().name.clone()),
             (None, Some(client)) => Some(client.name.clone()),
             (None, None) => claimed,
         },

@@ -17,19 +17,18 @@ use crate::http::origin;
 use crate::service::Service;
 use crate::telemetry::audit_log::Entry;
 use domain::clock::Timestamp;
-use domain::{AuditAction, Client, LinkedAccount, RedirectUri};
+use domain::{AuditAction, LinkedAccount};
 use protocol::flow::{BeginError, Flow};
 use protocol::flows;
 use protocol::identity_provider::IdentityProvider;
 use protocol::oauth::authorize::{
-    ClientConfirmation, CodeRequest, ExpectedUser, Goal, IssueError, Prompt, RedirectError,
-    SignedIn, issue_code,
+    ClientConfirmation, CodeRequest, Goal, IssueError, Prompt, RedirectError, SignedIn, issue_code,
 };
 
 pub(super) struct Journey {
     pub(super) browser: Browser,
     flow: &'static dyn Flow,
-    request: Box<dyn CodeRequest>,
+    pub(super) request: Box<dyn CodeRequest>,
 }
 
 /// Reads the request from the URL, at the start of the journey.
@@ -97,13 +96,9 @@ impl Journey {
         Ok(journey)
     }
 
-    pub(super) fn client(&self) -> &Client {
-        self.request.client()
-    }
-
     pub(super) fn client_logo(&self) -> Option<&Asset> {
         let logos = &self.browser.service.config.branding.client_logos;
-        logos.get(self.client().client_id.as_str())
+        logos.get(self.request.client().client_id.as_str())
     }
 
     /// What the client may do with a code of this request, in words.
@@ -111,10 +106,6 @@ impl Journey {
         let scope = self.request.scope();
         let texts = self.browser.scope_in_words(&scope);
         texts.into_iter().map(str::to_owned).collect()
-    }
-
-    pub(super) fn redirect_uri(&self) -> &RedirectUri {
-        self.request.redirect_uri()
     }
 
     /// URL of the next step, which forms contain.
@@ -133,7 +124,7 @@ impl Journey {
 
     /// URL that asks for the credentials of another user; `None` if the request accepts only one user.
     pub(super) fn other_user(&self) -> Option<String> {
-        match self.expected_user() {
+        match self.request.expected_user() {
             Some(_) => None,
             None => Some(self.sign_in_again()),
         }
@@ -153,16 +144,6 @@ impl Journey {
     /// The redirect URI with the error for a cancelled sign-in.
     pub(super) fn cancel(&self) -> String {
         self.error_address(&RedirectError::Cancelled)
-    }
-
-    /// The only user who may sign in, if the request names a user.
-    pub(super) fn expected_user(&self) -> Option<&ExpectedUser> {
-        self.request.expected_user()
-    }
-
-    /// True if a live session must not give a code (D-34).
-    pub(super) fn needs_confirmation(&self) -> bool {
-        self.request.needs_confirmation()
     }
 
     /// True if the request asks for the credentials although a session may be live.
@@ -185,17 +166,12 @@ impl Journey {
         &self,
         mut offered: impl Iterator<Item = &'a IdentityProvider>,
     ) -> Option<&'a IdentityProvider> {
-        if let [only] = self.client().identity_providers.as_slice() {
+        if let [only] = self.request.client().identity_providers.as_slice() {
             return offered.find(|provider| provider.issuer == *only);
         }
-        let expected = self.expected_user().map(|user| user.email.as_str());
-        let email = expected.or(self.login_hint())?;
+        let expected = self.request.expected_user().map(|user| user.email.as_str());
+        let email = expected.or(self.request.login_hint())?;
         offered.find(|provider| provider.has_email(email))
-    }
-
-    /// Suggestion for the username field.
-    pub(super) fn login_hint(&self) -> Option<&str> {
-        self.request.login_hint()
     }
 
     pub(super) fn goal(&self, confirmation: ClientConfirmation) -> Goal<'_> {
@@ -242,7 +218,7 @@ impl Journey {
         })?;
         let entry = Entry::new(AuditAction::CodeIssued)
             .by_user(signed_in.user().username.as_str())
-            .client(self.client().client_id.as_str())
+            .client(self.request.client().client_id.as_str())
             .detail(format!("account {} at {}", account.user_id, account.site));
         self.browser.record(entry);
         Ok(location)

@@ -72,7 +72,7 @@ pub(super) async fn leave(
             continuation: &continuation,
             oldest,
             host: legacy.map(|instance| instance.hostname.as_str()),
-            login_hint: expected.or(journey.and_then(|journey| journey.login_hint())),
+            login_hint: expected.or(journey.and_then(|journey| journey.request.login_hint())),
             browser: secret,
         };
         let endpoint = &endpoints.authorization_endpoint;
@@ -118,7 +118,9 @@ fn sign_in_page(
 }
 
 fn show(purpose: &Purpose, problem: Problem<'_>) -> Result<HttpResponse, PageFailure> {
-    let hint = purpose.journey().and_then(|journey| journey.login_hint());
+    let hint = purpose
+        .journey()
+        .and_then(|journey| journey.request.login_hint());
     sign_in::ask(purpose, hint.unwrap_or_default(), Some(problem))
 }
 

@@ -71,7 +71,8 @@ impl Purpose {
 
     /// The only user who may sign in, if the request names a user.
     pub(super) fn expected_user(&self) -> Option<&ExpectedUser> {
-        self.journey().and_then(Journey::expected_user)
+        self.journey()
+            .and_then(|journey| journey.request.expected_user())
     }
 
     /// The URL of the next step.
@@ -125,7 +126,7 @@ impl Purpose {
 
     /// The identity providers by which the person may sign in, in the order of the configuration: those of the application, or all.
     pub(super) fn providers(&self) -> impl Iterator<Item = &IdentityProvider> {
-        let own = self.journey().map(|journey| journey.client());
+        let own = self.journey().map(|journey| journey.request.client());
         let own = own.map(|client| client.identity_providers.as_slice());
         let own = own.filter(|own| !own.is_empty());
         let settings = &self.browser().service.config.protocol;
@@ -137,7 +138,9 @@ impl Purpose {
 
     /// What the sign-in page offers first.
     pub(super) fn sign_in_form(&self) -> SignInForm {
-        let client = self.journey().map(|journey| &journey.client().client_id);
+        let client = self
+            .journey()
+            .map(|journey| &journey.request.client().client_id);
         self.browser().service.config.sign_in_page.of(client)
     }
 

@@ -113,7 +113,7 @@ async fn ask_to_sign_in(purpose: &Purpose, has_session: bool) -> Result<HttpResp
         let oldest = purpose.oldest_sign_in();
         return provider::leave(purpose, provider, StatusCode::FOUND, oldest).await;
     }
-    let hint = journey.and_then(Journey::login_hint);
+    let hint = journey.and_then(|journey| journey.request.login_hint());
     sign_in::ask(purpose, hint.unwrap_or_default(), None)
 }
 

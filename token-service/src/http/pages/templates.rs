@@ -60,10 +60,10 @@ impl<'a> StepView<'a> {
             texts,
             frame: journey.browser.frame(),
             logo: journey.client_logo(),
-            client: &journey.client().name,
+            client: &journey.request.client().name,
             destination: Some(in_words(
-                journey.redirect_uri().as_str(),
-                journey.client(),
+                journey.request.redirect_uri().as_str(),
+                journey.request.client(),
                 texts,
             )),
             request: journey.continuation(),
@@ -71,7 +71,10 @@ impl<'a> StepView<'a> {
             is_first: token.is_new(),
             cancel: Some(journey.cancel()),
             other_user: journey.other_user(),
-            expected_user: journey.expected_user().map(|user| user.email.as_str()),
+            expected_user: journey
+                .request
+                .expected_user()
+                .map(|user| user.email.as_str()),
             has_mail: journey.browser.service.mailer.is_some(),
             again: false,
             may: journey.may(),
