@@ -88,11 +88,11 @@ async fn name_of(
     signed_in: &SignedIn,
     ending: &Ending,
 ) -> Result<Option<String>, PageFailure> {
-    let (id, user) = (&signed_in.live().id, signed_in.user());
+    let user = signed_in.user();
     match ending {
         Ending::Application(client_id) => own::name_of_application(browser, user, client_id).await,
         Ending::Session(digest) => {
-            let sessions = own::sessions(browser, id, user).await?;
+            let sessions = own::sessions(browser, signed_in).await?;
             let mut others = sessions.into_iter().filter(|session| !session.is_own);
             let text = digest.to_base64url();
             let found = others.find(|session| session.id == text);
@@ -113,7 +113,7 @@ async fn carry_out(
     signed_in: &SignedIn,
     ending: &Ending,
 ) -> Result<bool, PageFailure> {
-    let (id, user) = (&signed_in.live().id, signed_in.user());
+    let user = signed_in.user();
     let (service, username) = (&browser.service, user.username.clone());
     let entry = |action| Entry::new(action).by_user(username.as_str());
     let (which, what) = match ending {
@@ -135,7 +135,10 @@ async fn carry_out(
             return Ok(true);
         }
         Ending::Session(other) => (EndingSessions::One(*other), "one"),
-        Ending::OtherSessions => (EndingSessions::Others(id.digest()), "all others"),
+        Ending::OtherSessions => (
+            EndingSessions::Others(signed_in.live().id.digest()),
+            "all others",
+        ),
         Ending::Identity(digest) => return unlink(browser, user, digest).await,
     };
     let entry = entry(AuditAction::SessionsEnded).detail(what);

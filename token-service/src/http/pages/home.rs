@@ -40,7 +40,7 @@ async fn show(browser: &Browser, signed_in: &SignedIn) -> Result<HttpResponse, P
     if is_further_page && applications.listed.is_empty() {
         applications = own::applications(browser, user, None).await?;
     }
-    let sessions = own::sessions(browser, &signed_in.live().id, user).await?;
+    let sessions = own::sessions(browser, signed_in).await?;
     page_with_token(browser, None, |token| HomePage {
         texts: browser.texts(),
         frame: browser.frame(),

@@ -12,7 +12,7 @@ use domain::digest::Digest;
 use domain::{
     Client, ClientId, Grant, Identity, IntegrationType, Session, SessionStage, User, amr, cap,
 };
-use protocol::sign_in::SessionId;
+use protocol::oauth::authorize::SignedIn;
 use registry::identities::{self, Unlinking};
 
 /// Grants of a page. More than one client can have, so that every page makes progress.
@@ -228,20 +228,16 @@ pub(super) fn identity<'a>(user: &'a User, digest: &Digest) -> Option<&'a Identi
 /// The sessions of people who are signed in completely: the one of this browser first, then the last used.
 pub(super) async fn sessions(
     browser: &Browser,
-    own: &SessionId,
-    user: &User,
+    signed_in: &SignedIn,
 ) -> Result<Vec<OwnSession>, PageFailure> {
-    let now = browser.context().now;
-    let found = browser
-        .service
-        .store
-        .sessions(user.username.clone(), now)
-        .await?;
+    let (now, store) = (browser.context().now, &browser.service.store);
+    let username = signed_in.user().username.clone();
+    let found = store.sessions(username, now).await?;
     let mut found: Vec<_> = found
         .into_iter()
         .filter(|(_, session)| session.stage == SessionStage::SignedIn)
         .collect();
-    let own = own.digest();
+    let own = signed_in.live().id.digest();
     found.sort_by_key(|(id, session)| (*id != own, Reverse(session.used_at)));
     let texts = browser.texts();
     let in_words = found.into_iter().map(|(id, session)| OwnSession {
