@@ -6,6 +6,7 @@
 //! a revoked one, or if a code, rotation, assertion or revocation that was acknowledged was lost or accepted twice.
 
 mod cluster;
+mod runbook;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ pub(crate) fn run() -> Result<bool> {
     let mut load = load::start(&world, ACCESS_TOKEN)?;
     load::hold_a_token(&mut load, &world, ACCESS_TOKEN);
     ExactlyOnce::of(&world, NOTICE).start(&mut load);
-    let watch = Watch::start(&pair, &repository)?;
+    let watch = Watch::start(&pair, &world)?;
     let mut measured = BTreeMap::new();
     let outcome = faults.iter().try_for_each(|fault| {
         for number in 1..=rounds {
@@ -112,16 +113,12 @@ pub(crate) fn run() -> Result<bool> {
     match cluster.follow_the_runbook(&watch) {
         Ok(()) => println!("What docs/runbook.md says about Patroni was done."),
         Err(error) => {
-            println!(
-                "docs/runbook.md, What Patroni says: {error:#}\n{}",
-                cluster.last_lines()
-            );
+            let lines = cluster.last_lines();
+            println!("docs/runbook.md, What Patroni says: {error:#}\n{lines}");
             all_well = false;
         }
     }
-    let samples = watch.end()?;
-    all_well &= samples.know_the_runbook(&repository)?;
-    all_well &= samples.judge(state.path())?;
+    all_well &= watch.judge(&repository, state.path())?;
     println!("{}", if all_well { "All is well." } else { "FAILED" });
     Ok(all_well)
 }

@@ -68,7 +68,8 @@ if [ "${1:-}" = tests ] || [ "${1:-}" = postgres ]; then
 fi
 if [ "${1:-}" = failover ]; then
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || package postgresql
-    command -v patroni >/dev/null && command -v ip >/dev/null || package patroni iproute2
+    command -v patroni >/dev/null && command -v ip >/dev/null && command -v pkill >/dev/null \
+        || package patroni iproute2 procps
 fi
 if [ "${1:-}" = tests ]; then
     [ -x /usr/sbin/pgbouncer ] || command -v pgbouncer >/dev/null || package pgbouncer

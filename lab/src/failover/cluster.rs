@@ -1,29 +1,24 @@
 //! Debian's Patroni and etcd with three PostgreSQL servers, in the network of `tests/tools/alone.sh`.
 
-mod node;
-mod runbook;
-
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
-use tests::browsing::agent;
-use tests::{Process, pace};
-
-use self::node::Node;
+use tests::visitor::Visitor;
+use tests::{Process, pace, status_of};
 
 /// Seconds without a sign of the leader after which Patroni elects another one: the least that Patroni takes.
-pub(crate) const TTL: u64 = 20;
+pub(super) const TTL: u64 = 20;
 
-/// Time between two looks of Patroni at the cluster.
-const LOOP_WAIT: Duration = Duration::from_secs(5);
+/// Seconds between two looks of Patroni at the cluster.
+pub(super) const LOOP_WAIT: u64 = 5;
 
+pub(super) const COUNT: usize = 3;
 const ETCD: &str = "127.0.66.9:2379";
-const COUNT: usize = 3;
 
 /// Longest time until the cluster is complete. A server that comes back may need a copy of the new primary.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -55,14 +50,29 @@ impl Fault {
     }
 }
 
+/// The name of the node number `node`, counted from 0.
+pub(super) fn name(node: usize) -> String {
+    format!("node{}", node + 1)
+}
+
+fn address(node: usize) -> String {
+    format!("127.0.66.{}", node + 1)
+}
+
+/// Group of a node's processes, by which the kernel tells them and their packets from those of other nodes.
+const fn group(node: usize) -> usize {
+    60_001 + node
+}
+
 /// A running cluster. It ends with the process.
 pub(crate) struct Cluster {
-    nodes: Vec<Node>,
-    nft: PathBuf,
+    /// Has a configuration, a log and a folder for each node.
     folder: TempDir,
-    repository: PathBuf,
+    pub(super) repository: PathBuf,
     /// `None` while it is stopped.
-    etcd: Option<Process>,
+    pub(super) etcd: Option<Process>,
+    /// Patroni of each node, which runs PostgreSQL.
+    nodes: [Option<Process>; COUNT],
 }
 
 impl Cluster {
@@ -72,239 +82,224 @@ impl Cluster {
         let folder = tempfile::Builder::new()
             .prefix("failover.")
             .tempdir_in("/tmp")?;
-        run(Command::new("chmod").arg("755").arg(folder.path()))?;
-        let bin = fs::read_dir("/usr/lib/postgresql")?
-            .filter_map(|version| Some(version.ok()?.path().join("bin")))
-            .max()
-            .context("PostgreSQL is missing")?;
-        let etcd = Self::start_etcd(repository, folder.path())?;
-        let mut nodes = Vec::new();
-        for number in 1..=COUNT {
-            let mut node = Node {
-                number,
-                folder: folder.path().join(format!("node{number}")),
-                patroni: None,
-            };
-            fs::create_dir(&node.folder)?;
-            run(Command::new("chown").arg("postgres:").arg(&node.folder))?;
-            node.configure(&bin)?;
-            node.start()?;
-            nodes.push(node);
-        }
-        let cluster = Self {
-            nodes,
-            nft: repository.join(".cache/nft"),
+        let mut cluster = Self {
             folder,
             repository: repository.to_owned(),
-            etcd: Some(etcd),
+            etcd: None,
+            nodes: [const { None }; COUNT],
         };
+        cluster.shell("chmod 755 .")?;
+        cluster.start_etcd()?;
+        for node in 0..COUNT {
+            cluster.configure(node)?;
+            cluster.start_node(node)?;
+        }
         cluster.until_complete()?;
         Ok(cluster)
     }
 
-    fn start_etcd(repository: &Path, folder: &Path) -> Result<Process> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn start_etcd(&mut self) -> Result<()> {
         let (clients, peers) = (format!("http://{ETCD}"), "http://127.0.66.9:2380");
-        let mut command = Command::new(repository.join(".cache/etcd"));
-        command.arg("--data-dir").arg(folder.join("etcd")).args([
-            "--listen-client-urls",
-            &clients,
-            "--advertise-client-urls",
-            &clients,
-            "--listen-peer-urls",
-            peers,
-            "--initial-advertise-peer-urls",
-            peers,
-            "--initial-cluster",
-            &format!("default={peers}"),
-            "--enable-v2",
-            "--unsafe-no-fsync",
-        ]);
-        let mut etcd = Process::start("etcd", &command, &folder.join("etcd.log"))?;
+        let mut command = Command::new(self.repository.join(".cache/etcd"));
+        command
+            .args(["--data-dir", "etcd", "--enable-v2", "--unsafe-no-fsync"])
+            .args(["--listen-client-urls", &clients])
+            .args(["--advertise-client-urls", &clients])
+            .args(["--listen-peer-urls", peers])
+            .args(["--initial-advertise-peer-urls", peers])
+            .args(["--initial-cluster", &format!("default={peers}")])
+            .current_dir(&self.folder);
+        let mut etcd = Process::start("etcd", &command, &self.path("etcd.log"))?;
         let health = format!("{clients}/health");
-        etcd.until("healthy", || status(&health) == Some(200))?;
-        Ok(etcd)
+        etcd.until("healthy", || status_of(&health) == Some(200))?;
+        self.etcd = Some(etcd);
+        Ok(())
+    }
+
+    fn configure(&self, node: usize) -> Result<()> {
+        let programs = fs::read_dir("/usr/lib/postgresql")?
+            .filter_map(|version| Some(version.ok()?.path().join("bin")))
+            .max()
+            .context("PostgreSQL is missing")?;
+        let (name, folder) = (name(node), self.path(&name(node)));
+        let mut configuration = include_str!("patroni.yml").to_owned();
+        for (word, value) in [
+            ("NAME", name.clone()),
+            ("ADDRESS", address(node)),
+            ("ETCD", ETCD.to_owned()),
+            ("TTL", TTL.to_string()),
+            ("LOOP_WAIT", LOOP_WAIT.to_string()),
+            ("FOLDER", folder.display().to_string()),
+            ("PROGRAMS", programs.display().to_string()),
+        ] {
+            configuration = configuration.replace(word, &value);
+        }
+        fs::write(self.path(&format!("{name}.yml")), configuration)?;
+        self.shell(&format!("install --directory --owner postgres {name}"))?;
+        Ok(())
+    }
+
+    pub(super) fn start_node(&mut self, node: usize) -> Result<()> {
+        let name = name(node);
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=postgres", "--clear-groups"])
+            .arg(format!("--regid={}", group(node)))
+            .arg("patroni")
+            .arg(self.path(&format!("{name}.yml")))
+            .current_dir(self.path(&name));
+        let log = self.path(&format!("{name}.log"));
+        self.nodes[node] = Some(Process::start("patroni", &command, &log)?);
+        Ok(())
     }
 
     /// `store.url`.
     pub(crate) fn url(&self) -> String {
-        let hosts: Vec<String> = self
-            .nodes
-            .iter()
-            .map(|node| node.address() + ":5432")
-            .collect();
+        let hosts: Vec<String> = (0..COUNT).map(|node| address(node) + ":5432").collect();
         let hosts = hosts.join(",");
         format!("postgres://postgres@{hosts}/postgres?target_session_attrs=read-write")
     }
 
-    /// The cluster as Patroni describes it.
-    fn members(&self) -> Option<Vec<Value>> {
-        self.nodes.iter().find_map(|node| {
-            let cluster = get(&format!("http://{}:8008/cluster", node.address()))?;
-            Some(cluster.get("members")?.as_array()?.clone())
-        })
-    }
-
-    /// Index of the node that Patroni calls the leader, and of the synchronous standby.
+    /// The node that Patroni calls the leader, and the synchronous standby.
     fn roles(&self) -> Option<(usize, usize)> {
-        let members = self.members()?;
-        let is_well = members.len() == COUNT
-            && members.iter().all(|member| {
-                let state = member.get("state").and_then(Value::as_str);
-                matches!(state, Some("running" | "streaming"))
-            });
+        let cluster = (0..COUNT).find_map(|node| get(node, "cluster"))?;
+        let members = cluster["members"].as_array()?;
         let one = |role: &str| {
-            let of_role = |member: &&Value| member.get("role").is_some_and(|has| has == role);
-            let name = members.iter().find(of_role)?.get("name")?.as_str()?;
-            let number: usize = name.strip_prefix("node")?.parse().ok()?;
-            number.checked_sub(1)
+            let member = members.iter().find(|member| member["role"] == role)?;
+            (0..COUNT).find(|node| member["name"] == name(*node))
         };
-        Some((one("leader")?, one("sync_standby")?)).filter(|_| is_well)
+        Some((one("leader")?, one("sync_standby")?)).filter(|_| members.len() == COUNT)
     }
 
-    /// Number of standbys to which a node sends its changes, as the primary.
-    fn streams(&self, leader: usize) -> usize {
-        let url = format!("http://{}:8008/primary", self.nodes[leader].address());
-        // Successful only on the primary.
-        let status = get(&url).unwrap_or_default();
+    /// Number of standbys to which a node sends its changes. `None` if it is not the primary.
+    fn streams(&self, node: usize) -> Option<usize> {
+        let status = get(node, "primary")?;
         let standbys = status["replication"].as_array().into_iter().flatten();
-        standbys.filter(|one| one["state"] == "streaming").count()
+        Some(standbys.filter(|one| one["state"] == "streaming").count())
+    }
+
+    pub(super) fn is_primary(&self, node: usize) -> bool {
+        self.streams(node).is_some()
+    }
+
+    /// True if a node other than `former` is the primary.
+    pub(crate) fn has_new_primary(&self, former: usize) -> bool {
+        (0..COUNT).any(|node| node != former && self.is_primary(node))
     }
 
     /// Waits until there are a leader, a synchronous standby and another standby. The primary decides: to Patroni, a standby
     /// is running while `pg_rewind` runs, and a failover then would leave a standby that does not start.
     pub(crate) fn until_complete(&self) -> Result<(usize, usize)> {
-        let complete = |cluster: &Self| {
-            let roles = cluster.roles();
-            Ok(roles.filter(|(leader, _)| cluster.streams(*leader) == COUNT - 1))
-        };
-        self.until("complete", complete)
+        self.until("complete", || {
+            let roles = self.roles();
+            Ok(roles.filter(|(leader, _)| self.streams(*leader) == Some(COUNT - 1)))
+        })
     }
 
     /// Waits until there is what is looked for.
-    fn until<T>(&self, what: &str, found: impl Fn(&Self) -> Result<Option<T>>) -> Result<T> {
+    pub(super) fn until<T>(&self, what: &str, found: impl Fn() -> Result<Option<T>>) -> Result<T> {
         let start = Instant::now();
         loop {
-            if let Some(found) = found(self)? {
+            if let Some(found) = found()? {
                 return Ok(found);
             }
-            ensure!(
-                start.elapsed() < PATIENCE,
-                "not {what}: {:?}",
-                self.members()
-            );
+            ensure!(start.elapsed() < PATIENCE, "not {what}");
             pace();
         }
     }
 
     /// Lets something happen to the primary, which is the node `leader`.
     pub(crate) fn strike(&mut self, fault: Fault, leader: usize, standby: usize) -> Result<()> {
-        let node = &mut self.nodes[leader];
         match fault {
             Fault::Killed => {
-                node.signal("KILL")?;
-                node.patroni = None;
+                self.signal("KILL", leader)?;
+                self.nodes[leader] = None;
                 Ok(())
             }
-            Fault::Frozen => node.signal("STOP"),
-            Fault::CutOff => {
-                let rules = format!(
-                    "table inet cut {{\n chain out {{\n type filter hook output priority 0\n \
-                     meta skgid {} drop\n ip daddr {} drop\n }}\n}}\n",
-                    node.group(),
-                    node.address()
-                );
-                let file = self.folder.path().join("cut.nft");
-                fs::write(&file, rules)?;
-                run(Command::new(&self.nft).arg("--file").arg(file))
-            }
+            Fault::Frozen => self.signal("STOP", leader),
+            Fault::CutOff => self.filter_packets(&format!(
+                "table inet cut {{ chain out {{ type filter hook output priority 0; meta skgid {} drop; ip daddr {} drop; }} }}",
+                group(leader),
+                address(leader)
+            )),
             Fault::SwitchedOver => {
-                let candidate = format!("node{}", self.nodes[standby].number);
-                let arguments = [
-                    "switchover",
-                    "--candidate",
-                    &candidate,
-                    "--force",
-                    "gatepass",
-                ];
-                self.patronictl(standby, &arguments).map(drop)
+                let candidate = name(standby);
+                let switchover = format!("switchover --candidate {candidate} --force gatepass");
+                self.patronictl(standby, &switchover).map(drop)
             }
         }
-    }
-
-    /// Runs patronictl on a node, and returns what it prints.
-    fn patronictl(&self, node: usize, arguments: &[&str]) -> Result<String> {
-        let mut command = Command::new("patronictl");
-        command.arg("-c").arg(self.nodes[node].config());
-        let output = command.args(arguments).output()?;
-        let said =
-            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{arguments:?}: {said}");
-        Ok(said.into_owned())
-    }
-
-    /// What PostgreSQL answers on a node.
-    fn sql(&self, node: usize, statement: &str) -> Result<String> {
-        let mut psql = Command::new("psql");
-        let host = self.nodes[node].address();
-        psql.args(["-h", &host, "-U", "postgres", "-d", "postgres", "-At", "-c"]);
-        let output = psql.arg(statement).output()?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{statement}: {errors}");
-        Ok(String::from_utf8(output.stdout)?)
-    }
-
-    /// True if a node other than `former` is the primary.
-    pub(crate) fn has_new_primary(&self, former: usize) -> bool {
-        let mut others = (0..COUNT).filter(|node| *node != former);
-        others.any(|node| self.is_primary(node))
-    }
-
-    fn is_primary(&self, node: usize) -> bool {
-        let address = self.nodes[node].address();
-        status(&format!("http://{address}:8008/primary")) == Some(200)
     }
 
     /// Undoes what happened to the former primary.
     pub(crate) fn mend(&mut self, fault: Fault, former: usize) -> Result<()> {
-        let node = &mut self.nodes[former];
         match fault {
-            Fault::Killed => node.start(),
-            Fault::Frozen => node.signal("CONT"),
-            Fault::CutOff => run(Command::new(&self.nft).args(["delete", "table", "inet", "cut"])),
+            Fault::Killed => self.start_node(former),
+            Fault::Frozen => self.signal("CONT", former),
+            Fault::CutOff => self.filter_packets("delete table inet cut"),
             Fault::SwitchedOver => Ok(()),
         }
     }
 
+    /// Sends a signal to all processes of a node.
+    pub(super) fn signal(&self, signal: &str, node: usize) -> Result<()> {
+        let send = format!("pkill --signal {signal} --group {}", group(node));
+        let script = match signal {
+            // The server continues before Patroni learns that it is no longer the primary.
+            "CONT" => format!("{send} --exact postgres && {send}"),
+            // The second time to processes that the server made meanwhile. After KILL there is none.
+            _ => format!("{send} && {{ {send} || [ $? = 1 ]; }}"),
+        };
+        self.shell(&script).map(drop)
+    }
+
+    fn filter_packets(&self, rules: &str) -> Result<()> {
+        let nft = self.repository.join(".cache/nft");
+        self.shell(&format!("{} '{rules}'", nft.display()))
+            .map(drop)
+    }
+
+    /// Runs patronictl on a node, and returns what it prints.
+    pub(super) fn patronictl(&self, node: usize, arguments: &str) -> Result<String> {
+        self.shell(&format!("patronictl -c {}.yml {arguments}", name(node)))
+    }
+
+    /// What PostgreSQL answers on a node.
+    pub(super) fn sql(&self, node: usize, statement: &str) -> Result<String> {
+        let host = address(node);
+        let psql = format!("psql -X -v ON_ERROR_STOP=1 -h {host} -U postgres -At");
+        self.shell(&format!("{psql} <<'END'\n{statement}\nEND"))
+    }
+
+    /// Runs a script in the folder of the cluster, and returns what it prints.
+    pub(super) fn shell(&self, script: &str) -> Result<String> {
+        let mut command = Command::new("sh");
+        let output = command
+            .args(["-c", script])
+            .current_dir(&self.folder)
+            .output()?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        ensure!(output.status.success(), "{script}: {said}");
+        Ok(said)
+    }
+
     /// The last lines of the logs of Patroni and PostgreSQL.
     pub(crate) fn last_lines(&self) -> String {
-        let logs = self.nodes.iter().map(|node| {
-            let log = fs::read_to_string(node.folder.with_extension("log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = lines
-                .get(lines.len().saturating_sub(30)..)
-                .unwrap_or_default();
-            format!("node{}:\n{}\n", node.number, last.join("\n"))
-        });
-        logs.collect()
+        let last = self.shell("tail --lines 30 node?.log");
+        last.unwrap_or_else(|error| error.to_string())
     }
 }
 
-/// The JSON of a successful response.
-fn get(url: &str) -> Option<Value> {
-    let response = agent(Duration::from_secs(1)).get(url).call().ok()?;
-    let is_success = response.status().is_success();
-    let text = response.into_body().read_to_string().ok()?;
-    serde_json::from_str(&text).ok().filter(|_| is_success)
-}
-
-fn status(url: &str) -> Option<u16> {
-    let response = agent(Duration::from_secs(1)).get(url).call().ok()?;
-    Some(response.status().as_u16())
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output()?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {errors}");
-    Ok(())
+/// What Patroni answers on a node, if that is a success.
+fn get(node: usize, path: &str) -> Option<Value> {
+    let url = format!("http://{}:8008/{path}", address(node));
+    let answer = Visitor::patient(Duration::from_secs(1))
+        .get(&url, &[])
+        .ok()?;
+    let body = serde_json::from_str(&answer.body).ok()?;
+    (answer.status == 200).then_some(body)
 }
