@@ -15,8 +15,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use tests::Issuer;
 use tests::load::{
-    CALLBACK, CREDENTIALS, Client, INSTALLED, JWT_BEARER, Load, NON_INTERACTIVE, NOTICE, Operation,
-    USER_BOUND, WEB, World, basic,
+    CREDENTIALS, Client, INSTALLED, JWT_BEARER, Load, NON_INTERACTIVE, NOTICE, Operation,
+    USER_BOUND, WEB, World, basic, exchange_of, refresh_of,
 };
 use tests::visitor::Visitor;
 
@@ -126,30 +126,22 @@ impl Machine {
 fn person(world: &World, client: Client, is_stolen: bool) -> Option<()> {
     let visitor = Visitor::default();
     let verifier = "p".repeat(64);
-    let mut request = format!(
-        "/auth/authorize?response_type=code&client_id={}&redirect_uri={CALLBACK}&state=abc",
-        client.id
-    );
-    let mut exchange = vec![
-        ("grant_type", "authorization_code"),
-        ("redirect_uri", CALLBACK),
-    ];
+    let mut request = client.authorization();
     if client.secret.is_none() {
         let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
         request += &format!("&code_challenge={challenge}&code_challenge_method=S256");
-        exchange.push(("code_verifier", &verifier));
     }
     let code = world.code_of_person(ADA, &Visitor::default(), &world.lobby, None, &request)?;
-    exchange.push(("code", &code));
+    let mut exchange = exchange_of(&code).to_vec();
+    if client.secret.is_none() {
+        exchange.push(("code_verifier", &verifier));
+    }
     let mut answer = world.token(Operation::Code, 200, &visitor, client, &exchange)?;
     let mut access = answer.member("access_token")?;
     let mut refresh = answer.member("refresh_token")?;
     world.let_in(&visitor, &access)?;
     for _ in 0..5 {
-        let fields = [
-            ("grant_type", "refresh_token"),
-            ("refresh_token", &*refresh),
-        ];
+        let fields = refresh_of(&refresh);
         answer = world.token(Operation::Refresh, 200, &visitor, client, &fields)?;
         access = answer.member("access_token")?;
         refresh = answer.member("refresh_token")?;
@@ -159,20 +151,11 @@ fn person(world: &World, client: Client, is_stolen: bool) -> Option<()> {
         // RFC 6749 §4.1.2: the second use of a code revokes the tokens of the first use.
         world.token(Operation::BadToken, 400, &visitor, client, &exchange)?;
     } else {
-        let fields = [("token", &*refresh)];
-        world.post_as(
-            Operation::Revoke,
-            200,
-            &visitor,
-            client,
-            "/auth/revoke",
-            &fields,
-        )?;
+        world.ledger.expect(Operation::Revoke, &[200], || {
+            world.post(&visitor, client, "/auth/revoke", &[("token", &*refresh)])
+        })?;
     }
-    let fields = [
-        ("grant_type", "refresh_token"),
-        ("refresh_token", &*refresh),
-    ];
+    let fields = refresh_of(&refresh);
     world.token(Operation::BadToken, 400, &visitor, client, &fields);
     world.soon_kept_out(&visitor, &access, NOTICE);
     Some(())
@@ -204,20 +187,11 @@ fn legacy(world: &World, visitor: &Visitor) -> Option<()> {
     let mut refresh = answer.member("refresh_token")?;
     world.let_in(visitor, &answer.member("access_token")?)?;
     for _ in 0..3 {
-        let fields = [
-            ("grant_type", "refresh_token"),
-            ("refresh_token", &*refresh),
-        ];
-        refresh = token(Operation::Legacy, 200, &fields)?.member("refresh_token")?;
+        let answer = token(Operation::Legacy, 200, &refresh_of(&refresh))?;
+        refresh = answer.member("refresh_token")?;
     }
     token(Operation::BadToken, 400, &exchange)?;
-    let unknown = [
-        ("grant_type", "refresh_token"),
-        (
-            "refresh_token",
-            "A23456789012345678901234567890123456789012",
-        ),
-    ];
+    let unknown = refresh_of("A23456789012345678901234567890123456789012");
     token(Operation::BadToken, 400, &unknown).map(drop)
 }
 
@@ -312,11 +286,7 @@ fn stranger(world: &World, visitor: &Visitor, other: &Issuer) -> Option<()> {
     for token in world.dead(5) {
         world.kept_out(visitor, &token);
     }
-    let unknown_code = [
-        ("grant_type", "authorization_code"),
-        ("redirect_uri", CALLBACK),
-        ("code", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
-    ];
+    let unknown_code = exchange_of("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     world.token(Operation::BadToken, 400, visitor, WEB, &unknown_code)?;
     // No other actor uses this client, because after some wrong secrets from one address even the right secret must
     // wait.

@@ -34,6 +34,13 @@ impl Answer {
         Some(body.get(name)?.as_str()?.to_owned())
     }
 
+    /// The value of a metric in the format of Prometheus.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let of = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        self.body.lines().find_map(of)
+    }
+
     /// True for 503 with the time of the next attempt.
     #[must_use]
     pub fn names_a_retry(&self) -> bool {

@@ -38,6 +38,23 @@ pub struct Client {
     pub secret: Option<&'static str>,
 }
 
+impl Client {
+    /// The value of its `Authorization` header.
+    #[must_use]
+    pub fn basic(self) -> String {
+        basic(self.id, self.secret.unwrap_or_default())
+    }
+
+    /// The path of its request for a code.
+    #[must_use]
+    pub fn authorization(self) -> String {
+        let id = self.id;
+        format!(
+            "/auth/authorize?response_type=code&client_id={id}&redirect_uri={CALLBACK}&state=abc"
+        )
+    }
+}
+
 pub const WEB: Client = Client {
     id: "web-demo",
     secret: Some("demo-secret-of-web-demo-not-for-real-use"),
@@ -56,6 +73,22 @@ pub const USER_BOUND: Client = Client {
 };
 
 pub const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// The fields that exchange a code.
+#[must_use]
+pub const fn exchange_of(code: &str) -> [(&str, &str); 3] {
+    [
+        ("grant_type", "authorization_code"),
+        ("redirect_uri", CALLBACK),
+        ("code", code),
+    ]
+}
+
+/// The fields of a refresh.
+#[must_use]
+pub const fn refresh_of(token: &str) -> [(&str, &str); 2] {
+    [("grant_type", "refresh_token"), ("refresh_token", token)]
+}
 
 /// A token request of [`USER_BOUND`], for one of the accounts of its user.
 pub const CREDENTIALS: [(&str, &str); 3] = [
@@ -122,7 +155,11 @@ impl World {
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
-    fn call_with(&self, visitor: &Visitor, token: &str) -> Result<Answer> {
+    /// A request to the API with a token.
+    ///
+    /// # Errors
+    /// Without a complete response.
+    pub fn call_with(&self, visitor: &Visitor, token: &str) -> Result<Answer> {
         let authorization = format!("Bearer {token}");
         visitor.get(
             &format!("{}/api/projects", self.api),
@@ -185,24 +222,16 @@ impl World {
         client: Client,
         fields: &[(&str, &str)],
     ) -> Option<Answer> {
-        self.post_as(operation, expected, visitor, client, "/auth/token", fields)
-    }
-
-    pub fn post_as(
-        &self,
-        operation: Operation,
-        expected: u16,
-        visitor: &Visitor,
-        client: Client,
-        path: &str,
-        fields: &[(&str, &str)],
-    ) -> Option<Answer> {
         self.ledger.expect(operation, &[expected], || {
-            self.post(visitor, client, path, fields)
+            self.post(visitor, client, "/auth/token", fields)
         })
     }
 
-    fn post(
+    /// A form that the client posts to the authorization server.
+    ///
+    /// # Errors
+    /// Without a complete response.
+    pub fn post(
         &self,
         visitor: &Visitor,
         client: Client,
@@ -211,11 +240,7 @@ impl World {
     ) -> Result<Answer> {
         let url = format!("{}{path}", self.lobby);
         match client.secret {
-            Some(secret) => visitor.post(
-                &url,
-                &[("authorization", &basic(client.id, secret))],
-                fields,
-            ),
+            Some(_) => visitor.post(&url, &[("authorization", &client.basic())], fields),
             None => {
                 let fields = [fields, &[("client_id", client.id)]].concat();
                 visitor.post(&url, &[], &fields)

@@ -1,17 +1,16 @@
 //! The client that does nothing wrong: it reads keys, gets tokens, calls the API, and a person signs in now and then.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use tests::Answer;
-use tests::browsing::{self, FORM, csrf};
+use tests::browsing::{FORM, csrf, form_body};
+use tests::load::{CREDENTIALS, Load, USER_BOUND, WEB, World};
 use tests::visitor::Visitor;
 
 use super::tally::Observed;
-use super::target::{TOKEN_FORM, Target, basic};
 
 /// Pauses of the program and of the person.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -39,179 +38,147 @@ impl Operation {
             Self::KnownDevice => "sign-in from a known device",
         }
     }
+
+    const fn is_sign_in(self) -> bool {
+        matches!(self, Self::SignIn | Self::KnownDevice)
+    }
 }
 
 type Seen = BTreeMap<Operation, Observed>;
 
 /// The running client.
 pub(crate) struct Client {
-    stop: Vec<Sender<()>>,
-    threads: Vec<JoinHandle<Result<Seen>>>,
+    load: Load,
+    seen: Arc<Mutex<Seen>>,
 }
 
 impl Client {
     /// Starts the client with an access token for the API and a browser that the service knows.
-    pub(crate) fn start(target: &Target, token: String, known: KnownBrowser) -> Self {
+    pub(crate) fn start(world: &Arc<World>, token: String, known: Browser) -> Self {
         let mut client = Self {
-            stop: Vec::new(),
-            threads: Vec::new(),
+            load: Load::default(),
+            seen: Arc::default(),
         };
-        let program = target.clone();
-        client.spawn(PAUSE, move |visitor, seen| {
-            observe(seen, Operation::Keys, || {
-                let keys = visitor.get(&format!("{}/auth/jwks", program.lobby), &[]);
-                Ok(keys?.status)
-            });
-            observe(seen, Operation::Token, || {
-                Ok(ask_for_token(visitor, &program)?.status)
-            });
-            observe(seen, Operation::Call, || call(visitor, &program, &token));
+        client.spawn(world, PAUSE, move |world, visitor, observe| {
+            let keys = format!("{}/auth/jwks", world.lobby);
+            observe(Operation::Keys, &|| visitor.get(&keys, &[]));
+            observe(Operation::Token, &|| ask_for_token(world, visitor));
+            observe(Operation::Call, &|| world.call_with(visitor, &token));
         });
-        let person = target.clone();
-        client.spawn(PAUSE_OF_PERSON, move |_, seen| {
+        client.spawn(world, PAUSE_OF_PERSON, |world, _, observe| {
             // A new browser each time: no session, no cookie.
-            observe(seen, Operation::SignIn, || sign_in(&person));
+            observe(Operation::SignIn, &|| sign_in(world));
         });
-        client.spawn(PAUSE_OF_PERSON, move |_, seen| {
-            observe(seen, Operation::KnownDevice, || known.sign_in());
+        client.spawn(world, PAUSE_OF_PERSON, move |world, _, observe| {
+            observe(Operation::KnownDevice, &|| known.sign_in(world));
         });
         client
     }
 
-    fn spawn(&mut self, pause: Duration, work: impl Fn(&Visitor, &mut Seen) + Send + 'static) {
-        let (stop, stopped): (Sender<()>, Receiver<()>) = channel();
-        self.stop.push(stop);
-        self.threads.push(std::thread::spawn(move || {
-            let visitor = Visitor::default();
-            let mut seen = Seen::new();
-            loop {
-                work(&visitor, &mut seen);
-                if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-                    return Ok(seen);
-                }
-            }
-        }));
+    fn spawn(
+        &mut self,
+        world: &Arc<World>,
+        pause: Duration,
+        work: impl Fn(&World, &Visitor, &Observe<'_>) + Send + 'static,
+    ) {
+        let seen = Arc::clone(&self.seen);
+        self.load.spawn(world, pause, move |world, visitor| {
+            work(world, visitor, &|operation, request| {
+                let start = Instant::now();
+                let outcome = match request() {
+                    // The service returned the page again, with the problem.
+                    Ok(answer) if operation.is_sign_in() && answer.status == 200 => {
+                        "401".to_owned()
+                    }
+                    Ok(answer) => answer.status.to_string(),
+                    Err(error) => error.to_string(),
+                };
+                let took = start.elapsed();
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.entry(operation).or_default().record(&outcome, took);
+            });
+        });
     }
 
     /// Stops the client and returns its results.
     pub(crate) fn stop(self) -> Result<Seen> {
-        drop(self.stop);
-        let mut all = Seen::new();
-        for thread in self.threads {
-            let seen = thread.join().map_err(|_| anyhow!("the client failed"))?;
-            all.append(&mut seen?);
-        }
-        Ok(all)
+        self.load.stop()?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut seen))
     }
 }
 
-fn observe(seen: &mut Seen, operation: Operation, work: impl FnOnce() -> Result<u16>) {
-    let start = Instant::now();
-    let outcome = work().map_or_else(|error| error.to_string(), |status| status.to_string());
-    let observed = seen.entry(operation).or_default();
-    observed.record(&outcome, start.elapsed());
-}
+/// Sends a request, and records what it got.
+type Observe<'a> = dyn Fn(Operation, &dyn Fn() -> Result<Answer>) + 'a;
 
-fn ask_for_token(visitor: &Visitor, target: &Target) -> Result<Answer> {
-    let headers = [("authorization", &*basic()), ("content-type", FORM)];
-    visitor.send(
-        "POST",
-        &format!("{}/auth/token", target.lobby),
-        &headers,
-        TOKEN_FORM,
-    )
-}
-
-fn call(visitor: &Visitor, target: &Target, token: &str) -> Result<u16> {
-    let bearer = format!("Bearer {token}");
-    let url = format!("{}/api/projects", target.api);
-    Ok(visitor.get(&url, &[("authorization", &bearer)])?.status)
-}
-
-/// True if the API accepts the token within `patience`.
-pub(crate) fn is_let_in(target: &Target, token: &str, patience: Duration) -> bool {
-    let end = Instant::now() + patience;
-    let visitor = Visitor::default();
-    while Instant::now() < end {
-        if call(&visitor, target, token).is_ok_and(|status| status == 200) {
-            return true;
-        }
-    }
-    false
+fn ask_for_token(world: &World, visitor: &Visitor) -> Result<Answer> {
+    world.post(visitor, USER_BOUND, "/auth/token", &CREDENTIALS)
 }
 
 /// An access token of the demo's user-bound client.
 ///
 /// # Errors
 /// If the token service issues none.
-pub(crate) fn token(target: &Target) -> Result<String> {
-    let answer = ask_for_token(&Visitor::default(), target)?;
+pub(crate) fn token(world: &World) -> Result<String> {
+    let answer = ask_for_token(world, &Visitor::default())?;
     answer.member("access_token").context("no token")
 }
 
-/// The authorization request of the demo's web application.
-pub(crate) const AUTHORIZE: &str = "/auth/authorize?response_type=code&client_id=web-demo&redirect_uri=http://127.0.0.1:8090/callback&state=abc";
-
-/// The fields of a sign-in.
+/// The form of a sign-in for the demo's web application.
 pub(crate) fn sign_in_form(csrf: &str, username: &str, password: &str) -> String {
-    browsing::form_body(&[
+    form_body(&[
         ("csrf", csrf),
-        ("request", AUTHORIZE),
+        ("request", &WEB.authorization()),
         ("username", username),
         ("password", password),
     ])
 }
 
-fn sign_in(target: &Target) -> Result<u16> {
+/// Opens the sign-in page.
+pub(crate) fn open_page(world: &World, browser: &Visitor) -> Result<Answer> {
+    browser.get(&format!("{}{}", world.lobby, WEB.authorization()), &[])
+}
+
+/// Signs the person in with a new browser.
+fn sign_in(world: &World) -> Result<Answer> {
     let browser = Visitor::default();
-    let page = browser.get(&format!("{}{AUTHORIZE}", target.lobby), &[])?;
-    if page.status != 200 {
-        return Ok(page.status);
-    }
-    let csrf = csrf(&page.body).context("the page has no form")?;
-    post_form(&browser, &target.lobby, csrf)
-}
-
-fn post_form(browser: &Visitor, lobby: &str, csrf: &str) -> Result<u16> {
-    let form = sign_in_form(csrf, "grace@example.com", "demo-password-of-grace");
-    let url = format!("{lobby}/auth/sign-in");
-    match browser
-        .send("POST", &url, &[("content-type", FORM)], form)?
-        .status
-    {
-        // The service returned the page again, with the problem.
-        200 => Ok(401),
-        status => Ok(status),
+    let page = open_page(world, &browser)?;
+    match page.status {
+        200 => Browser::at(browser, &page)?.sign_in(world),
+        _ => Ok(page),
     }
 }
 
-/// A browser in which the person has signed in: it has the cookie of a known device.
-pub(crate) struct KnownBrowser {
+/// A browser at the sign-in page.
+pub(crate) struct Browser {
     visitor: Visitor,
-    lobby: String,
     csrf: String,
 }
 
-impl KnownBrowser {
-    /// Signs the person in.
+impl Browser {
+    fn at(visitor: Visitor, page: &Answer) -> Result<Self> {
+        let csrf = csrf(&page.body).context("the page has no form")?.to_owned();
+        Ok(Self { visitor, csrf })
+    }
+
+    /// A browser in which the person has signed in: it has the cookie of a known device.
     ///
     /// # Errors
     /// If the token service does not let the person in.
-    pub(crate) fn of(target: &Target) -> Result<Self> {
+    pub(crate) fn known(world: &World) -> Result<Self> {
         let visitor = Visitor::default();
-        let page = visitor.get(&format!("{}{AUTHORIZE}", target.lobby), &[])?;
-        let known = Self {
-            visitor,
-            lobby: target.lobby.clone(),
-            csrf: csrf(&page.body).context("the page has no form")?.to_owned(),
-        };
-        let status = known.sign_in()?;
+        let page = open_page(world, &visitor)?;
+        let known = Self::at(visitor, &page)?;
+        let status = known.sign_in(world)?.status;
         ensure!(status == 303, "signing in before the attack: {status}");
         Ok(known)
     }
 
-    /// Signs in again, with the form of the first sign-in.
-    fn sign_in(&self) -> Result<u16> {
-        post_form(&self.visitor, &self.lobby, &self.csrf)
+    /// Signs the person in, with the form of the page.
+    fn sign_in(&self, world: &World) -> Result<Answer> {
+        let form = sign_in_form(&self.csrf, "grace@example.com", "demo-password-of-grace");
+        let url = format!("{}/auth/sign-in", world.lobby);
+        let headers = [("content-type", FORM)];
+        self.visitor.send("POST", &url, &headers, form)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::measure::percentile;
 
 /// Number of each outcome: a status, or an error.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Tally(BTreeMap<String, u64>);
 
 impl Tally {
@@ -24,17 +24,14 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (outcome, count) in &self.0 {
-            write!(formatter, "{separator}{outcome}: {count}")?;
-            separator = ", ";
-        }
-        Ok(())
+        let outcomes = self.0.iter();
+        let outcomes = outcomes.map(|(outcome, count)| format!("{outcome}: {count}"));
+        formatter.write_str(&outcomes.collect::<Vec<_>>().join(", "))
     }
 }
 
 /// Results of one operation of the client.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Observed {
     outcomes: Tally,
     times: Vec<Duration>,
@@ -47,24 +44,19 @@ impl Observed {
     }
 
     /// Outcomes other than success, with their counts.
-    pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
-        let failed = |outcome: &str| !matches!(outcome, "200" | "303");
-        self.outcomes
-            .0
-            .iter()
-            .map(|(outcome, count)| (outcome.as_str(), *count))
-            .filter(move |(outcome, _)| failed(outcome))
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&String, &u64)> {
+        let outcomes = self.outcomes.0.iter();
+        outcomes.filter(|(outcome, _)| !matches!(outcome.as_str(), "200" | "303"))
     }
 }
 
 impl fmt::Display for Observed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [half, most] = [500, 990].map(|part| percentile(&self.times, part));
-        let count = self.times.len();
+        let (count, outcomes) = (self.times.len(), &self.outcomes);
         write!(
             formatter,
-            "{count:>5} requests, p50 {half:>5.0} ms, p99 {most:>5.0} ms; {}",
-            self.outcomes
+            "{count:>5} requests, p50 {half:>5.0} ms, p99 {most:>5.0} ms; {outcomes}"
         )
     }
 }

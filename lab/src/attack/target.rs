@@ -2,50 +2,36 @@
 
 use std::future::Future;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use http::Request;
 use http::request::Builder;
+use tests::browsing::FORM;
 use tests::http2::{self, Requests};
-use tests::{Answer, Pair, Ports, load};
+use tests::load::World;
+use tests::{Answer, Ports};
+use tokio::task::JoinSet;
+use tokio::time::{timeout, timeout_at};
 
 use super::tally::Tally;
 
 /// The address from which attackers connect; the client connects from 127.0.0.1. Envoy reports the machine's address for both.
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// `Authorization` of the demo's user-bound client.
-pub(crate) fn basic() -> String {
-    load::basic(
-        load::USER_BOUND.id,
-        load::USER_BOUND.secret.unwrap_or_default(),
-    )
-}
-
-/// The token request of that client.
-pub(crate) const TOKEN_FORM: &str =
-    "grant_type=client_credentials&user_id=1879048402&user_site=https://us1.example.com";
+const RECONNECT: Duration = Duration::from_millis(100);
 
 /// A running pair and the time at which the attack ends.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) ports: Ports,
-    pub(crate) lobby: String,
-    pub(crate) api: String,
-    end: Instant,
+    pub(crate) world: Arc<World>,
+    pub(crate) end: Instant,
 }
 
 impl Target {
-    pub(crate) fn new(pair: &Pair, end: Instant) -> Self {
-        Self {
-            ports: pair.ports(),
-            lobby: pair.lobby_url(),
-            api: pair.api_url(),
-            end,
-        }
-    }
-
     /// The same target, attacked for this time from now on if the rest is shorter.
     pub(crate) fn for_at_least(&self, time: Duration) -> Self {
         Self {
@@ -60,7 +46,7 @@ impl Target {
     }
 
     /// Runs `attacker` over `connections` HTTP/2 connections to `port`, `streams` times at once on each, repeatedly
-    /// until the end time. `attacker` gets a rising number, and returns the outcome.
+    /// until the end time. `attacker` gets a number that comes once, and returns the outcome.
     pub(crate) fn flood<F, Fut>(
         &self,
         port: u16,
@@ -69,71 +55,69 @@ impl Target {
         attacker: F,
     ) -> Result<Tally>
     where
-        F: Fn(Attacker, u64) -> Fut + Clone + Send + Sync + 'static,
-        Fut: Future<Output = Result<u16>> + Send,
+        F: Fn(Attacker, u64) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<u16>> + Send + 'static,
     {
-        let runtime = http2::runtime()?;
-        let end = tokio::time::Instant::from_std(self.end);
-        let tallies = (0..connections).map(|connection| {
-            let attacker = attacker.clone();
-            runtime.spawn(async move {
-                let mut tally = Tally::default();
-                let mut round = 0_u64;
-                while tokio::time::Instant::now() < end {
-                    let Ok(requests) = http2::connect(ATTACKER, port).await else {
-                        tally.count("no connection");
-                        tokio::time::timeout(RECONNECT, std::future::pending::<()>())
-                            .await
-                            .unwrap_or_default();
-                        continue;
-                    };
-                    let attackers: Vec<_> = (0..streams)
-                        .map(|stream| {
-                            let attacker = attacker.clone();
-                            let own = Attacker(requests.clone());
-                            let first = numbers(connection, streams, stream, round);
-                            tokio::spawn(async move {
-                                let mut tally = Tally::default();
-                                for number in first.. {
-                                    let sent = attacker(own.clone(), number);
-                                    match tokio::time::timeout_at(end, sent).await {
-                                        Ok(Ok(status)) => tally.count(&status.to_string()),
-                                        // The connection is closed: the next round opens another.
-                                        Ok(Err(_)) => {
-                                            tally.count("broken");
-                                            break;
-                                        }
-                                        Err(_) => break,
-                                    }
-                                }
-                                tally
-                            })
-                        })
-                        .collect();
-                    for attacker in attackers {
-                        tally.add(attacker.await.unwrap_or_default());
-                    }
-                    round += 1;
-                }
-                tally
-            })
+        let flood = Arc::new(Flood {
+            port,
+            streams,
+            end: tokio::time::Instant::from_std(self.end),
+            attacker,
+            numbers: AtomicU64::default(),
+            tally: Mutex::default(),
         });
-        let tallies: Vec<_> = tallies.collect();
-        runtime.block_on(async {
-            let mut total = Tally::default();
-            for tally in tallies {
-                total.add(tally.await?);
-            }
-            Ok(total)
-        })
+        http2::runtime()?.block_on(async {
+            let all = (0..connections).map(|_| Arc::clone(&flood).connection());
+            all.collect::<JoinSet<()>>().join_all().await;
+        });
+        Ok(std::mem::take(&mut flood.tally()))
     }
 }
 
-const RECONNECT: Duration = Duration::from_millis(100);
+struct Flood<F> {
+    port: u16,
+    streams: usize,
+    end: tokio::time::Instant,
+    attacker: F,
+    numbers: AtomicU64,
+    tally: Mutex<Tally>,
+}
 
-/// Numbers that are unique to this stream.
-const fn numbers(connection: usize, streams: usize, stream: usize, round: u64) -> u64 {
-    ((connection * streams + stream) as u64 * 1_000 + round) * 1_000_000
+impl<F, Fut> Flood<F>
+where
+    F: Fn(Attacker, u64) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<u16>> + Send + 'static,
+{
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Attacks over one connection at a time.
+    async fn connection(self: Arc<Self>) {
+        while tokio::time::Instant::now() < self.end {
+            let Ok(requests) = http2::connect(ATTACKER, self.port).await else {
+                self.tally().count("no connection");
+                let _pause = timeout(RECONNECT, std::future::pending::<()>()).await;
+                continue;
+            };
+            let attacker = |_| Arc::clone(&self).stream(Attacker(requests.clone()));
+            let streams = (0..self.streams).map(attacker);
+            streams.collect::<JoinSet<()>>().join_all().await;
+        }
+    }
+
+    async fn stream(self: Arc<Self>, attacker: Attacker) {
+        loop {
+            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+            let sent = (self.attacker)(attacker.clone(), number);
+            match timeout_at(self.end, sent).await {
+                Ok(Ok(status)) => self.tally().count(&status.to_string()),
+                // The connection is closed: another one follows.
+                Ok(Err(_)) => return self.tally().count("broken"),
+                Err(_) => return,
+            }
+        }
+    }
 }
 
 /// One of many concurrent attackers.
@@ -153,8 +137,7 @@ impl Attacker {
         headers: &[(&str, &str)],
         form: &str,
     ) -> Result<Answer> {
-        let mut request =
-            Request::post(url).header("content-type", "application/x-www-form-urlencoded");
+        let mut request = Request::post(url).header("content-type", FORM);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::Result;
 use tests::flood::UnfinishedPosts;
 
-use super::Attack;
 use super::tally::Tally;
 use super::target::Target;
 
@@ -16,23 +15,10 @@ const COUNT: usize = 1_100;
 /// Interval at which closed connections are replaced.
 const RENEW: Duration = Duration::from_secs(5);
 
-pub(crate) const HTTP1: Attack = Attack {
-    name: "unfinished-http1",
-    about: "up to 3,300 unfinished forms over HTTP/1.1",
-    outage: None,
-    explains: &[],
-    run: |target| hold(target, UnfinishedPosts::http1),
-};
-
-pub(crate) const HTTP2: Attack = Attack {
-    name: "unfinished-http2",
-    about: "up to 3,300 unfinished forms over HTTP/2",
-    outage: None,
-    explains: &[],
-    run: |target| hold(target, UnfinishedPosts::http2),
-};
-
-fn hold(target: &Target, open: fn(u16, &str, usize) -> Result<UnfinishedPosts>) -> Result<Tally> {
+pub(super) fn hold(
+    target: &Target,
+    open: fn(u16, &str, usize) -> Result<UnfinishedPosts>,
+) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut held = Vec::new();
     while !target.left().is_zero() {

@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use tests::Pair;
+use tests::load::{USER_BOUND, World};
 use tests::visitor::Visitor;
-use tests::{Pair, load};
 
 use crate::measure::percentile;
 use crate::short;
@@ -20,9 +21,9 @@ pub(crate) fn measure() -> Result<()> {
     let state = tempfile::TempDir::new()?;
     let pair = Pair::of_demo(state.path(), &[])?;
     let rounds = short::count(ROUNDS);
-    let visitor = Visitor::default();
+    let (world, visitor) = (World::of(&pair, ""), Visitor::default());
     let times = (0..rounds)
-        .map(|_| round(&pair, &visitor))
+        .map(|_| round(&world, &visitor))
         .collect::<Result<Vec<Duration>>>()?;
     let [p50, p90, p99, most] = [500, 900, 990, 1000].map(|part| percentile(&times, part));
     println!("refused at the API after the answer of /auth/revoke, {rounds} tokens");
@@ -33,30 +34,21 @@ pub(crate) fn measure() -> Result<()> {
 }
 
 /// Issues one token, uses it, revokes it and waits for its refusal.
-fn round(pair: &Pair, visitor: &Visitor) -> Result<Duration> {
-    let basic = load::basic(
-        load::USER_BOUND.id,
-        load::USER_BOUND.secret.unwrap_or_default(),
-    );
-    let post = |path: &str, form: &[(&str, &str)]| {
-        let url = format!("{}{path}", pair.lobby_url());
-        visitor.post(&url, &[("authorization", &basic)], form)
-    };
+fn round(world: &World, visitor: &Visitor) -> Result<Duration> {
     let form = [
         ("grant_type", "client_credentials"),
         ("user_id", "1879048403"),
         ("user_site", "https://us1.example.com"),
     ];
-    let answer = post("/auth/token", &form)?;
+    let answer = world.post(visitor, USER_BOUND, "/auth/token", &form)?;
     let token = answer
         .member("access_token")
         .with_context(|| format!("no token: {answer:?}"))?;
-    let bearer = format!("Bearer {token}");
-    let url = format!("{}/api/projects", pair.api_url());
-    let status = || anyhow::Ok(visitor.get(&url, &[("authorization", &bearer)])?.status);
+    let status = || anyhow::Ok(world.call_with(visitor, &token)?.status);
     ensure!(status()? == 200, "the API refuses a fresh token");
-    let revoked = post("/auth/revoke", &[("token", &token)])?.status;
-    ensure!(revoked == 200, "/auth/revoke answers {revoked}");
+    let fields = [("token", &*token)];
+    let revoked = world.post(visitor, USER_BOUND, "/auth/revoke", &fields)?;
+    ensure!(revoked.status == 200, "/auth/revoke answers {revoked:?}");
     let since = Instant::now();
     while status()? != 401 {
         ensure!(since.elapsed() < PATIENCE, "the token is still accepted");

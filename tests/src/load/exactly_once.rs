@@ -8,21 +8,14 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 
-use super::{CALLBACK, JWT_BEARER, Load, NON_INTERACTIVE, Operation, Scope, WEB, World};
+use super::{
+    JWT_BEARER, Load, NON_INTERACTIVE, Operation, Scope, WEB, World, exchange_of, refresh_of,
+};
 use crate::visitor::Visitor;
 use crate::{Answer, pace};
 
 /// Username and password of a person who signs in a few times only, so that no session ends at the limit.
 const PERSON: (&str, &str) = ("once@example.com", "password-of-once");
-
-/// The parameters that exchange a code.
-const fn exchange_of(code: &str) -> [(&str, &str); 3] {
-    [
-        ("grant_type", "authorization_code"),
-        ("redirect_uri", CALLBACK),
-        ("code", code),
-    ]
-}
 
 /// State that the clients share. What they find wrong is in the [`Ledger`](super::Ledger) of the world.
 #[derive(Debug)]
@@ -138,18 +131,14 @@ impl ExactlyOnce {
     }
 
     fn refresh(&self, visitor: &Visitor, token: &str) -> Answer {
-        let fields = [("grant_type", "refresh_token"), ("refresh_token", token)];
-        self.token(Operation::Refresh, visitor, &fields)
+        self.token(Operation::Refresh, visitor, &refresh_of(token))
     }
 
     /// The code and the tokens of a new grant for the person who is signed in at `person`. The person must not have to sign in
     /// again.
     fn grant(&self, person: &mut Option<Visitor>) -> Option<(String, Answer)> {
         let world = &self.world;
-        let request = format!(
-            "/auth/authorize?response_type=code&client_id={}&redirect_uri={CALLBACK}&state=abc",
-            WEB.id
-        );
+        let request = WEB.authorization();
         if person.is_none() {
             let browser = Visitor::default();
             // After a restart too, a busy service may ask for another attempt: the next round makes it.

@@ -352,29 +352,21 @@ mod tests {
         Ok(answer)
     }
 
+    impl Ledger {
+        /// True if a request that must get the status `expected` is told what it got.
+        fn takes(&self, operation: Operation, expected: u16, status: u16) -> bool {
+            let answer = self.expect(operation, &[expected], || answer(status));
+            answer.is_some()
+        }
+    }
+
     #[test]
     fn what_should_pass_and_what_should_not_are_told_apart() {
         let ledger = Ledger::default();
-        assert!(
-            ledger
-                .expect(Operation::Call, &[200], || answer(200))
-                .is_some()
-        );
-        assert!(
-            ledger
-                .expect(Operation::Call, &[200], || answer(401))
-                .is_none()
-        );
-        assert!(
-            ledger
-                .expect(Operation::BadCall, &[401], || answer(200))
-                .is_none()
-        );
-        assert!(
-            ledger
-                .expect(Operation::BadCall, &[401], || answer(400))
-                .is_none()
-        );
+        assert!(ledger.takes(Operation::Call, 200, 200));
+        assert!(!ledger.takes(Operation::Call, 200, 401));
+        assert!(!ledger.takes(Operation::BadCall, 401, 200));
+        assert!(!ledger.takes(Operation::BadCall, 401, 400));
         let surprises: Vec<String> = ledger.surprises().into_keys().collect();
         assert_eq!(
             surprises,
@@ -392,28 +384,20 @@ mod tests {
     fn a_restart_explains_only_what_it_causes() {
         let ledger = Ledger::default();
         ledger.during_outage(Scope::Service, || {
-            for (operation, status) in [
-                (Operation::Refresh, 503),
-                (Operation::Refresh, 400),
-                (Operation::Call, 503),
-            ] {
-                assert!(
-                    ledger
-                        .expect(operation, &[200], || answer(status))
-                        .is_none()
-                );
-            }
+            assert!(!ledger.takes(Operation::Refresh, 200, 503));
+            assert!(!ledger.takes(Operation::Refresh, 200, 400));
+            assert!(!ledger.takes(Operation::Call, 200, 503));
         });
         assert_eq!(ledger.count(Operation::Refresh).excused, 1);
         assert_eq!(ledger.surprises().len(), 2);
-        ledger.expect(Operation::Refresh, &[200], || answer(503));
+        ledger.takes(Operation::Refresh, 200, 503);
         assert_eq!(ledger.surprises().len(), 3, "the outage is over");
 
         ledger.during_outage(Scope::Administration, || {
             ledger.expect(Operation::Administration, &[200], || {
                 anyhow::bail!("refused")
             });
-            ledger.expect(Operation::JwtBearer, &[200], || answer(503));
+            ledger.takes(Operation::JwtBearer, 200, 503);
         });
         assert_eq!(ledger.count(Operation::Administration).excused, 1);
         assert_eq!(ledger.surprises().len(), 4, "another service serves on");
@@ -426,23 +410,20 @@ mod tests {
         let start = Instant::now();
         ledger.watch();
         ledger.during_outage(Scope::Retryable, || {
-            ledger.expect(Operation::Refresh, &[200], || answer(503));
-            ledger.expect(Operation::Refresh, &[200], || answer(500));
+            ledger.takes(Operation::Refresh, 200, 503);
+            ledger.takes(Operation::Refresh, 200, 500);
             ledger.expect(Operation::Refresh, &[200], || anyhow::bail!("no answer"));
-            ledger.expect(Operation::Call, &[200], || answer(503));
+            ledger.takes(Operation::Call, 200, 503);
         });
         assert_eq!(ledger.count(Operation::Refresh).excused, 1);
         assert_eq!(ledger.surprises().len(), 3);
         assert_eq!(ledger.failures(), 4);
-        assert!(ledger.all_work(&[Operation::Refresh], start).is_none());
-        ledger.expect(Operation::Refresh, &[200], || answer(200));
-        assert!(ledger.all_work(&[Operation::Refresh], start).is_some());
-        assert!(ledger.all_work(&[Operation::Call], start).is_none());
-        assert!(
-            ledger
-                .all_work(&[Operation::Refresh], Instant::now())
-                .is_none()
-        );
+        let works = |operation, since| ledger.all_work(&[operation], since).is_some();
+        assert!(!works(Operation::Refresh, start));
+        ledger.takes(Operation::Refresh, 200, 200);
+        assert!(works(Operation::Refresh, start));
+        assert!(!works(Operation::Call, start));
+        assert!(!works(Operation::Refresh, Instant::now()));
     }
 
     /// A code may have expired while the machine stood still. Refusals must happen even then.
@@ -455,9 +436,9 @@ mod tests {
         assert_eq!(ledger.standstills(), 0, "a busy machine");
         ledger.looked(start + 3 * STANDSTILL);
         assert_eq!(ledger.standstills(), 1);
-        ledger.expect(Operation::Code, &[200], || answer(400));
+        ledger.takes(Operation::Code, 200, 400);
         assert_eq!(ledger.count(Operation::Code).excused, 1);
-        ledger.expect(Operation::BadCall, &[401], || answer(200));
+        ledger.takes(Operation::BadCall, 401, 200);
         assert_eq!(ledger.surprises().len(), 1);
     }
 }
