@@ -9,6 +9,7 @@ mod copy;
 mod distance;
 mod filter;
 mod gateways;
+mod http;
 mod peers;
 mod registrations;
 mod revocation;
@@ -17,6 +18,7 @@ mod seed;
 mod server;
 mod service;
 mod store;
+mod subject;
 
 use anyhow::Result;
 use clap::Subcommand;

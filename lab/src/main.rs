@@ -6,7 +6,6 @@ mod attack;
 mod bench;
 mod corpus;
 mod failover;
-mod http;
 mod load;
 mod long_run;
 mod measure;

@@ -3,8 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::http::Block;
-
 /// CPU time of all live threads of the process, in nanoseconds.
 pub(crate) fn cpu(pid: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
@@ -120,30 +118,6 @@ pub(crate) fn percentile(times: &[Duration], part: usize) -> f64 {
     times
         .get(index)
         .map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0)
-}
-
-/// Rates and latencies of blocks, one of each block.
-#[derive(Default)]
-pub(crate) struct Latencies {
-    /// Answers per second.
-    pub(crate) rates: Vec<f64>,
-    /// Milliseconds.
-    pub(crate) p50: Vec<f64>,
-    pub(crate) p99: Vec<f64>,
-}
-
-impl Latencies {
-    pub(crate) fn add(&mut self, block: &Block) {
-        self.rates.push(block.per_second());
-        self.p50.push(percentile(&block.times, 500));
-        self.p99.push(percentile(&block.times, 990));
-    }
-
-    /// Prints the latencies.
-    pub(crate) fn print(&self, what: &str) {
-        row(&format!("{what}, p50"), &self.p50, "ms", None);
-        row(&format!("{what}, p99"), &self.p99, "ms", None);
-    }
 }
 
 /// The lower quartile, the median and the upper quartile.

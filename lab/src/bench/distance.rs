@@ -12,11 +12,12 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::scripts::{Assertions, Refreshes, Web, client_credentials, demo_client};
+use super::http::{Connection, Load, get, post, scripts};
+use super::scripts::{Refreshes, Web, client_credentials, demo_client};
 use super::seed::{Size, seed};
 use super::server::{Demo, Postgres, Server};
-use crate::http::{Connection, Load, block, get, post, scripts};
-use crate::measure::{Bound, Latencies, percentile, row};
+use super::subject::Subject;
+use crate::measure::{Bound, ratios};
 use crate::short;
 
 /// A round trip to the database.
@@ -51,45 +52,37 @@ pub(crate) async fn measure(postgres: &Postgres) {
     let server = demo.serve();
     let own = refresh_tokens.split_off(refresh_tokens.len() - REFRESHING);
     let refresh = |number: usize| Refreshes::new(Web::DEMO, vec![own[number].clone()]);
-    let mut refreshes = scripts(REFRESHING, refresh);
+    let far = "PostgreSQL 70 ms away";
+    let mut refreshes = Subject::new(
+        &format!("{far}: refresh, {REFRESHES} per second"),
+        server.address,
+        scripts(REFRESHING, refresh),
+        Load::paced(TIME, REFRESHES),
+    );
     let requests = revocations(&server, refresh_tokens).await;
     let all = requests.len();
     let left = Arc::new(Mutex::new(requests));
-    let mut revocations = scripts(REVOKING, |_| Assertions(Arc::clone(&left)));
+    let revoke = |_| {
+        let left = Arc::clone(&left);
+        move || left.lock().unwrap().pop()
+    };
+    let mut revocations = Subject::new(
+        &format!("{far}: revocations, {OFFERED} offered"),
+        server.address,
+        scripts(REVOKING, revoke),
+        Load::paced(TIME, OFFERED),
+    );
     let (told, mut entries) = watch::channel(0);
     let gateway = tokio::spawn(follow(server.internal, move |page: Page| {
         told.send_modify(|entries| *entries += page.revocations.len());
         true
     }));
-    let refreshing = Load {
-        time: TIME,
-        rate: Some(REFRESHES),
-    };
-    let revoking = Load {
-        time: TIME,
-        rate: Some(OFFERED),
-    };
     // The service opens its connections.
-    let warm_up = |load: Load| Load {
-        time: Duration::from_secs(1),
-        ..load
-    };
-    tokio::join!(
-        block(server.address, &mut refreshes, warm_up(refreshing)),
-        block(server.address, &mut revocations, warm_up(revoking))
-    );
-    let mut all_revoked = Latencies::default();
-    let (mut alone, mut beside, mut ratios) = (vec![], vec![], vec![]);
+    let second = Duration::from_secs(1);
+    tokio::join!(refreshes.warm_up(second), revocations.warm_up(second));
     for _ in 0..short::count(ROUNDS) {
-        let quiet = block(server.address, &mut refreshes, refreshing).await;
-        let (busy, revoked) = tokio::join!(
-            block(server.address, &mut refreshes, refreshing),
-            block(server.address, &mut revocations, revoking)
-        );
-        all_revoked.add(&revoked);
-        alone.push(percentile(&quiet.times, 990));
-        beside.push(percentile(&busy.times, 990));
-        ratios.push(percentile(&busy.times, 990) / percentile(&quiet.times, 990));
+        refreshes.run().await;
+        tokio::join!(refreshes.run(), revocations.run());
     }
     // The feed has an entry for each revocation.
     let announced = all - left.lock().unwrap().len();
@@ -98,16 +91,15 @@ pub(crate) async fn measure(postgres: &Postgres) {
         .await
         .unwrap();
     gateway.abort();
-    let what = "PostgreSQL 70 ms away";
-    let named = format!("{what}: revocations, {OFFERED} offered");
-    let bound = Some(Bound::AtLeast(WANTED));
-    row(&named, &all_revoked.rates, "1/s", bound);
-    all_revoked.print(&format!("{what}: revocation"));
-    let what = format!("{what}: refresh, {REFRESHES} per second");
-    row(&format!("{what}: p99 alone"), &alone, "ms", None);
-    row(&format!("{what}: p99 beside them"), &beside, "ms", None);
+    revocations.print_rates(Some(Bound::AtLeast(WANTED)));
+    revocations.print_latencies();
+    let p99 = refreshes.each(|block| block.percentile(990));
+    let alone: Vec<f64> = p99.iter().step_by(2).copied().collect();
+    let beside: Vec<f64> = p99.iter().skip(1).step_by(2).copied().collect();
+    refreshes.row("p99 alone", &alone, "ms", None);
+    refreshes.row("p99 beside them", &beside, "ms", None);
     let bound = Some(Bound::AtMost(1.5));
-    row(&format!("{what}: p99, ratio"), &ratios, "", bound);
+    refreshes.row("p99, ratio", &ratios(&beside, &alone), "", bound);
 }
 
 /// Requests that revoke the grants of `refresh_tokens` and as many access tokens, in turn.

@@ -19,15 +19,16 @@ mod proofs;
 mod tokens;
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::{env, fs};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use tests::{Artifacts, Form};
 
-use crate::measure::{cpu, microseconds, quartiles};
+use crate::measure::quartiles;
 use crate::short;
 use gateway::{Enforcer, Gateway, Modules, Variant};
-use load::{Client, with_tokens};
+use load::{Client, block, rounds, with_tokens};
 use tokens::Issuers;
 
 /// Alternations between the variants of a scenario.
@@ -35,10 +36,6 @@ const ROUNDS: usize = 60;
 /// Alternations for scenarios in which a variant adds one or two microseconds to twenty, because the noise of the
 /// machine is as large.
 const MANY_ROUNDS: usize = 300;
-/// Requests to one variant before requests to the next.
-fn block() -> usize {
-    short::count(250)
-}
 /// Entries of the feed, except where its memory is measured.
 const REVOCATIONS: usize = 1000;
 /// Number of groups of rounds. The result is their median, with the quartiles as the spread.
@@ -157,9 +154,6 @@ const SCENARIOS: [Scenario; 10] = [
     },
 ];
 
-/// Cost of each variant in one round, in microseconds of CPU time per request; 0 for a missing baseline.
-type Round = [f64; Enforcer::ALL.len()];
-
 pub(crate) async fn measure_all(wanted: &[String]) -> Result<()> {
     let artifacts = Artifacts::of(Form::Wasm)?;
     let modules = Modules {
@@ -197,8 +191,8 @@ pub(crate) async fn measure_all(wanted: &[String]) -> Result<()> {
     if let (Some(one), Some(many)) = (costs.get(ONE_ISSUER), costs.get(MANY_ISSUERS)) {
         for (name, one, many) in [("filter", one.0, many.0), ("native module", one.1, many.1)] {
             let ratio = many / one;
-            let verdict = if ratio <= FLAT { "meets" } else { "misses" };
-            println!("{name}: 100 issuers cost {ratio:.2} times as much as one  {verdict} {FLAT}");
+            let verdict = verdict(ratio, FLAT);
+            println!("{name}: 100 issuers cost {ratio:.2} times as much as one  {verdict}");
         }
     }
     for algorithm in proofs::ALGORITHMS {
@@ -229,10 +223,9 @@ async fn measure(
     let variants: Vec<Variant> = enforcers
         .iter()
         .map(|enforcer| Variant {
-            enforcer: *enforcer,
             claims: scenario.claims,
             cached: scenario.cached,
-            proofs: false,
+            ..enforcer.with_cache()
         })
         .collect();
     let gateway = Gateway::start(artifacts, modules, &issuers, &variants, feed, 1)?;
@@ -244,27 +237,7 @@ async fn measure(
         client.send(tokens.len().max(block())).await;
         clients.push(client);
     }
-    let count = scenario.rounds();
-    let mut rounds = Vec::with_capacity(count);
-    for round in 0..count {
-        let mut costs = Round::default();
-        for turn in 0..clients.len() {
-            // Each round begins with another variant and alternates the direction, so that no variant always follows the
-            // same other one.
-            let step = (turn + round / 2) % clients.len();
-            let place = if round % 2 == 0 {
-                step
-            } else {
-                clients.len() - 1 - step
-            };
-            let client = clients.get_mut(place).context("a client per variant")?;
-            let before = cpu(gateway.pid()?);
-            client.send(block()).await;
-            let enforcer = enforcers.get(place).context("a client per variant")?;
-            costs[*enforcer as usize] = microseconds(before, cpu(gateway.pid()?), block());
-        }
-        rounds.push(costs);
-    }
+    let rounds = rounds(&gateway, &mut clients, scenario.rounds()).await?;
     print_rows(scenario, &rounds, modules.baseline.is_some());
     Ok((
         added(&rounds, Enforcer::Filter),
@@ -272,17 +245,17 @@ async fn measure(
     ))
 }
 
-/// What a variant adds, the median of the rounds, in microseconds.
-fn added(rounds: &[Round], variant: Enforcer) -> f64 {
-    let plain = Enforcer::None as usize;
-    let adds = rounds
-        .iter()
-        .map(|round| round[variant as usize] - round[plain]);
+/// What a variant adds, the median of the rounds, in microseconds; 0 for a missing baseline.
+fn added(rounds: &[Vec<f64>], variant: Enforcer) -> f64 {
+    let adds = rounds.iter().filter_map(|costs| {
+        let plain = costs.get(Enforcer::None as usize)?;
+        Some(costs.get(variant as usize)? - plain)
+    });
     quartiles(adds.collect())[1]
 }
 
 /// Prints a line about the filter and one about the native module.
-fn print_rows(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
+fn print_rows(scenario: &Scenario, rounds: &[Vec<f64>], has_baseline: bool) {
     let plain = rounds.iter().map(|round| round[Enforcer::None as usize]);
     let mut others = vec![format!("{:.1}", quartiles(plain.collect())[1])];
     let compared = [
@@ -320,10 +293,7 @@ fn print_rows(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
         let verdict = bound.map_or_else(String::new, |bound| {
             let [_, median, _] = ratio(bound.to);
             let limits = std::iter::once(bound.most).chain(bound.aim);
-            let words = limits.map(|limit| match median <= limit {
-                true => format!("meets {limit}"),
-                false => format!("misses {limit}"),
-            });
+            let words = limits.map(|limit| verdict(median, limit));
             words.collect::<Vec<_>>().join(", ")
         });
         let [plain, native, cache, crossing] = &*others else {
@@ -339,17 +309,18 @@ fn print_rows(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
     }
 }
 
+fn verdict<T: PartialOrd + Display>(value: T, limit: T) -> String {
+    let word = if value <= limit { "meets" } else { "misses" };
+    format!("{word} {limit}")
+}
+
 /// The bound of `filter.wasm`, which is compiled for speed.
 const MOST_KILOBYTES: u64 = 1100;
 
 fn sizes(modules: &Modules) -> Result<()> {
     let size = fs::metadata(&modules.filter)?.len() / 1000;
-    let verdict = if size <= MOST_KILOBYTES {
-        "meets"
-    } else {
-        "misses"
-    };
-    println!("filter.wasm                {size} KB  {verdict} {MOST_KILOBYTES}");
+    let verdict = verdict(size, MOST_KILOBYTES);
+    println!("filter.wasm                {size} KB  {verdict}");
     let native = fs::metadata(&modules.native)?.len() / 1000;
     println!("libtoken_filter.so         {native} KB");
     Ok(())

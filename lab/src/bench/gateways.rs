@@ -6,16 +6,15 @@
 //! machine. `SHORT=1` measures for a moment.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
 use tests::{Issuer, Upstream};
 
-use crate::http::{Block, InTurn, Load, block, scripts};
-use crate::measure::{cpu, percentile};
+use super::http::{Load, scripts};
+use super::subject::{Measured, Subject, alternate};
 use crate::short;
 
 /// Number of concurrent requests.
@@ -75,10 +74,13 @@ pub(crate) async fn measure_all() -> Result<()> {
     println!(
         "{CONNECTIONS} connections, {TOKENS} tokens that the guard knows, {ROUNDS} rounds of {seconds} s each way.\n"
     );
-    let asked = Subject::direct(guard.port(), &tokens).run(ROUND * 2).await;
+    let head = "GET /forward-auth HTTP/1.1\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/projects\r\n";
+    let mut direct = subject(guard.port(), head, &tokens);
+    alternate([&mut direct], 2).await;
+    let asked = direct.together().context("it was measured")?;
     println!(
         "token-guard itself: {:.0} decisions/s, p99 {} us\n",
-        asked.per_second(),
+        asked.rate(),
         p99(&asked)
     );
     println!(
@@ -106,76 +108,49 @@ async fn measure(
     };
     let bare = Gateway::start(kind, &neighbours, &unguarded(kind))?;
     let guarded = Gateway::start(kind, &neighbours, &[])?;
-    let subjects = [
-        Subject::through(bare.port(), tokens),
-        Subject::through(guarded.port(), tokens),
-    ];
-    for subject in &subjects {
-        subject.run(ROUND / 4).await;
+    let pid = guard.pid()?;
+    let mut subjects = [bare.port(), guarded.port()]
+        .map(|port| subject(port, "GET /api/projects HTTP/1.1\r\n", tokens).counting_cpu(pid));
+    for subject in &mut subjects {
+        subject.warm_up(ROUND / 4).await;
     }
-    let mut results = [Block::default(), Block::default()];
-    let mut guard_cpu = 0;
-    for _ in 0..short::count(ROUNDS) {
-        for (place, subject) in subjects.iter().enumerate() {
-            // A thread for a fetch may have ended meanwhile.
-            let before = cpu(guard.pid()?);
-            results[place].add(subject.run(ROUND).await);
-            if place == 1 {
-                guard_cpu += cpu(guard.pid()?).saturating_sub(before);
-            }
-        }
-    }
-    let [bare, guarded] = results;
+    alternate(&mut subjects, short::count(ROUNDS)).await;
+    let [Some(bare), Some(guarded)] = subjects.map(Subject::together) else {
+        bail!("nothing was measured");
+    };
     println!(
         "{:<18} {:>12.0} {:>12.0} {:>7.2} {:>11} {:>11} {:>11} {:>13.1}",
         kind.name(),
-        bare.per_second(),
-        guarded.per_second(),
-        guarded.per_second() / bare.per_second(),
+        bare.rate(),
+        guarded.rate(),
+        guarded.rate() / bare.rate(),
         p99(&bare),
         p99(&guarded),
         p99(&guarded).saturating_sub(p99(&bare)),
-        guard_cpu as f64 / 1000.0 / guarded.times.len() as f64,
+        guarded.cost(0),
     );
     Ok(())
 }
 
 /// In microseconds.
-fn p99(block: &Block) -> u64 {
-    (percentile(&block.times, 990) * 1000.0) as u64
+fn p99(measured: &Measured) -> u64 {
+    (measured.percentile(990) * 1000.0) as u64
 }
 
-/// A port, and the requests for it.
-struct Subject {
-    port: u16,
-    requests: Arc<[Vec<u8>]>,
-}
-
-impl Subject {
-    fn of(port: u16, tokens: &[String], head: &str) -> Self {
-        let requests = tokens.iter().map(|token| {
-            format!("{head}Host: localhost\r\nUser-Agent: bench\r\nAuthorization: Bearer {token}\r\n\r\n").into_bytes()
-        });
-        let requests = requests.collect();
-        Self { port, requests }
-    }
-
-    /// Requests through a gateway.
-    fn through(port: u16, tokens: &[String]) -> Self {
-        Self::of(port, tokens, "GET /api/projects HTTP/1.1\r\n")
-    }
-
-    /// Requests to token-guard.
-    fn direct(port: u16, tokens: &[String]) -> Self {
-        let head = "GET /forward-auth HTTP/1.1\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/projects\r\n";
-        Self::of(port, tokens, head)
-    }
-
-    /// Sends requests for this time on new connections.
-    async fn run(&self, time: Duration) -> Block {
-        let script = |number| InTurn::new(Arc::clone(&self.requests), number);
-        let mut scripts = scripts(CONNECTIONS, script);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        block(address, &mut scripts, Load { time, rate: None }).await
-    }
+/// Requests to a port that begin with `head`, with these tokens in turn.
+fn subject(port: u16, head: &str, tokens: &[String]) -> Subject {
+    let requests = tokens.iter().map(|token| {
+        format!(
+            "{head}Host: localhost\r\nUser-Agent: bench\r\nAuthorization: Bearer {token}\r\n\r\n"
+        )
+        .into_bytes()
+    });
+    let requests: Vec<Vec<u8>> = requests.collect();
+    let in_turn = |first| {
+        let mut requests = requests.clone().into_iter().cycle().skip(first);
+        move || requests.next()
+    };
+    let load = Load::fastest(ROUND);
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    Subject::new("", address, scripts(CONNECTIONS, in_turn), load)
 }

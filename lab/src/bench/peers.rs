@@ -13,19 +13,17 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tests::free_port;
 
+use super::http::Load;
 use super::scripts::{Clients, Grant, Web};
 use super::seed::signed_in;
 use super::server::{Demo, REPOSITORY, Server};
-use crate::http::{Load, block};
-use crate::measure::{cpu_of_all_time, microseconds, quartiles, ratios};
+use super::subject::{Subject, alternate};
+use crate::measure::{cpu_of_all_time, quartiles, ratios};
 use crate::short;
 
 /// Blocks for each issuer and grant.
 const ROUNDS: usize = 15;
-const BLOCK: Load = Load {
-    time: Duration::from_secs(2),
-    rate: None,
-};
+const BLOCK: Load = Load::fastest(Duration::from_secs(2));
 const CONNECTIONS: usize = 16;
 
 /// Users of the service that authorize in turn, because the number of grants per user is capped.
@@ -62,8 +60,6 @@ struct Issuer {
     name: &'static str,
     server: Server,
     clients: Clients,
-    /// CPU time for each token, in microseconds, one of each block.
-    costs: [Vec<f64>; GRANTS.len()],
     _demo: Option<Demo>,
     _folder: Option<TempDir>,
 }
@@ -79,7 +75,6 @@ impl Issuer {
             name: "Gatepass",
             clients: Clients::of_demo(server.address, &sessions).await,
             server,
-            costs: Default::default(),
             _demo: Some(demo),
             _folder: None,
         }
@@ -104,28 +99,30 @@ impl Issuer {
         });
         let cookie = tokens["cookie"].as_str().unwrap();
         let fields = [&[("grant_type", "client_credentials")], web.fields].concat();
-        let browsers = [format!("cookie: {cookie}\r\n")].into();
         Self {
             name,
-            clients: Clients::new(server.address, web, web.token(&fields), browsers),
+            clients: Clients {
+                address: server.address,
+                web,
+                client_credentials: web.token(&fields),
+                browsers: [format!("cookie: {cookie}\r\n")].into(),
+            },
             server,
-            costs: Default::default(),
             _demo: None,
             _folder: Some(folder),
         }
     }
 
-    async fn measure(&mut self, place: usize) {
-        let mut scripts = self.clients.scripts(GRANTS[place], CONNECTIONS).await;
-        let before = cpu_of_all_time(self.server.pid());
-        let block = block(self.server.address, &mut scripts, BLOCK).await;
-        let after = cpu_of_all_time(self.server.pid());
-        self.costs[place].push(microseconds(before, after, block.times.len()));
+    async fn subject(&self, grant: Grant) -> Subject {
+        let scripts = self.clients.scripts(grant, CONNECTIONS).await;
+        let pid = self.server.pid();
+        Subject::new(self.name, self.server.address, scripts, BLOCK)
+            .counting(move || cpu_of_all_time(pid) as f64 / 1000.0)
     }
 }
 
 pub(crate) async fn measure() {
-    let mut issuers = [
+    let issuers = [
         Issuer::gatepass().await,
         Issuer::peer("oidc-provider", "node", "oidc_provider.mjs", OIDC_PROVIDER),
         Issuer::peer(
@@ -135,28 +132,24 @@ pub(crate) async fn measure() {
             GLEWLWYD,
         ),
     ];
-    for round in 0..short::count(ROUNDS) {
-        for place in 0..GRANTS.len() {
-            // Each round begins with another issuer.
-            for turn in 0..issuers.len() {
-                let issuer = (turn + round) % issuers.len();
-                issuers[issuer].measure(place).await;
-            }
+    let mut subjects = Vec::new();
+    for grant in GRANTS {
+        for issuer in &issuers {
+            subjects.push(issuer.subject(grant).await);
         }
     }
+    alternate(&mut subjects, short::count(ROUNDS)).await;
     let show = |values: Vec<f64>, digits: usize| {
         let [low, median, high] = quartiles(values);
         format!("{median:.digits$} ({low:.digits$} .. {high:.digits$})")
     };
     println!("| grant | server | CPU for each token, us: median (quartiles) | ratio to Gatepass |");
     println!("|---|---|---|---|");
-    for (place, grant) in GRANTS.into_iter().enumerate() {
-        let grant_name = grant.name();
-        for issuer in &issuers {
-            let own = &issuer.costs[place];
-            let ratio = ratios(own, &issuers[0].costs[place]);
-            let (cost, ratio) = (show(own.clone(), 0), show(ratio, 1));
-            println!("| {grant_name} | {} | {cost} | {ratio} |", issuer.name);
+    for (grant, subjects) in GRANTS.iter().zip(subjects.chunks(issuers.len())) {
+        for subject in subjects {
+            let ratio = ratios(&subject.costs(), &subjects[0].costs());
+            let (cost, ratio) = (show(subject.costs(), 0), show(ratio, 1));
+            println!("| {} | {} | {cost} | {ratio} |", grant.name(), subject.name);
         }
     }
 }

@@ -7,17 +7,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use claims::Algorithm;
 use domain::clock::Clock as _;
+use domain::random;
 use protocol::token::SigningKey;
 use serde_json::{Value, json};
-use system::SystemClock;
+use system::{OsRandom, SystemClock};
 use tests::browsing::form_body;
 use tests::load::JWT_BEARER;
 
+use super::http::{Connection, Reply, Script, Scripts, assert_ok, basic, get, only, post};
 use super::seed::REDIRECT_URI;
-use crate::http::{Connection, InTurn, Reply, Script, Scripts, assert_ok, basic, get, post};
 use crate::short;
 
-/// Assertions that are signed before a block. The block ends when they are used up.
+/// Assertions that are signed before a block, for all connections. The block ends when they are used up.
 const ASSERTIONS: usize = 3000;
 
 /// The issuer of the demo.
@@ -77,18 +78,17 @@ pub(crate) fn demo_client(client_id: &str) -> String {
 
 /// A token request of the demo's user-bound client.
 pub(crate) fn client_credentials() -> Vec<u8> {
-    proven_by("")
+    bound_request(&demo_client("user-bound-demo"), "1879048402")
 }
 
-/// The same, with a header for the proof.
-fn proven_by(proof: &str) -> Vec<u8> {
-    let headers = demo_client("user-bound-demo") + proof;
+/// A token request of a user-bound client with these headers, for this account.
+fn bound_request(headers: &str, user_id: &str) -> Vec<u8> {
     let body = form_body(&[
         ("grant_type", "client_credentials"),
-        ("user_id", "1879048402"),
+        ("user_id", user_id),
         ("user_site", "https://us1.example.com"),
     ]);
-    post("/auth/token", &headers, &body)
+    post("/auth/token", headers, &body)
 }
 
 /// The id of the registered user-bound client `number`.
@@ -101,56 +101,24 @@ pub(crate) fn bound_secret(number: usize) -> String {
     format!("secret-of-bound-{number:08}-not-for-real-use")
 }
 
+/// A token request of [`bound_client`].
+pub(crate) fn of_bound_client(number: usize) -> Vec<u8> {
+    let credentials = basic(&bound_client(number), &bound_secret(number));
+    bound_request(&credentials, &number.to_string())
+}
+
 /// Distance of clients that ask one after the other. Without a factor in common with a power of ten, so that all clients
 /// have their turn.
 const STRIDE: usize = 7_368_787;
 
-/// Gets tokens for user-bound clients.
-pub(crate) struct Bound {
-    next: usize,
-    stride: usize,
-    count: usize,
-}
-
-impl Bound {
-    /// One client.
-    pub(crate) const fn only(number: usize) -> Self {
-        Self {
-            next: number,
-            stride: 0,
-            count: number + 1,
-        }
+/// Token requests of all `count` user-bound clients in turn, from `first` on.
+pub(crate) fn of_all_bound(first: usize, count: usize) -> impl Script {
+    let mut next = first;
+    move || {
+        let number = next;
+        next = (number + STRIDE) % count;
+        Some(of_bound_client(number))
     }
-
-    /// All `count` clients in turn, from `first` on.
-    pub(crate) const fn all(first: usize, count: usize) -> Self {
-        Self {
-            next: first,
-            stride: STRIDE,
-            count,
-        }
-    }
-}
-
-impl Script for Bound {
-    fn request(&mut self) -> Option<Vec<u8>> {
-        let number = self.next;
-        self.next = (number + self.stride) % self.count;
-        Some(token_request(
-            number,
-            &bound_client(number),
-            &bound_secret(number),
-        ))
-    }
-}
-
-fn token_request(user_id: usize, client_id: &str, secret: &str) -> Vec<u8> {
-    let body = form_body(&[
-        ("grant_type", "client_credentials"),
-        ("user_id", &user_id.to_string()),
-        ("user_site", "https://us1.example.com"),
-    ]);
-    post("/auth/token", &basic(client_id, secret), &body)
 }
 
 /// Guesses ids of clients. No id comes twice.
@@ -166,8 +134,8 @@ impl Unknown {
 impl Script for Unknown {
     fn request(&mut self) -> Option<Vec<u8>> {
         self.0 += 1;
-        let client_id = format!("guess-{}", self.0);
-        Some(token_request(1, &client_id, "guessed"))
+        let credentials = basic(&format!("guess-{}", self.0), "guessed");
+        Some(bound_request(&credentials, "1"))
     }
 
     fn answered(&mut self, reply: &Reply) -> bool {
@@ -176,94 +144,82 @@ impl Script for Unknown {
     }
 }
 
-/// Requests with a proof each, by several keys in turn: the service remembers only so many proofs of one key.
-pub(crate) struct Proven {
-    keys: Vec<SigningKey>,
-    number: usize,
-}
-
-impl Proven {
-    pub(crate) fn client_credentials() -> Self {
-        let key = |_| {
-            let key = SigningKey::generate_pkcs8(Algorithm::Es256).unwrap();
-            SigningKey::from_pkcs8(Algorithm::Es256, &key).unwrap()
-        };
-        Self {
-            keys: (0..8).map(key).collect(),
-            number: 0,
-        }
-    }
-}
-
-impl Script for Proven {
-    fn request(&mut self) -> Option<Vec<u8>> {
-        self.number += 1;
-        let key = &self.keys[self.number % self.keys.len()];
+/// Token requests with a proof each, by several keys in turn: the service remembers only so many proofs of one key.
+fn proven() -> impl Script {
+    let key = |_| {
+        let key = SigningKey::generate_pkcs8(Algorithm::Es256).unwrap();
+        SigningKey::from_pkcs8(Algorithm::Es256, &key).unwrap()
+    };
+    let mut keys: Vec<SigningKey> = (0..8).map(key).collect();
+    let headers = demo_client("user-bound-demo");
+    move || {
+        keys.rotate_left(1);
+        let key = &keys[0];
         let header = json!({"typ": "dpop+jwt", "alg": "ES256", "jwk": key.jwk().key});
         let claims = json!({
-            "jti": format!("bench-{}", self.number), "htm": "POST", "htu": format!("{ISSUER}/auth/token"),
+            "jti": unique(), "htm": "POST", "htu": format!("{ISSUER}/auth/token"),
             "iat": SystemClock.now().seconds(),
         });
-        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let input = format!("{}.{}", part(header), part(claims));
-        let signature = URL_SAFE_NO_PAD.encode(key.sign(input.as_bytes()).unwrap());
-        let proof = format!("dpop: {input}.{signature}\r\n");
-        Some(proven_by(&proof))
+        let proof = signed(key, &header, &claims);
+        let headers = format!("{headers}dpop: {proof}\r\n");
+        Some(bound_request(&headers, "1879048402"))
     }
 }
 
-/// Assertions that were signed in advance. Each is valid for one request.
+fn unique() -> String {
+    random::text::<32>(&OsRandom).unwrap()
+}
+
+/// A JWT.
+fn signed(key: &SigningKey, header: &Value, claims: &Value) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let input = format!("{}.{}", part(header), part(claims));
+    let signature = URL_SAFE_NO_PAD.encode(key.sign(input.as_bytes()).unwrap());
+    format!("{input}.{signature}")
+}
+
+/// Requests with one assertion each, which the connections share.
 #[derive(Clone)]
-pub(crate) struct Assertions(pub(crate) Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl Script for Assertions {
-    fn request(&mut self) -> Option<Vec<u8>> {
-        self.0.lock().unwrap().pop()
-    }
+pub(crate) struct Assertions {
+    key: Arc<SigningKey>,
+    signed: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-/// Creates requests with one assertion each.
-pub(crate) struct Assertor {
-    key: SigningKey,
-    signed: usize,
-}
-
-impl Assertor {
+impl Assertions {
     pub(crate) fn new() -> Self {
         let pem = include_str!("../../../demo/non-interactive-demo.key.pem");
         let base64: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
         let der = STANDARD.decode(base64).unwrap();
+        let key = SigningKey::from_pkcs8(Algorithm::Rs256, &der).unwrap();
         Self {
-            key: SigningKey::from_pkcs8(Algorithm::Rs256, &der).unwrap(),
-            signed: 0,
+            key: Arc::new(key),
+            signed: Arc::default(),
         }
     }
 
-    pub(crate) fn sign(&mut self, count: usize) -> Assertions {
-        let requests = (self.signed..self.signed + count).map(|number| self.request(number));
-        let requests = requests.collect();
-        self.signed += count;
-        Assertions(Arc::new(Mutex::new(requests)))
-    }
-
-    fn request(&self, number: usize) -> Vec<u8> {
+    fn sign(&self) -> Vec<u8> {
         let now = SystemClock.now().seconds();
-        let header = json!({"typ": "JWT", "alg": "RS256", "kid": "demo-2020"}).to_string();
+        let header = json!({"typ": "JWT", "alg": "RS256", "kid": "demo-2020"});
         let claims = json!({
             "iss": "non-interactive-demo", "sub": "ada@example.com", "aud": "https://identity.example.com/",
-            "iat": now, "exp": now + 3600, "jti": format!("bench-{now}-{number}"),
+            "iat": now, "exp": now + 3600, "jti": unique(),
         });
-        let input = format!(
-            "{}.{}",
-            URL_SAFE_NO_PAD.encode(header),
-            URL_SAFE_NO_PAD.encode(claims.to_string())
-        );
-        let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes()).unwrap());
-        let body = form_body(&[
-            ("grant_type", JWT_BEARER),
-            ("assertion", &format!("{input}.{signature}")),
-        ]);
+        let assertion = signed(&self.key, &header, &claims);
+        let body = form_body(&[("grant_type", JWT_BEARER), ("assertion", &assertion)]);
         post("/auth/token", &demo_client("non-interactive-demo"), &body)
+    }
+}
+
+impl Script for Assertions {
+    fn prepare(&mut self) {
+        let mut signed = self.signed.lock().unwrap();
+        while signed.len() < short::count(ASSERTIONS) {
+            signed.push(self.sign());
+        }
+    }
+
+    fn request(&mut self) -> Option<Vec<u8>> {
+        self.signed.lock().unwrap().pop()
     }
 }
 
@@ -375,48 +331,31 @@ pub(crate) struct Clients {
     /// The cookies of browsers whose users are signed in. Each browser has another user, because the number of grants per
     /// user is capped.
     pub(crate) browsers: Arc<[String]>,
-    assertor: Assertor,
 }
 
 impl Clients {
-    pub(crate) fn new(
-        address: SocketAddr,
-        web: Web,
-        client_credentials: Vec<u8>,
-        browsers: Arc<[String]>,
-    ) -> Self {
-        let assertor = Assertor::new();
-        Self {
-            address,
-            web,
-            client_credentials,
-            browsers,
-            assertor,
-        }
-    }
-
     /// The demo's, with a browser for each of these sessions.
     pub(crate) async fn of_demo(address: SocketAddr, sessions: &[String]) -> Self {
         let ada = sign_in(&mut Connection::open(address).await).await;
-        let browsers = sessions.iter().map(|id| with_session(&ada, id)).collect();
-        Self::new(address, Web::DEMO, client_credentials(), browsers)
+        Self {
+            address,
+            web: Web::DEMO,
+            client_credentials: client_credentials(),
+            browsers: sessions.iter().map(|id| with_session(&ada, id)).collect(),
+        }
     }
 
     /// The scripts of `connections` clients.
-    pub(crate) async fn scripts(&mut self, grant: Grant, connections: usize) -> Scripts {
-        let signed = match grant {
-            Grant::JwtBearer => short::count(ASSERTIONS),
-            _ => 0,
-        };
-        let assertions = self.assertor.sign(signed);
+    pub(crate) async fn scripts(&self, grant: Grant, connections: usize) -> Scripts {
+        let assertions = Assertions::new();
         let mut browser = Connection::open(self.address).await;
         let mut scripts = Scripts::new();
         for number in 0..connections {
             let person = number * self.browsers.len() / connections;
             let mut codes = Codes::new(self.web, Arc::clone(&self.browsers), person);
             scripts.push(match grant {
-                Grant::ClientCredentials => Box::new(InTurn::only(self.client_credentials.clone())),
-                Grant::Bound => Box::new(Proven::client_credentials()),
+                Grant::ClientCredentials => Box::new(only(self.client_credentials.clone())),
+                Grant::Bound => Box::new(proven()),
                 Grant::JwtBearer => Box::new(assertions.clone()),
                 Grant::Code => Box::new(codes),
                 Grant::Refresh => {

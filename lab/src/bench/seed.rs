@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use claims::Confirmation;
-use domain::clock::{Clock as _, Timestamp};
+use domain::clock::Clock as _;
 use domain::digest::Digest;
 use domain::random;
 use domain::{
@@ -117,19 +117,8 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
     };
     let now = SystemClock.now();
     store.change_registry(change, now).await.unwrap();
-    let mut workers = JoinSet::new();
-    for worker in 0..CALLERS {
-        let store = Arc::clone(&store);
-        workers.spawn(async move {
-            let mut grants = Vec::new();
-            for number in (worker..size.grants).step_by(CALLERS) {
-                let user = user(number % size.registered);
-                grants.push(grant(&*store, web_demo().client_id, &user, SystemClock.now()).await);
-            }
-            grants
-        });
-    }
-    let grants = workers.join_all().await.concat();
+    let user = move |number| user(number % size.registered);
+    let grants = grants(&store, &web_demo().client_id, user, size.grants).await;
     let encryption_key = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
     let encryption_key = EncryptionKey::new(&encryption_key).unwrap();
     let policy = Policy::of(&config.protocol, &[]);
@@ -149,37 +138,6 @@ fn web_demo() -> Client {
         name: "Package Builder".to_owned(),
         ..testing::web_server("web-demo", &[secret], &uris).with_scopes("projects documents")
     }
-}
-
-/// A registrations file with `users` users and `clients` user-bound clients. Every thousandth user has the
-/// organization `organization`.
-pub(crate) fn file(users: usize, clients: usize, organization: &str) -> String {
-    let mut text = String::new();
-    for number in 0..users {
-        let is_thousandth = number % 1000 == 0;
-        let organization = if is_thousandth {
-            organization
-        } else {
-            "majestic"
-        };
-        let (username, account) = (username(number), testing::account(&number.to_string()));
-        text.push_str(&format!(
-            "[[users]]\nusername = \"{username}\"\nemail = \"user-{number}@example.com\"\n\
-             organization = \"{organization}\"\n[[users.accounts]]\nuser_id = \"{}\"\n\
-             username = \"{}\"\nsite = \"{}\"\n\n",
-            account.user_id, account.username, account.site,
-        ));
-    }
-    for number in 0..clients {
-        text.push_str(&format!(
-            "[[clients]]\nclient_id = \"{}\"\ntype = \"user_bound\"\nclient_secret = \"{}\"\n\
-             bound_user = \"{}\"\nscopes = [\"projects\", \"documents\"]\n\n",
-            bound_client(number),
-            bound_secret(number),
-            username(number % users),
-        ));
-    }
-    text
 }
 
 fn client(number: usize) -> Client {
@@ -211,13 +169,30 @@ fn username(number: usize) -> Username {
     testing::username(&format!("user-{number:08}@example.com"))
 }
 
+/// Creates `count` live grants of a client, each of the user with its number.
+pub(crate) async fn grants(
+    store: &Arc<dyn Store>,
+    client_id: &ClientId,
+    user: impl Fn(usize) -> User + Copy + Send + 'static,
+    count: usize,
+) -> Vec<Grant> {
+    let mut workers = JoinSet::new();
+    for worker in 0..CALLERS {
+        let (store, client_id) = (Arc::clone(store), client_id.clone());
+        workers.spawn(async move {
+            let mut grants = Vec::new();
+            for number in (worker..count).step_by(CALLERS) {
+                grants.push(grant(&*store, client_id.clone(), &user(number)).await);
+            }
+            grants
+        });
+    }
+    workers.join_all().await.concat()
+}
+
 /// Creates a live grant of a user with the usual operations.
-pub(crate) async fn grant(
-    store: &dyn Store,
-    client_id: ClientId,
-    user: &User,
-    now: Timestamp,
-) -> Grant {
+async fn grant(store: &dyn Store, client_id: ClientId, user: &User) -> Grant {
+    let now = SystemClock.now();
     let client = store.client(client_id).await.unwrap().unwrap();
     let credentials = store.credentials(user.username.clone()).await.unwrap();
     let record = CodeRecord {

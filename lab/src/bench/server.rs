@@ -10,7 +10,7 @@ use tempfile::{NamedTempFile, TempDir};
 use tests::{free_port, listens};
 use token_service::config::Config;
 
-use crate::measure::{cpu, resident};
+use crate::measure::cpu;
 use crate::short;
 
 pub(crate) const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -82,23 +82,6 @@ impl Server {
         assert!(self.process.wait().unwrap().success());
     }
 
-    /// Resident memory of the idle server, in MiB, when it no longer falls.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "nothing tells when an allocator returns memory"
-    )]
-    pub(crate) fn settled(&self) -> f64 {
-        let mut last = resident(self.pid());
-        loop {
-            std::thread::sleep(short::time(Duration::from_secs(4)));
-            let now = resident(self.pid());
-            if now >= last - 1.0 {
-                return now;
-            }
-            last = now;
-        }
-    }
-
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -121,8 +104,6 @@ pub(crate) fn measured_build() -> OsString {
 pub(crate) struct Demo {
     pub(crate) folder: TempDir,
     pub(crate) store: String,
-    /// A file in place of the demo's registrations.
-    registrations: Option<PathBuf>,
     /// Algorithm of new signing keys.
     algorithm: &'static str,
     binary: OsString,
@@ -135,7 +116,6 @@ impl Demo {
         Self {
             store: format!("redb:{}", folder.path().join("store.redb").display()),
             folder,
-            registrations: None,
             algorithm: "EdDSA",
             binary: measured_build(),
         }
@@ -164,13 +144,6 @@ impl Demo {
         Self { algorithm, ..self }
     }
 
-    /// Serves `text` as the registrations file, from the next start on.
-    pub(crate) fn write_registrations(&mut self, text: &str) {
-        let path = self.folder.path().join("registrations.toml");
-        std::fs::write(&path, text).unwrap();
-        self.registrations = Some(path);
-    }
-
     /// The token of the administration. The first start creates it.
     pub(crate) fn admin_token(&self) -> String {
         let token = std::fs::read_to_string(self.folder.path().join("admin-token")).unwrap();
@@ -192,11 +165,8 @@ impl Demo {
             ("INTERNAL_LISTEN", format!("127.0.0.1:{}", ports[1])),
             ("LIMITS__REVOCATIONS_PER_SECOND", "1000000".to_owned()),
         ];
-        let registrations = self.registrations.iter();
-        let registrations = registrations.map(|path| ("REGISTRATIONS", path.display().to_string()));
-        own.into_iter()
-            .chain(registrations)
-            .map(|(name, value)| (format!("TOKEN_SERVICE__{name}"), value))
+        let own = own.into_iter();
+        own.map(|(name, value)| (format!("TOKEN_SERVICE__{name}"), value))
             .collect()
     }
 

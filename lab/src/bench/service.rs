@@ -14,6 +14,7 @@
 //! - `BEFORE=path`: also measures the CPU per response of an earlier build on redb, and the ratio to it.
 
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use actix_web::{App, HttpResponse, HttpServer, web};
@@ -21,23 +22,19 @@ use aws_lc_rs::signature::Ed25519KeyPair;
 use tests::free_port;
 
 use super::distance;
+use super::http::{Connection, Load, only, post, scripts};
 use super::scripts::{Clients, Grant, Refreshes, Web, client_credentials};
 use super::seed::{Size, seed, signed_in};
 use super::server::{Demo, Postgres, Server};
-use crate::http::{Connection, InTurn, Load, Scripts, block, post, scripts};
-use crate::measure::{
-    Bound, Latencies, Spread, cpu, heads, microseconds, ratios, resident, row, spread,
-};
+use super::subject::{Subject, alternate};
+use crate::measure::{Bound, Spread, cpu, heads, microseconds, ratios, resident, row, spread};
 use crate::{short, variable};
 
 /// Blocks per variant in the comparison of CPU time.
 const ROUNDS: usize = 7;
 /// Blocks per variant and number of connections.
 const RATE_ROUNDS: usize = 3;
-const BLOCK: Load = Load {
-    time: Duration::from_secs(1),
-    rate: None,
-};
+const BLOCK: Load = Load::fastest(Duration::from_secs(1));
 const CONNECTIONS: usize = 16;
 
 /// Name of the earlier build.
@@ -53,16 +50,10 @@ const WAKE_UPS: usize = 20;
 const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(250);
 
 /// The load at which the 99th percentile of refreshes has a bound: half of what the service can do.
-const HALF: Load = Load {
-    time: Duration::from_secs(2),
-    rate: Some(8000.0),
-};
+const HALF: Load = Load::paced(Duration::from_secs(2), 8000.0);
 
 /// Requests per second for the comparison of sizes: far below saturation.
-const STEADY: Load = Load {
-    time: Duration::from_secs(2),
-    rate: Some(200.0),
-};
+const STEADY: Load = Load::paced(Duration::from_secs(2), 200.0);
 
 /// Serves an empty POST that costs one signature.
 ///
@@ -101,16 +92,16 @@ fn measured_grants() -> Vec<Grant> {
 }
 
 /// A measured service, and its clients.
-struct Fixture<'a> {
+struct Fixture {
     name: &'static str,
-    postgres: Option<&'a Postgres>,
+    postgres: Option<Rc<Postgres>>,
     server: Server,
     clients: Clients,
     _demo: Demo,
 }
 
-impl<'a> Fixture<'a> {
-    async fn start(name: &'static str, demo: Demo, postgres: Option<&'a Postgres>) -> Self {
+impl Fixture {
+    async fn start(name: &'static str, demo: Demo, postgres: Option<Rc<Postgres>>) -> Self {
         // The first start hashes the passwords of the demo, which takes memory that later starts do not need.
         demo.serve().stop();
         let sessions = signed_in(&demo, short::count(PERSONS)).await;
@@ -127,10 +118,16 @@ impl<'a> Fixture<'a> {
         }
     }
 
-    /// CPU time of the service and its database, in nanoseconds.
-    fn cpu(&self) -> [u64; 2] {
-        let database = self.postgres.map_or(0, Postgres::cpu);
-        [cpu(self.server.pid()), database]
+    /// Clients that get tokens. Counts the CPU time of the service, and that of its database.
+    async fn subject(&self, what: &str, grant: Grant, connections: usize, load: Load) -> Subject {
+        let scripts = self.clients.scripts(grant, connections).await;
+        let name = format!("{}: {what}", self.name);
+        let subject =
+            Subject::new(&name, self.server.address, scripts, load).counting_cpu(self.server.pid());
+        match self.postgres.clone() {
+            Some(postgres) => subject.counting(move || postgres.cpu() as f64 / 1000.0),
+            None => subject,
+        }
     }
 }
 
@@ -138,13 +135,14 @@ impl<'a> Fixture<'a> {
 pub(crate) async fn measure(parts: &[String]) {
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     let postgres = short::is_wanted("postgres").then(Postgres::start).flatten();
+    let postgres = postgres.map(Rc::new);
     heads();
     if postgres.is_none() {
         println!("PostgreSQL is not installed or not wanted, and not measured");
     }
     let [costs, rates, held] = ["costs", "rates", "held"].map(is_wanted);
     if costs || rates || held {
-        load(postgres.as_ref(), [costs, rates, held]).await;
+        load(postgres.clone(), [costs, rates, held]).await;
     }
     if let Some(postgres) = postgres.as_ref().filter(|_| is_wanted("distance")) {
         distance::measure(postgres).await;
@@ -157,35 +155,35 @@ pub(crate) async fn measure(parts: &[String]) {
     }
 }
 
-async fn load(postgres: Option<&Postgres>, [is_cost, is_rate, is_held]: [bool; 3]) {
-    let mut subjects = vec![Fixture::start("redb", Demo::on_redb(), None).await];
+async fn load(postgres: Option<Rc<Postgres>>, [is_cost, is_rate, is_held]: [bool; 3]) {
+    let mut fixtures = vec![Fixture::start("redb", Demo::on_redb(), None).await];
     if let Some(postgres) = postgres {
-        let demo = Demo::on(Some(postgres), "demo");
-        subjects.push(Fixture::start("PostgreSQL", demo, Some(postgres)).await);
+        let demo = Demo::on(Some(&postgres), "demo");
+        fixtures.push(Fixture::start("PostgreSQL", demo, Some(postgres)).await);
     }
     if is_cost {
         let before = std::env::var_os("BEFORE").map(|before| Demo::on_redb().served_by(before));
-        let stores = subjects.len();
+        let stores = fixtures.len();
         if let Some(demo) = before {
-            subjects.push(Fixture::start(BEFORE, demo, None).await);
+            fixtures.push(Fixture::start(BEFORE, demo, None).await);
         }
-        costs(&mut subjects).await;
-        subjects.truncate(stores);
+        costs(&fixtures).await;
+        fixtures.truncate(stores);
     }
-    for subject in subjects.iter_mut().filter(|_| is_rate) {
-        rates(subject).await;
+    for fixture in fixtures.iter().filter(|_| is_rate) {
+        rates(fixture).await;
     }
-    for subject in subjects.iter().filter(|_| is_held) {
+    for fixture in fixtures.iter().filter(|_| is_held) {
         for gateways in HELD {
-            held(subject, short::count(gateways)).await;
+            held(fixture, short::count(gateways)).await;
         }
     }
 }
 
 /// Measures the cost of announcing a revocation to gateways with held requests, and the time until the last gateway
 /// receives it.
-async fn held(subject: &Fixture<'_>, gateways: usize) {
-    let mut client = Connection::open(subject.server.address).await;
+async fn held(fixture: &Fixture, gateways: usize) {
+    let mut client = Connection::open(fixture.server.address).await;
     let mut revocations = Vec::new();
     for _ in 0..short::count(WAKE_UPS) {
         revocations.push(distance::revocation_of_new_token(&mut client).await);
@@ -195,14 +193,14 @@ async fn held(subject: &Fixture<'_>, gateways: usize) {
     for _ in 0..gateways {
         let told = told.clone();
         let tell = move |_| told.send(Instant::now()).is_ok();
-        readers.spawn(distance::follow(subject.server.internal, tell));
+        readers.spawn(distance::follow(fixture.server.internal, tell));
     }
     let (mut times, mut costs) = (vec![], vec![]);
     for request in revocations {
         // All requests are held again before the next revocation.
         tokio::time::sleep_until(tokio::time::Instant::now() + BETWEEN_WAKE_UPS).await;
         while answers.try_recv().is_ok() {}
-        let before = cpu(subject.server.pid());
+        let before = cpu(fixture.server.pid());
         assert_eq!(client.ask(&request).await.status, 200);
         let revoked = Instant::now();
         let mut last = Duration::ZERO;
@@ -212,20 +210,18 @@ async fn held(subject: &Fixture<'_>, gateways: usize) {
         }
         times.push(last.as_secs_f64() * 1000.0);
         tokio::time::sleep_until(tokio::time::Instant::now() + BETWEEN_WAKE_UPS).await;
-        let after = cpu(subject.server.pid());
+        let after = cpu(fixture.server.pid());
         costs.push(microseconds(before, after, gateways));
     }
     readers.shutdown().await;
-    let what = format!(
-        "{}: {gateways} gateways held, told of a revocation",
-        subject.name
-    );
+    let name = fixture.name;
+    let what = format!("{name}: {gateways} gateways held, told of a revocation");
     row(&format!("{what}: CPU for each"), &costs, "us", None);
     row(&format!("{what}: the last one after"), &times, "ms", None);
 }
 
 /// CPU per response of each grant type, compared with the floor.
-async fn costs(subjects: &mut [Fixture<'_>]) {
+async fn costs(fixtures: &[Fixture]) {
     let port = free_port().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -233,101 +229,71 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
         .stdout(Stdio::null());
     let floor = Server::start(&mut command, port);
     let request = post("/", "", "grant_type=client_credentials");
-    let mut empty = scripts(CONNECTIONS, |_| InTurn::only(request.clone()));
+    let empty = scripts(CONNECTIONS, |_| only(request.clone()));
+    let what = "floor: empty actix POST and one Ed25519 signature, CPU";
+    let mut subjects =
+        vec![Subject::new(what, floor.address, empty, BLOCK).counting_cpu(floor.pid())];
     let grants = measured_grants();
-    let mut floors = vec![];
-    let mut costs = vec![vec![Vec::new(); grants.len()]; subjects.len()];
-    let mut database = costs.clone();
-    for _ in 0..short::count(ROUNDS) {
-        let before = cpu(floor.pid());
-        let answers = block(floor.address, &mut empty, BLOCK).await.times.len();
-        floors.push(microseconds(before, cpu(floor.pid()), answers));
-        for (index, subject) in subjects.iter_mut().enumerate() {
-            for (position, grant) in grants.iter().enumerate() {
-                let mut scripts = subject.clients.scripts(*grant, CONNECTIONS).await;
-                let before = subject.cpu();
-                let block = block(subject.server.address, &mut scripts, BLOCK).await;
-                let after = subject.cpu();
-                let answers = block.times.len();
-                costs[index][position].push(microseconds(before[0], after[0], answers));
-                database[index][position].push(microseconds(before[1], after[1], answers));
-            }
+    for fixture in fixtures {
+        for grant in &grants {
+            let subject = fixture.subject(grant.name(), *grant, CONNECTIONS, BLOCK);
+            subjects.push(subject.await);
         }
     }
-    let what = "floor: empty actix POST and one Ed25519 signature, CPU";
+    alternate(&mut subjects, short::count(ROUNDS)).await;
+    let floors = subjects.remove(0).costs();
     row(what, &floors, "us", None);
-    let earlier = subjects.iter().position(|subject| subject.name == BEFORE);
-    let earlier = earlier.map(|index| costs[index].clone());
-    for (index, subject) in subjects.iter().enumerate() {
-        for (position, grant) in grants.iter().enumerate() {
-            let (store, name) = (subject.name, grant.name());
+    let measured: Vec<&[Subject]> = subjects.chunks(grants.len().max(1)).collect();
+    let earlier = fixtures.iter().position(|fixture| fixture.name == BEFORE);
+    let is_plain = |grant: &Grant| *grant == Grant::ClientCredentials;
+    let plain = grants.iter().position(is_plain);
+    for (fixture, subjects) in fixtures.iter().zip(&measured) {
+        for (position, (grant, subject)) in grants.iter().zip(*subjects).enumerate() {
+            let own = subject.costs();
             let twice = Some(Bound::AtMost(2.0));
-            let bound = twice.filter(|_| *grant == Grant::ClientCredentials);
-            let own = &costs[index][position];
-            row(&format!("{store}: {name}: CPU"), own, "us", None);
-            let what = format!("{store}: {name}: CPU, ratio to the floor");
-            row(&what, &ratios(own, &floors), "", bound);
-            let mut plain = grants.iter().zip(&costs[index]);
-            let plain = plain.find(|(grant, _)| **grant == Grant::ClientCredentials);
-            if let Some((_, plain)) = plain.filter(|_| *grant == Grant::Bound) {
-                let what = format!("{store}: {name}: CPU, ratio to that without a proof");
-                row(&what, &ratios(own, plain), "", twice);
+            let bound = twice.filter(|_| is_plain(grant));
+            subject.row("CPU", &own, "us", None);
+            subject.row("CPU, ratio to the floor", &ratios(&own, &floors), "", bound);
+            if let Some(plain) = plain.filter(|_| *grant == Grant::Bound) {
+                let plain = ratios(&own, &subjects[plain].costs());
+                subject.row("CPU, ratio to that without a proof", &plain, "", twice);
             }
-            if let Some(earlier) = earlier.as_ref().filter(|_| store == "redb") {
-                let what = format!("{store}: {name}: CPU, ratio to before");
-                row(&what, &ratios(own, &earlier[position]), "", None);
+            if let Some(earlier) = earlier.filter(|_| fixture.name == "redb") {
+                let earlier = ratios(&own, &measured[earlier][position].costs());
+                subject.row("CPU, ratio to before", &earlier, "", None);
             }
-            if subject.postgres.is_some() {
-                let what = format!("{store}: {name}: CPU of the database");
-                row(&what, &database[index][position], "us", None);
+            if fixture.postgres.is_some() {
+                let database = subject.each(|block| block.cost(1));
+                subject.row("CPU of the database", &database, "us", None);
             }
         }
     }
 }
 
 /// Responses per second and latencies.
-async fn rates(subject: &mut Fixture<'_>) {
-    let grants = measured_grants();
-    let name = subject.name;
-    let address = subject.server.address;
+async fn rates(fixture: &Fixture) {
+    let (grants, rounds) = (measured_grants(), short::count(RATE_ROUNDS));
     for connections in [1, 16, short::count(256)] {
         for grant in &grants {
-            let mut measured = Latencies::default();
-            let mut scripts = subject.clients.scripts(*grant, connections).await;
-            for _ in 0..short::count(RATE_ROUNDS) {
-                if *grant == Grant::JwtBearer {
-                    scripts = subject.clients.scripts(*grant, connections).await;
-                }
-                measured.add(&block(address, &mut scripts, BLOCK).await);
-            }
-            let what = format!("{name}: {connections} connections: {}", grant.name());
-            row(&what, &measured.rates, "1/s", None);
-            measured.print(&what);
+            let what = format!("{connections} connections: {}", grant.name());
+            let subject = fixture.subject(&what, *grant, connections, BLOCK);
+            let mut subject = subject.await;
+            alternate([&mut subject], rounds).await;
+            subject.print_rates(None);
+            subject.print_latencies();
         }
     }
-    if subject.postgres.is_none() && grants.contains(&Grant::Refresh) {
-        let connections = short::count(256);
-        let mut scripts = subject.clients.scripts(Grant::Refresh, connections).await;
-        let mut measured = Latencies::default();
-        for _ in 0..short::count(RATE_ROUNDS) {
-            measured.add(&block(address, &mut scripts, HALF).await);
-        }
-        let what = format!("{name}: refresh_token, 8,000 per second, p99");
-        row(&what, &measured.p99, "ms", Some(Bound::AtMost(10.0)));
+    if fixture.postgres.is_none() && grants.contains(&Grant::Refresh) {
+        let what = "refresh_token, 8,000 per second, p99";
+        let subject = fixture.subject(what, Grant::Refresh, short::count(256), HALF);
+        let mut subject = subject.await;
+        alternate([&mut subject], rounds).await;
+        let p99 = subject.each(|block| block.percentile(990));
+        row(&subject.name, &p99, "ms", Some(Bound::AtMost(10.0)));
     }
-    let after = [resident(subject.server.pid())];
-    let what = format!("{name}: resident memory, after the load");
+    let after = [resident(fixture.server.pid())];
+    let what = format!("{}: resident memory, after the load", fixture.name);
     row(&what, &after, "MiB", None);
-}
-
-/// A service with a large store.
-struct Sized {
-    name: String,
-    server: Server,
-    _demo: Demo,
-    /// Refreshes, and client credentials.
-    scripts: [Scripts; 2],
-    measured: [(Latencies, Vec<f64>); 2],
 }
 
 /// Measures the cost of a large store: start, memory, and latency at one rate.
@@ -337,45 +303,32 @@ async fn compare_sizes(store: &str, postgres: Option<&Postgres>) {
         return;
     };
     let same = sizes.iter().map(|&size| [size, size]);
-    let mut all = Vec::new();
+    let (mut running, mut subjects) = (vec![], vec![]);
     for (number, [registered, grants]) in same.chain([[*few, *most]]).enumerate() {
         let size = Size { registered, grants };
         let demo = Demo::on(postgres, &format!("sized_{number}"));
-        all.push(sized(store, size, demo).await);
+        let (server, own) = sized(store, size, &demo).await;
+        running.push((server, demo));
+        subjects.extend(own);
     }
-    for _ in 0..short::count(ROUNDS) {
-        for sized in &mut all {
-            let (address, pid) = (sized.server.address, sized.server.pid());
-            for (scripts, (latencies, costs)) in sized.scripts.iter_mut().zip(&mut sized.measured) {
-                let before = cpu(pid);
-                let block = block(address, scripts, STEADY).await;
-                costs.push(microseconds(before, cpu(pid), block.times.len()));
-                latencies.add(&block);
-            }
-        }
-    }
-    for sized in &all {
-        for (place, grant) in [Grant::Refresh, Grant::ClientCredentials]
-            .iter()
-            .enumerate()
-        {
-            let what = format!("{}: {}, 200 per second", sized.name, grant.name());
-            let (measured, costs) = &sized.measured[place];
-            row(&format!("{what}: CPU"), costs, "us", None);
-            measured.print(&what);
-            let Spread { median, .. } = spread(&all[0].measured[place].0.p50);
-            let base = vec![median; measured.p50.len()];
-            let bound = Some(Bound::AtMost(1.5));
-            let what = format!("{what}: p50, ratio to the least size");
-            row(&what, &ratios(&measured.p50, &base), "", bound);
-        }
+    alternate(&mut subjects, short::count(ROUNDS)).await;
+    for (number, subject) in subjects.iter().enumerate() {
+        subject.row("CPU", &subject.costs(), "us", None);
+        subject.print_latencies();
+        let p50 = |subject: &Subject| subject.each(|block| block.percentile(500));
+        let Spread { median, .. } = spread(&p50(&subjects[number % 2]));
+        let own = p50(subject);
+        let own = ratios(&own, &vec![median; own.len()]);
+        let bound = Some(Bound::AtMost(1.5));
+        subject.row("p50, ratio to the least size", &own, "", bound);
     }
 }
 
-async fn sized(store: &str, size: Size, demo: Demo) -> Sized {
+/// A service with a store of this size. Its clients refresh, and get tokens by client credentials.
+async fn sized(store: &str, size: Size, demo: &Demo) -> (Server, [Subject; 2]) {
     let Size { registered, grants } = size;
     let name = format!("{store}, {registered} clients and users, {grants} grants");
-    let tokens = seed(&demo, size).await;
+    let tokens = seed(demo, size).await;
     let starts = demo.starts();
     drop(demo.serve());
     let killed = demo.serve();
@@ -390,15 +343,16 @@ async fn sized(store: &str, size: Size, demo: Demo) -> Sized {
     row(&format!("{name}: resident memory"), &memory, "MiB", bound);
     let shares: Vec<&[String]> = tokens.chunks(tokens.len().div_ceil(CONNECTIONS)).collect();
     let refreshing = |number: usize| Refreshes::new(Web::DEMO, shares[number].to_vec());
-    let constant = |_| InTurn::only(client_credentials());
-    Sized {
-        name,
-        _demo: demo,
-        server,
-        scripts: [
-            scripts(shares.len(), refreshing),
-            scripts(CONNECTIONS, constant),
-        ],
-        measured: Default::default(),
-    }
+    let subjects = [
+        (Grant::Refresh, scripts(shares.len(), refreshing)),
+        (
+            Grant::ClientCredentials,
+            scripts(CONNECTIONS, |_| only(client_credentials())),
+        ),
+    ];
+    let subjects = subjects.map(|(grant, scripts)| {
+        let what = format!("{name}: {}, 200 per second", grant.name());
+        Subject::new(&what, server.address, scripts, STEADY).counting_cpu(server.pid())
+    });
+    (server, subjects)
 }

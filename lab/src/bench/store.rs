@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use claims::Confirmation;
-use domain::clock::Timestamp;
+use domain::clock::Clock as _;
 use domain::{Client, Grant, RefreshRotation, RegistryChange, Rotation, TokenId, User, testing};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 use store::Store;
 use store::redb::RedbStore;
-use system::OsRandom;
+use system::{OsRandom, SystemClock};
 use tokio::task::JoinSet;
 
-use super::seed::{REDIRECT_URI, grant};
+use super::seed::{self, REDIRECT_URI};
 use crate::measure::{Bound, cpu, heads, microseconds, resident, row};
 use crate::short;
 
@@ -85,10 +85,6 @@ fn open(path: &Path, delay: Duration) -> Arc<dyn Store> {
     Arc::new(RedbStore::open_on(backends, HOUR).unwrap())
 }
 
-const fn now() -> Timestamp {
-    Timestamp::from_seconds(1_800_000_000)
-}
-
 /// Users who own the grants.
 const USERS: usize = 100_000;
 
@@ -101,26 +97,19 @@ fn client() -> Client {
     testing::web_server("client", &[], &[REDIRECT_URI]).with_scopes("projects")
 }
 
+/// Live grants of as many users, or of [`USERS`].
 async fn grants(store: &Arc<dyn Store>, count: usize) -> Vec<Grant> {
     let change = RegistryChange {
         put_clients: vec![client()],
         put_users: (0..count.min(USERS)).map(user).collect(),
         ..RegistryChange::default()
     };
-    store.change_registry(change, now()).await.unwrap();
-    let mut workers = JoinSet::new();
-    for worker in 0..CONNECTIONS {
-        let store = Arc::clone(store);
-        workers.spawn(async move {
-            let mut grants = Vec::new();
-            for number in (worker..count).step_by(CONNECTIONS) {
-                let user = user(number % USERS);
-                grants.push(grant(&*store, client().client_id, &user, now()).await);
-            }
-            grants
-        });
-    }
-    workers.join_all().await.concat()
+    store
+        .change_registry(change, SystemClock.now())
+        .await
+        .unwrap();
+    let owner = |number| user(number % USERS);
+    seed::grants(store, &client().client_id, owner, count).await
 }
 
 async fn rotate(store: &dyn Store, grant: &mut Grant) {
@@ -134,7 +123,7 @@ async fn rotate(store: &dyn Store, grant: &mut Grant) {
         second_factor: Arc::default(),
         next_refresh_id: TokenId::generate(&OsRandom).unwrap(),
         next_access_id: TokenId::generate(&OsRandom).unwrap(),
-        now: now(),
+        now: SystemClock.now(),
         lifetime: WEEK,
         grace: Duration::from_secs(10),
     };

@@ -37,6 +37,16 @@ impl Enforcer {
         Self::Module,
         Self::Baseline,
     ];
+
+    /// With a cache, and nothing else.
+    pub(crate) const fn with_cache(self) -> Variant {
+        Variant {
+            enforcer: self,
+            claims: false,
+            cached: true,
+            proofs: false,
+        }
+    }
 }
 
 /// [`Enforcer::Crossing`].

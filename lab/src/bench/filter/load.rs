@@ -2,10 +2,20 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::http::{Connection, assert_ok};
+use anyhow::Result;
+
+use super::gateway::Gateway;
+use crate::bench::http::{Connection, assert_ok};
+use crate::measure::{cpu, microseconds};
+use crate::short;
 
 /// Number of concurrent requests.
 pub(crate) const CONNECTIONS: usize = 4;
+
+/// Requests to one listener before requests to the next.
+pub(crate) fn block() -> usize {
+    short::count(250)
+}
 
 /// A request with these headers, which end with a line end.
 pub(crate) fn request(headers: &str) -> Vec<u8> {
@@ -59,4 +69,33 @@ impl Client {
             }
         }
     }
+}
+
+/// Sends a block of each client in each of `count` rounds. Returns Envoy's CPU time for a request of each client in each round,
+/// in microseconds.
+pub(crate) async fn rounds(
+    gateway: &Gateway,
+    clients: &mut [Client],
+    count: usize,
+) -> Result<Vec<Vec<f64>>> {
+    let pid = gateway.pid()?;
+    let mut rounds = Vec::with_capacity(count);
+    for round in 0..count {
+        let mut costs = vec![0.0; clients.len()];
+        for turn in 0..clients.len() {
+            // Each round begins with another client and alternates the direction, so that no client always follows the same
+            // other one.
+            let step = (turn + round / 2) % clients.len();
+            let place = if round % 2 == 0 {
+                step
+            } else {
+                clients.len() - 1 - step
+            };
+            let before = cpu(pid);
+            clients[place].send(block()).await;
+            costs[place] = microseconds(before, cpu(pid), block());
+        }
+        rounds.push(costs);
+    }
+    Ok(rounds)
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use tests::{Artifacts, pace};
 
 use super::feed;
-use super::gateway::{Enforcer, Gateway, Modules, Variant};
+use super::gateway::{Enforcer, Gateway, Modules};
 use super::load::{Client, with_tokens};
 use super::tokens::Issuers;
 use crate::measure::resident;
@@ -37,14 +37,9 @@ pub(crate) async fn print(artifacts: &Artifacts, modules: &Modules) -> Result<()
             let issuers = Issuers::new("EdDSA", issuers)?;
             let feed = feed::start(entries)?;
             let settled = async |enforcer| {
-                let variant = Variant {
-                    enforcer,
-                    claims: false,
-                    cached: true,
-                    proofs: false,
-                };
+                let variants = [Enforcer::with_cache(enforcer)];
                 let gateway =
-                    Gateway::start(artifacts, modules, &issuers, &[variant], feed, workers)?;
+                    Gateway::start(artifacts, modules, &issuers, &variants, feed, workers)?;
                 if enforcer != Enforcer::None {
                     while gateway.metric("revocation_entries")? < entries as u64 {
                         pace();

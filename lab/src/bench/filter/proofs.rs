@@ -1,14 +1,14 @@
 //! What a DPoP proof costs, compared with the same token as a bearer token.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use tests::Artifacts;
 use tests::proofs::ProofKey;
 
 use super::gateway::{Enforcer, Gateway, Modules, Variant};
-use super::load::{CONNECTIONS, Client, request, with_tokens};
+use super::load::{CONNECTIONS, Client, block, request, rounds, with_tokens};
 use super::tokens::{AUDIENCE, Issuers};
-use super::{GROUPS, ROUNDS, block};
-use crate::measure::{cpu, microseconds, quartiles};
+use super::{GROUPS, ROUNDS};
+use crate::measure::quartiles;
 use crate::short;
 
 /// Algorithms of proofs.
@@ -24,10 +24,8 @@ pub(crate) async fn measure(
     let issuers = Issuers::new("EdDSA", 1)?;
     let enforcers = [Enforcer::Filter, Enforcer::Module];
     let variants = enforcers.map(|enforcer| Variant {
-        enforcer,
-        claims: false,
-        cached: true,
         proofs: true,
+        ..enforcer.with_cache()
     });
     let gateway = Gateway::start(artifacts, modules, &issuers, &variants, feed, 1)?;
     let count = short::count(ROUNDS).max(GROUPS);
@@ -52,30 +50,16 @@ pub(crate) async fn measure(
             clients.push(client);
         }
     }
-    let mut added = enforcers.map(|_| Vec::new());
-    for round in 0..count {
-        let mut costs = vec![0.0; clients.len()];
-        for turn in 0..clients.len() {
-            let place = (turn + round) % clients.len();
-            let client = clients.get_mut(place).context("a client per variant")?;
-            let before = cpu(gateway.pid()?);
-            client.send(block()).await;
-            *costs.get_mut(place).context("a cost per client")? =
-                microseconds(before, cpu(gateway.pid()?), block());
-        }
-        for (pair, added) in costs.chunks(2).zip(&mut added) {
-            if let [plain, proof] = pair {
-                added.push(proof - plain);
-            }
-        }
-    }
-    let [filter, module] = added.map(quartiles);
+    let rounds = rounds(&gateway, &mut clients, count).await?;
+    let added = [0, 2].map(|plain| {
+        let added = rounds.iter().map(|costs| costs[plain + 1] - costs[plain]);
+        quartiles(added.collect())
+    });
     let text = |[low, median, high]: [f64; 3]| format!("{median:.1} us ({low:.1}-{high:.1})");
+    let [filter, module] = added.map(text);
     println!(
-        "{:<26} adds to a known bearer token: filter {}, native module {}",
+        "{:<26} adds to a known bearer token: filter {filter}, native module {module}",
         format!("proof, {algorithm}"),
-        text(filter),
-        text(module),
     );
     Ok(())
 }

@@ -1,12 +1,6 @@
 //! The load of the benchmarks: HTTP/1.1 on keep-alive connections, the requests of each connection, and their times.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that meets the unexpected has nothing to report"
-)]
-
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tests::load;
@@ -135,12 +129,22 @@ pub(crate) fn basic(client_id: &str, secret: &str) -> String {
 
 /// The requests of one connection. The script continues in the next block.
 pub(crate) trait Script: Send {
+    /// Makes requests in advance, before the time of a block begins.
+    fn prepare(&mut self) {}
+
     /// The next request; `None` at the end.
     fn request(&mut self) -> Option<Vec<u8>>;
 
     /// Processes the response. Returns true if the response counts, and false if it is an intermediate step.
     fn answered(&mut self, reply: &Reply) -> bool {
         assert_ok(reply)
+    }
+}
+
+/// Requests that must all get 200.
+impl<F: FnMut() -> Option<Vec<u8>> + Send> Script for F {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        self()
     }
 }
 
@@ -157,30 +161,9 @@ pub(crate) fn scripts<S: Script + 'static>(
         .collect()
 }
 
-/// Sends requests in turn. Each must get 200.
-pub(crate) struct InTurn {
-    requests: Arc<[Vec<u8>]>,
-    next: usize,
-}
-
-impl InTurn {
-    pub(crate) fn only(request: Vec<u8>) -> Self {
-        Self::new([request].into(), 0)
-    }
-
-    /// Starts with the request number `first`.
-    pub(crate) const fn new(requests: Arc<[Vec<u8>]>, first: usize) -> Self {
-        let next = first;
-        Self { requests, next }
-    }
-}
-
-impl Script for InTurn {
-    fn request(&mut self) -> Option<Vec<u8>> {
-        let request = self.requests.get(self.next % self.requests.len())?;
-        self.next += 1;
-        Some(request.clone())
-    }
+/// The same request again and again.
+pub(crate) fn only(request: Vec<u8>) -> impl Script {
+    move || Some(request.clone())
 }
 
 /// Asserts that the status is 200. Returns true.
@@ -194,32 +177,33 @@ pub(crate) fn assert_ok(reply: &Reply) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) time: Duration,
-    /// Requests per second of all connections together; `None` if each connection sends as soon as it has its response.
-    pub(crate) rate: Option<f64>,
+    rate: Option<f64>,
+}
+
+impl Load {
+    /// Each connection sends as soon as it has its response.
+    pub(crate) const fn fastest(time: Duration) -> Self {
+        Self { time, rate: None }
+    }
+
+    /// All connections together send this number of requests per second.
+    pub(crate) const fn paced(time: Duration, rate: f64) -> Self {
+        let rate = Some(rate);
+        Self { time, rate }
+    }
 }
 
 /// The result of a block of requests.
-#[derive(Default)]
 pub(crate) struct Block {
     pub(crate) elapsed: Duration,
     pub(crate) times: Vec<Duration>,
 }
 
-impl Block {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.elapsed += other.elapsed;
-        self.times.extend(other.times);
-    }
-
-    pub(crate) fn per_second(&self) -> f64 {
-        self.times.len() as f64 / self.elapsed.as_secs_f64()
-    }
-}
-
 /// Runs each script on its own connection.
 pub(crate) async fn block(address: SocketAddr, scripts: &mut Scripts, load: Load) -> Block {
     let mut connections = Vec::new();
-    for _ in 0..scripts.len() {
+    for script in &mut *scripts {
+        script.prepare();
         connections.push(Connection::open(address).await);
     }
     let start = Instant::now();
