@@ -25,7 +25,7 @@ use tests::{Artifacts, Pair, Postgres, Setup, pace};
 use crate::long_run::{print_last, report_requests};
 use crate::{load, long_run, number, variable};
 use measures::Window;
-use sample::{Spent, Store, Stored, Taken};
+use sample::{Store, Stored, Taken};
 
 /// Lifetime of the access tokens.
 const ACCESS_TOKEN: Duration = Duration::from_secs(15);
@@ -95,19 +95,20 @@ fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
         true => Some(Postgres::start(&repository)?),
         false => None,
     };
-    let store = match &database {
+    let file = state.join("store.redb");
+    let (store, url) = match &database {
         Some(database) => {
             let (_, folder) = database
                 .url()
                 .split_once("host=")
                 .context("a socket's folder")?;
-            Store::Folder(Path::new(folder).join("data"))
+            let data = Path::new(folder).join("data");
+            (Store::Folder(data), database.url().to_owned())
         }
-        None => Store::File(state.join("store.redb")),
-    };
-    let url = match &database {
-        Some(database) => database.url().to_owned(),
-        None => format!("redb:{}", state.join("store.redb").display()),
+        None => {
+            let url = format!("redb:{}", file.display());
+            (Store::File(file), url)
+        }
     };
     let pair = Pair::start(setup(state, &url, is_replicated)?)?;
     let admin_token = state.join("admin-token");
@@ -209,41 +210,38 @@ impl Soak {
         let (_open, clock): (_, Receiver<()>) = channel();
         let mut windows: Vec<Window> = Vec::new();
         println!("{}", measures::HEADINGS);
-        let spent = |pair: &Pair| -> Result<[Spent; 2]> {
-            Ok([
-                Spent::by(pair.token_service_pid()?),
-                Spent::by(pair.envoy_pid()?),
-            ])
+        let take = |pair: &Pair| {
+            let pids = [pair.token_service_pid()?, pair.envoy_pid()?];
+            anyhow::Ok((Taken::by(pids[0])?, Taken::by(pids[1])?))
         };
-        let mut before = spent(&self.pair)?;
+        let mut before = take(&self.pair)?;
         for number in 0..WINDOWS {
             let end = Instant::now() + length;
             self.disturb(number)?;
-            let mut service = Taken::by(self.pair.token_service_pid()?)?;
+            let (mut service, mut envoy) = take(&self.pair)?;
             while let left = end.saturating_duration_since(Instant::now())
                 && !left.is_zero()
             {
                 let _ = clock.recv_timeout(left.min(LOOK));
-                service = service.least(Taken::by(self.pair.token_service_pid()?)?);
+                let now = take(&self.pair)?;
+                (service, envoy) = (now.0.least(service), now.1);
             }
-            let now = spent(&self.pair)?;
             let stored = Stored::look(&self.pair, &self.store)?;
             let times = self.world.ledger.take_times();
             let answered = windows.last().map_or(0.0, |last| last.stored.answers);
             let requests: usize = times.operations.values().map(Vec::len).sum();
-            let ([service_now, envoy_now], [service_before, envoy_before]) = (now, before);
             let window = Window {
                 service,
-                envoy: Taken::by(self.pair.envoy_pid()?)?,
+                envoy,
                 token_cache_mib: sample::token_cache_mib(&self.pair)?,
-                service_work: service_now.for_each(service_before, stored.answers - answered),
-                envoy_work: envoy_now.for_each(envoy_before, requests as f64),
+                service_work: service.work(before.0, stored.answers - answered),
+                envoy_work: envoy.work(before.1, requests as f64),
                 stored,
                 times,
             };
             println!("{}", measures::row(number, &window));
             windows.push(window);
-            before = now;
+            before = (service, envoy);
         }
         Ok(windows)
     }

@@ -12,55 +12,44 @@ use crate::measure::{cpu_of_all_time, resident};
 /// Routes of the internal listener, whose requests are not the load's.
 const INTERNAL: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/revocations", "/admin"];
 
-/// Processor time that a process has used.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Spent {
-    process: u32,
-    nanoseconds: u64,
-}
-
-impl Spent {
-    pub(crate) fn by(process: u32) -> Self {
-        let nanoseconds = cpu_of_all_time(process);
-        Self {
-            process,
-            nanoseconds,
-        }
-    }
-
-    /// Microseconds for each answer since `before`. NaN if another process ran then.
-    pub(crate) fn for_each(self, before: Self, answers: f64) -> f64 {
-        match self.process == before.process {
-            true => (self.nanoseconds - before.nanoseconds) as f64 / 1000.0 / answers,
-            false => f64::NAN,
-        }
-    }
-}
-
 /// Size of redb's page cache (`store::redb`).
 const PAGE_CACHE_MIB: f64 = 64.0;
 
 /// One measurement of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
+    process: u32,
     pub(crate) memory_mib: f64,
     pub(crate) descriptors: f64,
+    /// Processor time since the start of the process, in nanoseconds.
+    spent: u64,
 }
 
 impl Taken {
     pub(crate) fn by(process: u32) -> Result<Self> {
         let descriptors = fs::read_dir(format!("/proc/{process}/fd"))?.count();
         Ok(Self {
+            process,
             memory_mib: resident(process),
             descriptors: descriptors as f64,
+            spent: cpu_of_all_time(process),
         })
     }
 
-    /// The minimum of each value.
-    pub(crate) const fn least(self, other: Self) -> Self {
+    /// This measurement, with the minimum of the values that go up and down.
+    pub(crate) const fn least(self, earlier: Self) -> Self {
         Self {
-            memory_mib: self.memory_mib.min(other.memory_mib),
-            descriptors: self.descriptors.min(other.descriptors),
+            memory_mib: self.memory_mib.min(earlier.memory_mib),
+            descriptors: self.descriptors.min(earlier.descriptors),
+            ..self
+        }
+    }
+
+    /// Microseconds of processor time for each answer since `before`. NaN if another process ran then.
+    pub(crate) fn work(self, before: Self, answers: f64) -> f64 {
+        match self.process == before.process {
+            true => (self.spent - before.spent) as f64 / 1000.0 / answers,
+            false => f64::NAN,
         }
     }
 }
@@ -69,12 +58,9 @@ impl Taken {
 pub(crate) fn token_cache_mib(pair: &Pair) -> Result<f64> {
     let admin = pair.ports().envoy_admin;
     let url = format!("http://127.0.0.1:{admin}/stats/prometheus");
-    let statistics = Visitor::default().get(&url, &[])?.body;
-    let line = statistics
-        .lines()
-        .find_map(|line| line.strip_prefix("token_filter_cache_bytes{} "));
-    let bytes: f64 = line.context("no token_filter_cache_bytes")?.parse()?;
-    Ok(bytes / 1_048_576.0)
+    let statistics = Visitor::default().get(&url, &[])?;
+    let bytes = statistics.metric("token_filter_cache_bytes{}");
+    Ok(bytes.context("no token_filter_cache_bytes")? / 1_048_576.0)
 }
 
 /// Location of the data.
@@ -117,14 +103,10 @@ impl Stored {
     /// Queries the token service, and measures the files.
     pub(crate) fn look(pair: &Pair, store: &Store) -> Result<Self> {
         let visitor = Visitor::default();
-        let metrics = visitor
-            .get(&format!("{}/metrics", pair.internal_url()), &[])?
-            .body;
-        let gauge = |name: &str| -> Result<f64> {
-            let line = metrics
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            Ok(line.with_context(|| format!("no metric {name}"))?.parse()?)
+        let metrics = visitor.get(&format!("{}/metrics", pair.internal_url()), &[])?;
+        let gauge = |name: &str| {
+            let value = metrics.metric(name);
+            value.with_context(|| format!("no metric {name}"))
         };
         let keys = visitor.get(&format!("{}/auth/jwks", pair.lobby_url()), &[])?;
         let keys: serde_json::Value = serde_json::from_str(&keys.body)?;
@@ -136,6 +118,7 @@ impl Stored {
         let mib = bytes as f64 / 1_048_576.0;
         let audited = gauge("token_service_audit_entries")?;
         let answers = metrics
+            .body
             .lines()
             .filter(|line| line.starts_with("token_service_http_requests_total{"))
             .filter(|line| {
