@@ -147,9 +147,13 @@ async fn refresh_token(
         Some(_) => failed("client", "is of a type that does not refresh"),
         None => no_client(administration, &reference.client_id, grant.as_ref()).await?,
     });
-    let grace = context.settings.lifetimes.refresh_reuse_grace;
-    let used = (reference.token_id, reference.client_id, grace);
-    next_use(administration, context, grant, used, expiry, &mut checks).await?;
+    let presented = Presented {
+        refresh_id: reference.token_id,
+        client_id: reference.client_id,
+        grace: context.settings.lifetimes.refresh_reuse_grace,
+        expiry,
+    };
+    next_use(administration, context, grant, presented, &mut checks).await?;
     Ok(checks)
 }
 
@@ -178,18 +182,13 @@ pub(super) async fn opaque_refresh_token(
         Some(_) => failed("client", format!("{client_id} is not for {host}")),
         None => no_client(administration, &client_id, Some(&grant)).await?,
     });
-    let expiry = expiry(grant.current.refresh_expires_at, context.now);
-    let used = (token.refresh_id, client_id, token.reuse_grace);
-    let grant = Some(grant);
-    next_use(
-        administration,
-        context,
-        grant,
-        used,
-        Some(expiry),
-        &mut checks,
-    )
-    .await?;
+    let presented = Presented {
+        refresh_id: token.refresh_id,
+        client_id,
+        grace: token.reuse_grace,
+        expiry: Some(expiry(grant.current.refresh_expires_at, context.now)),
+    };
+    next_use(administration, context, Some(grant), presented, &mut checks).await?;
     Ok(checks)
 }
 
@@ -241,14 +240,23 @@ fn forgotten() -> CheckView {
     failed("grant", "is unknown: it ended and is forgotten")
 }
 
-/// Checks the grant of a refresh token with this id, client and grace, and the token's position in the grant. Disabling a client or user and unlinking
-/// an account also revoke the grants. If one of these is the cause, the revoked grant is not reported.
+/// A refresh token, for its next use.
+struct Presented {
+    refresh_id: TokenId,
+    client_id: ClientId,
+    /// Time in which a used token gets the same answer again.
+    grace: Duration,
+    /// The check of its expiry.
+    expiry: Option<CheckView>,
+}
+
+/// Checks the grant of a refresh token, and the token's position in the grant. Disabling a client or user and unlinking an
+/// account also revoke the grants. If one of these is the cause, the revoked grant is not reported.
 async fn next_use(
     administration: &Administration,
     context: &Context<'_>,
     grant: Option<Grant>,
-    (refresh_id, client_id, grace): (TokenId, ClientId, Duration),
-    expiry: Option<CheckView>,
+    presented: Presented,
     checks: &mut Vec<CheckView>,
 ) -> Result<(), AdminError> {
     if !checks.iter().all(|check| check.passed) {
@@ -276,19 +284,19 @@ async fn next_use(
         .client_of_any_flow(grant.client_id.as_str());
     let rotation = RefreshRotation {
         grant_id: grant.grant_id,
-        refresh_id,
-        client_id,
+        refresh_id: presented.refresh_id,
+        client_id: presented.client_id,
         username: None,
         // The explanation is for whoever has the key and the certificate.
         proven: grant.bound,
         scope: None,
         second_factor: Arc::clone(&context.settings.second_factor),
         // These ids are never used, because nothing is written.
-        next_refresh_id: refresh_id,
-        next_access_id: refresh_id,
+        next_refresh_id: presented.refresh_id,
+        next_access_id: presented.refresh_id,
         now: context.now,
         lifetime: context.settings.lifetimes.refresh_token,
-        grace,
+        grace: presented.grace,
     };
     if let Some(key) = grant.bound.jkt {
         let needed = format!("the token is bound to the key {key}: a use needs a DPoP proof of it");
@@ -349,7 +357,7 @@ async fn next_use(
             "was used before; within the grace the same answer is given again",
         ),
         RotationDecision::Rotate { .. } => {
-            checks.extend(expiry);
+            checks.extend(presented.expiry);
             checks.push(passed("revocation", "the grant of the token is live"));
             passed("rotation", "is the grant's live refresh token")
         }
