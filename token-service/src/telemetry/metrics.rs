@@ -46,6 +46,23 @@ pub(crate) struct FeedMetrics {
     pub wake_ups: Counter,
 }
 
+impl FeedMetrics {
+    fn new(of: &mut Registry) -> Self {
+        Self {
+            held: new(
+                of,
+                "revocation_feed_held_requests",
+                "Requests of gateways that wait for the next revocation",
+            ),
+            wake_ups: new(
+                of,
+                "revocation_feed_wake_ups",
+                "How often waiting gateways were told of revocations, all at once",
+            ),
+        }
+    }
+}
+
 /// What became of a message to a person.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MailMetrics {
@@ -55,6 +72,28 @@ pub(crate) struct MailMetrics {
     pub failed: Counter,
     /// Messages for which the queue had no room.
     pub dropped: Counter,
+}
+
+impl MailMetrics {
+    fn new(of: &mut Registry) -> Self {
+        Self {
+            sent: new(
+                of,
+                "mail_sent",
+                "Messages to people that the mail server took",
+            ),
+            failed: new(
+                of,
+                "mail_failed",
+                "Messages to people that the mail server did not take",
+            ),
+            dropped: new(
+                of,
+                "mail_dropped",
+                "Messages to people that were not sent because too many waited",
+            ),
+        }
+    }
 }
 
 /// What became of a request to an identity provider.
@@ -103,6 +142,21 @@ pub(crate) struct ProviderMetrics {
 }
 
 impl ProviderMetrics {
+    fn new(of: &mut Registry) -> Self {
+        Self {
+            requests: new(
+                of,
+                "identity_provider_requests",
+                "Requests to identity providers by provider, request and outcome",
+            ),
+            keys_age: new_seconds(
+                of,
+                "identity_provider_keys_age",
+                "Time since the last successful fetch of the provider's keys",
+            ),
+        }
+    }
+
     /// Creates the series of a provider at zero: Prometheus sees an increase only from the second sample of a series.
     pub(crate) fn register(&self, provider: &str) {
         for request in ["metadata", "keys", "token"] {
@@ -145,12 +199,82 @@ pub(crate) struct Stored {
     pub certificates: Vec<CertificateExpiry>,
 }
 
+const PREFIX: &str = "token_service";
+
+/// Gauges of what the store contains. They are left out while the store fails.
+#[derive(Debug)]
+struct StoredMetrics {
+    registry: Registry,
+    grants: Gauge,
+    sessions: Gauge,
+    revocations: Gauge,
+    audit_entries: Gauge,
+    owed_notices: Gauge,
+    owed_notice_age: Gauge,
+    certificate_expiry: Family<Labels<2, String>, Gauge>,
+    clients: Gauge,
+    users: Gauge,
+}
+
+impl StoredMetrics {
+    fn new() -> Self {
+        let mut registry = Registry::with_prefix(PREFIX);
+        let of = &mut registry;
+        Self {
+            grants: new(of, "grants", "Grants in the store"),
+            sessions: new(of, "sessions", "Sign-in sessions in the store"),
+            revocations: new(of, "revocations", "Entries of the revocation feed"),
+            audit_entries: new(of, "audit_entries", "Entries of the audit log in the store"),
+            owed_notices: new(
+                of,
+                "owed_notices",
+                "People whom the service has to tell of a change by mail, and the mail server has not taken the message",
+            ),
+            owed_notice_age: new_seconds(
+                of,
+                "owed_notice_age",
+                "Time since the oldest change of which a person has to be told by mail; 0 if there is none",
+            ),
+            certificate_expiry: new_seconds(
+                of,
+                "certificate_expires_in",
+                "Remaining validity of a non-interactive client's certificate",
+            ),
+            clients: new(of, "clients", "Registered clients"),
+            users: new(of, "users", "Registered users"),
+            registry,
+        }
+    }
+
+    fn set(&self, stored: &Stored, now: Timestamp) {
+        let counts = stored.counts;
+        set(&self.grants, counts.grants);
+        set(&self.sessions, counts.sessions);
+        set(&self.revocations, counts.revocations);
+        set(&self.audit_entries, counts.audit_entries);
+        set(&self.owed_notices, counts.owed_notices);
+        let age = counts.owed_since.map_or(0, |since| difference(now, since));
+        self.owed_notice_age.set(age);
+        set(&self.clients, counts.clients);
+        set(&self.users, counts.users);
+        self.certificate_expiry.clear();
+        for certificate in &stored.certificates {
+            let labels = [
+                ("client_id", certificate.client_id.to_string()),
+                ("alias", certificate.alias.clone()),
+            ];
+            self.certificate_expiry
+                .get_or_create(&labels)
+                .set(difference(certificate.not_after, now));
+        }
+    }
+}
+
 /// The counters and their text format.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    /// Gauges of what the store contains. They are left out while the store fails.
-    of_stored: Registry,
+    stored: StoredMetrics,
     log_lines_dropped: Counter,
     audit_lines_dropped: Counter,
     requests: Family<Answer, Counter>,
@@ -159,18 +283,9 @@ pub(crate) struct Metrics {
     refused_clients: Family<Labels<1>, Counter>,
     without_address: Counter,
     events: Family<Labels<1>, Counter>,
-    grants: Gauge,
-    sessions: Gauge,
-    revocations: Gauge,
-    audit_entries: Gauge,
-    owed_notices: Gauge,
-    owed_notice_age: Gauge,
     passwords_waiting: Gauge,
     layout: Gauge,
     key_age: Family<Labels<2, String>, Gauge>,
-    certificate_expiry: Family<Labels<2, String>, Gauge>,
-    clients: Gauge,
-    users: Gauge,
     pub feed: FeedMetrics,
     pub mail: MailMetrics,
     pub providers: ProviderMetrics,
@@ -190,36 +305,39 @@ fn new_seconds<M: Metric + Clone + Default>(registry: &mut Registry, name: &str,
     metric
 }
 
+/// Registers the metrics of the store, and returns the gauge of its layout.
+fn of_store(registry: &mut Registry, store: &dyn Store, directory: &Directory) -> Gauge {
+    let of = registry.sub_registry_with_prefix("store");
+    store.register_metrics(of);
+    directory.register_metrics(of);
+    of.register(
+        "unreadable_rows",
+        "Rows skipped because they cannot be read",
+        store::unreadable_rows(),
+    );
+    of.register(
+        "ended_for_room",
+        "Sessions, legacy codes and grants that ended because the user had reached the limit",
+        store::ended_for_room(),
+    );
+    let newest: Gauge = new(
+        of,
+        "newest_layout",
+        "The newest layout that this version knows",
+    );
+    newest.set(Layout::NEWEST.number().into());
+    new(
+        of,
+        "layout",
+        "The layout in use; lower than the newest until an operator finishes the upgrade",
+    )
+}
+
 impl Metrics {
     /// Creates counters at zero. `store` and `directory` add their own counters.
     pub(crate) fn new(store: &dyn Store, directory: &Directory, now: Timestamp) -> Self {
-        const PREFIX: &str = "token_service";
         let mut registry = Registry::with_prefix(PREFIX);
-        let mut of_stored = Registry::with_prefix(PREFIX);
-        let of_store = registry.sub_registry_with_prefix("store");
-        store.register_metrics(of_store);
-        directory.register_metrics(of_store);
-        of_store.register(
-            "unreadable_rows",
-            "Rows skipped because they cannot be read",
-            store::unreadable_rows(),
-        );
-        of_store.register(
-            "ended_for_room",
-            "Sessions, legacy codes and grants that ended because the user had reached the limit",
-            store::ended_for_room(),
-        );
-        let newest: Gauge = new(
-            of_store,
-            "newest_layout",
-            "The newest layout that this version knows",
-        );
-        newest.set(Layout::NEWEST.number().into());
-        let layout = new(
-            of_store,
-            "layout",
-            "The layout in use; lower than the newest until an operator finishes the upgrade",
-        );
+        let layout = of_store(&mut registry, store, directory);
         let of = &mut registry;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         of.register("build", "The running version", Info::new(version));
@@ -232,7 +350,6 @@ impl Metrics {
         );
         let start: Gauge = new_seconds(of, "start_time", "Start of the process, in Unix time");
         start.set(i64::try_from(now.seconds()).unwrap_or(i64::MAX));
-        let stored = &mut of_stored;
         let metrics = Self {
             log_lines_dropped: new(
                 of,
@@ -244,47 +361,9 @@ impl Metrics {
                 "audit_lines_dropped",
                 "Audit lines dropped because the reader of standard output was too slow",
             ),
-            feed: FeedMetrics {
-                held: new(
-                    of,
-                    "revocation_feed_held_requests",
-                    "Requests of gateways that wait for the next revocation",
-                ),
-                wake_ups: new(
-                    of,
-                    "revocation_feed_wake_ups",
-                    "How often waiting gateways were told of revocations, all at once",
-                ),
-            },
-            mail: MailMetrics {
-                sent: new(
-                    of,
-                    "mail_sent",
-                    "Messages to people that the mail server took",
-                ),
-                failed: new(
-                    of,
-                    "mail_failed",
-                    "Messages to people that the mail server did not take",
-                ),
-                dropped: new(
-                    of,
-                    "mail_dropped",
-                    "Messages to people that were not sent because too many waited",
-                ),
-            },
-            providers: ProviderMetrics {
-                requests: new(
-                    of,
-                    "identity_provider_requests",
-                    "Requests to identity providers by provider, request and outcome",
-                ),
-                keys_age: new_seconds(
-                    of,
-                    "identity_provider_keys_age",
-                    "Time since the last successful fetch of the provider's keys",
-                ),
-            },
+            feed: FeedMetrics::new(of),
+            mail: MailMetrics::new(of),
+            providers: ProviderMetrics::new(of),
             revocations_refused: new(
                 of,
                 "revocations_refused",
@@ -308,24 +387,6 @@ impl Metrics {
                 "Requests from trusted_proxies whose X-Forwarded-For is missing or unusable, at endpoints that use the client's address",
             ),
             events: new(of, "events", "Entries of the audit log by action"),
-            grants: new(stored, "grants", "Grants in the store"),
-            sessions: new(stored, "sessions", "Sign-in sessions in the store"),
-            revocations: new(stored, "revocations", "Entries of the revocation feed"),
-            audit_entries: new(
-                stored,
-                "audit_entries",
-                "Entries of the audit log in the store",
-            ),
-            owed_notices: new(
-                stored,
-                "owed_notices",
-                "People whom the service has to tell of a change by mail, and the mail server has not taken the message",
-            ),
-            owed_notice_age: new_seconds(
-                stored,
-                "owed_notice_age",
-                "Time since the oldest change of which a person has to be told by mail; 0 if there is none",
-            ),
             layout,
             passwords_waiting: new(
                 of,
@@ -337,15 +398,8 @@ impl Metrics {
                 "signing_key_age",
                 "Time since the signing key began to sign; negative while it is announced",
             ),
-            certificate_expiry: new_seconds(
-                stored,
-                "certificate_expires_in",
-                "Remaining validity of a non-interactive client's certificate",
-            ),
-            clients: new(stored, "clients", "Registered clients"),
-            users: new(stored, "users", "Registered users"),
             registry,
-            of_stored,
+            stored: StoredMetrics::new(),
         };
         // Prometheus sees an increase only from the second sample of a series, so series with alerts on the first event
         // exist from the start.
@@ -421,34 +475,11 @@ impl Metrics {
         let mut text = String::new();
         encode_registry(&mut text, &self.registry)?;
         if let Some(stored) = stored {
-            self.stored(stored, context.now);
-            encode_registry(&mut text, &self.of_stored)?;
+            self.stored.set(stored, context.now);
+            encode_registry(&mut text, &self.stored.registry)?;
         }
         encode_eof(&mut text)?;
         Ok(text)
-    }
-
-    fn stored(&self, stored: &Stored, now: Timestamp) {
-        let counts = stored.counts;
-        set(&self.grants, counts.grants);
-        set(&self.sessions, counts.sessions);
-        set(&self.revocations, counts.revocations);
-        set(&self.audit_entries, counts.audit_entries);
-        set(&self.owed_notices, counts.owed_notices);
-        let age = counts.owed_since.map_or(0, |since| difference(now, since));
-        self.owed_notice_age.set(age);
-        set(&self.clients, counts.clients);
-        set(&self.users, counts.users);
-        self.certificate_expiry.clear();
-        for certificate in &stored.certificates {
-            let labels = [
-                ("client_id", certificate.client_id.to_string()),
-                ("alias", certificate.alias.clone()),
-            ];
-            self.certificate_expiry
-                .get_or_create(&labels)
-                .set(difference(certificate.not_after, now));
-        }
     }
 
     fn keys(&self, context: &Context<'_>) {
