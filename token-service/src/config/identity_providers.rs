@@ -101,22 +101,55 @@ fn one(
     allow_insecure_http: bool,
     taken: &mut Taken,
 ) -> Option<(IdentityProvider, ProviderConnection)> {
+    let transport = Transport {
+        allow_insecure_http,
+    };
+    let [id, issuer, name] = names(section, own, transport, taken);
+    // ID tokens would have the audience of an assertion.
+    let client_id = section.parsed("client_id", |text| match text == own {
+        true => Err("is the issuer of this service: register the service under another Client ID"),
+        false => Ok(text.to_owned()),
+    });
+    let client_id = client_id.map(|id| id.value);
+    let credential = credential(section, client_id.is_some());
+    let algorithms = algorithms(section);
+    let email_domains = email_domains(section, taken);
+    let link_by_email = link_by_email(section, client_id.is_some(), !email_domains.is_empty());
+    let ca_file = section.path("ca_file").map(absolute);
+    let keys = match is_configured(section) {
+        true => configured(section, client_id.is_some(), transport),
+        false => discovered(section, issuer.as_deref()),
+    };
+    let id = id?;
+    Some((
+        IdentityProvider {
+            name: name.unwrap_or_else(|| id.clone()),
+            id,
+            issuer: issuer?,
+            algorithms,
+            email_domains,
+            link_by_email,
+            client_id,
+        },
+        ProviderConnection {
+            keys: keys?,
+            ca_file,
+            credential,
+        },
+    ))
+}
+
+/// The id, the issuer and the name, which no other provider may have.
+fn names(
+    section: &mut Section<'_>,
+    own: &str,
+    transport: Transport,
+    taken: &mut Taken,
+) -> [Option<String>; 3] {
     section.required("id");
     section.required("issuer");
-    let is_safe = |url: &str| allow_insecure_http || !url.starts_with("http:") || is_loopback(url);
-    let safe_url = |text: &str| {
-        let url = Url::parse(text).ok().filter(|url| {
-            matches!(url.scheme(), "https" | "http")
-                && url.has_host()
-                && url.username().is_empty()
-                && url.password().is_none()
-                && url.fragment().is_none()
-        });
-        let url = url.ok_or("expected an https URL without user and fragment")?;
-        is_safe(text).then_some(url).ok_or(PLAIN)
-    };
     let id = section.parsed("id", id);
-    let is_configured = section.has("jwks_uri") || section.has("jwks_file");
+    let is_configured = is_configured(section);
     let issuer = section.parsed("issuer", |text| {
         let printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         if !printable {
@@ -130,61 +163,65 @@ fn one(
                 "expected an https URL without user, query and fragment, or jwks_uri or jwks_file in place of discovery"
             })?;
         }
-        is_safe(text).then(|| text.to_owned()).ok_or(PLAIN)
+        transport.check(text).map(|()| text.to_owned())
     });
-    for (key, value) in [("id", &id), ("issuer", &issuer)] {
-        if let Some(value) = value {
-            taken.take(section, key, value);
-        }
-    }
-    let name = section.parsed("name", label);
-    if let Some(name) = &name {
-        taken.take(section, "name", name);
-    }
-    // ID tokens would have the audience of an assertion.
-    let client_id = section.parsed("client_id", |text| match text == own {
-        true => Err("is the issuer of this service: register the service under another Client ID"),
-        false => Ok(text.to_owned()),
-    });
-    let client_id = client_id.map(|id| id.value);
-    let credential = credential(section, client_id.is_some());
-    let algorithms = algorithms(section);
-    let email_domains = email_domains(section, taken);
-    let link_by_email = section.flag("link_by_email");
-    if let Some(link) = link_by_email.as_ref().filter(|link| link.value) {
-        let problem = match (&client_id, email_domains.is_empty()) {
-            (None, _) => Some("link_by_email: means nothing without client_id"),
-            (_, true) => Some(
-                "link_by_email: needs email_domains, the domains of which the provider may name people",
-            ),
-            _ => None,
-        };
-        if let Some(problem) = problem {
-            section.report(&link.place, problem);
-        }
-    }
-    let ca_file = section.path("ca_file").map(absolute);
-    let keys = match is_configured {
-        true => configured(section, client_id.is_some(), safe_url),
-        false => discovered(section, issuer.as_ref().map(|issuer| &*issuer.value)),
+    let mut unique = |section: &Section<'_>, key, value: Option<Located<String>>| {
+        let value = value?;
+        taken.take(section, key, &value);
+        Some(value.value)
     };
-    let id = id?.value;
-    Some((
-        IdentityProvider {
-            name: name.map_or_else(|| id.clone(), |name| name.value),
-            id,
-            issuer: issuer?.value,
-            algorithms,
-            email_domains,
-            link_by_email: link_by_email.is_some_and(|link| link.value),
-            client_id,
-        },
-        ProviderConnection {
-            keys: keys?,
-            ca_file,
-            credential,
-        },
-    ))
+    let id = unique(section, "id", id);
+    let issuer = unique(section, "issuer", issuer);
+    let name = section.parsed("name", label);
+    [id, issuer, unique(section, "name", name)]
+}
+
+/// True if the configuration has the keys, in place of discovery.
+fn is_configured(section: &Section<'_>) -> bool {
+    section.has("jwks_uri") || section.has("jwks_file")
+}
+
+fn link_by_email(section: &mut Section<'_>, has_client_id: bool, has_domains: bool) -> bool {
+    let Some(link) = section.flag("link_by_email").filter(|link| link.value) else {
+        return false;
+    };
+    if !has_client_id {
+        section.report(
+            &link.place,
+            "link_by_email: means nothing without client_id",
+        );
+    } else if !has_domains {
+        section.report(
+            &link.place,
+            "link_by_email: needs email_domains, the domains of which the provider may name people",
+        );
+    }
+    true
+}
+
+/// How the service may reach providers.
+#[derive(Clone, Copy)]
+struct Transport {
+    allow_insecure_http: bool,
+}
+
+impl Transport {
+    fn check(self, url: &str) -> Result<(), &'static str> {
+        let is_safe = self.allow_insecure_http || !url.starts_with("http:") || is_loopback(url);
+        is_safe.then_some(()).ok_or(PLAIN)
+    }
+
+    fn url(self, text: &str) -> Result<Url, &'static str> {
+        let url = Url::parse(text).ok().filter(|url| {
+            matches!(url.scheme(), "https" | "http")
+                && url.has_host()
+                && url.username().is_empty()
+                && url.password().is_none()
+                && url.fragment().is_none()
+        });
+        let url = url.ok_or("expected an https URL without user and fragment")?;
+        self.check(text).map(|()| url)
+    }
 }
 
 const PLAIN: &str = "plain http beyond this machine; use https, or set allow_insecure_http = true for a test on a trusted network";
@@ -268,13 +305,14 @@ fn email_domains(section: &mut Section<'_>, taken: &mut Taken) -> Vec<String> {
 fn configured(
     section: &mut Section<'_>,
     has_client_id: bool,
-    url: impl Fn(&str) -> Result<Url, &'static str>,
+    transport: Transport,
 ) -> Option<ProviderKeySource> {
+    let url = |text: &str| transport.url(text);
     if section.has("jwks_uri") && section.has("jwks_file") {
         section.problem("jwks_file", "cannot stand beside jwks_uri");
     }
     section.refuse("hosts", "means nothing without discovery");
-    let uri = section.parsed("jwks_uri", &url);
+    let uri = section.parsed("jwks_uri", url);
     let file = section.path("jwks_file").map(absolute);
     let [authorization, token] = ["authorization_endpoint", "token_endpoint"].map(|key| {
         if has_client_id {
@@ -282,7 +320,7 @@ fn configured(
         } else {
             section.refuse(key, "means nothing without client_id");
         }
-        section.parsed(key, &url).map(|url| url.value)
+        section.parsed(key, url).map(|url| url.value)
     });
     let keys = match (uri, file) {
         (Some(uri), _) => ProviderKeyPlace::Uri(uri.value),
