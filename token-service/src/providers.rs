@@ -254,6 +254,14 @@ impl Provider {
         self.unavailable(format!("no answer within {:?}", self.limit))
     }
 
+    /// Why there is no answer. The library does not name the limit when the time is over.
+    fn no_answer(&self, why: String, until: Instant) -> String {
+        match Instant::now() < until {
+            true => why,
+            false => self.late().why,
+        }
+    }
+
     async fn key(
         self: &Arc<Self>,
         kid: &str,

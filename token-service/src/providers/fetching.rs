@@ -156,7 +156,7 @@ impl Provider {
         until: Instant,
     ) -> Result<Vec<u8>, (ProviderOutcome, String)> {
         let at = |why: String| format!("GET {url}: {why}");
-        let none = |why: String| (ProviderOutcome::NoAnswer, at(why));
+        let none = |why| (ProviderOutcome::NoAnswer, at(self.no_answer(why, until)));
         let request = Request::get(url).header("accept", "application/json");
         let request = request.body(None::<String>);
         let request = request.map_err(|error| none(error.to_string()))?;

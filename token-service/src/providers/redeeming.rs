@@ -95,7 +95,7 @@ impl Provider {
             let error = self.unavailable(clipped(&why)).into();
             (outcome, error)
         };
-        let no_answer = |why| unavailable(ProviderOutcome::NoAnswer, why);
+        let no_answer = |why| unavailable(ProviderOutcome::NoAnswer, self.no_answer(why, until));
         let redemptions = Arc::clone(&self.redemptions);
         let turn = redemptions.acquire_owned().await;
         let turn = turn.map_err(|error| no_answer(error.to_string()))?;
