@@ -710,6 +710,14 @@ async fn a_replica_whose_clock_differs_from_the_databases_is_not_ready() {
     let clock = Arc::new(ManualClock::new(SystemClock.now()));
     let service = prepare_on(site.config.clone(), store, Arc::clone(&clock) as _).await;
     let service = service.unwrap();
+    // On a busy machine the database may answer too late.
+    let ready = async || loop {
+        let ready = service.ready().await;
+        let late = "the store failed: no answer within 1500 ms";
+        if !ready.as_ref().is_err_and(|error| error.to_string() == late) {
+            return ready.unwrap();
+        }
+    };
     let minute = Duration::from_secs(60);
     for ahead in [true, false] {
         let now = SystemClock.now();
@@ -717,9 +725,9 @@ async fn a_replica_whose_clock_differs_from_the_databases_is_not_ready() {
             true => now + minute,
             false => Timestamp::from_seconds(now.seconds() - minute.as_secs()),
         });
-        let difference = service.ready().await.unwrap().unwrap().to_string();
+        let difference = ready().await.unwrap().to_string();
         assert!(difference.contains(&clock.now().rfc3339()), "{difference}");
         clock.set(SystemClock.now());
-        assert_eq!(service.ready().await, Ok(None));
+        assert_eq!(ready().await, None);
     }
 }

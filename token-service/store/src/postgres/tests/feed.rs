@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use super::*;
-use crate::conformance::{Dice, audit_event, client_id};
+use crate::conformance::{Dice, audit_event, client_id, patiently};
 use domain::{AuditRange, Revocation};
 use tokio::task::JoinSet;
 
@@ -226,9 +226,7 @@ async fn operations_that_share_a_statement_have_their_own_outcomes() {
     for number in 0..CALLERS {
         let store = Arc::clone(&store);
         callers.push(tokio::spawn(async move {
-            store
-                .announce(token(number / 2), extent, Arc::default())
-                .await
+            patiently(|| store.announce(token(number / 2), extent, Arc::default())).await
         }));
     }
     for gone in callers.iter().step_by(6) {
