@@ -1,15 +1,12 @@
 //! token-guard itself: its answers to gateways, its start and its end.
 
-use std::io::Write as _;
-use std::net::TcpListener;
-
 use serde_json::{Value, json};
 use tests::gateways::TokenGuard;
 use tests::{Answer, Artifacts, Issuer, wire};
 
 use super::{clusters, configuration};
 use crate::api::{token, until};
-use crate::support::{get, lobby, pair};
+use crate::support::{get, late, lobby, pair};
 
 /// token-guard with the configuration of the table and these arguments.
 fn start(arguments: &[&str]) -> TokenGuard {
@@ -37,10 +34,16 @@ const PROJECTS: &str = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/project
 /// requests there.
 #[test]
 fn requests_wait_for_keys_that_are_late() {
+    // A fetch without an answer ends after five seconds, and a request that waits for it gets 503.
+    until("the keys come in time", a_request_waits);
+}
+
+/// False if the request has got 503 before.
+fn a_request_waits() -> bool {
     let keys = get(&format!("{}/auth/jwks", lobby()), &[]).body;
-    let late = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, told) = late(keys);
     let clusters = [
-        ("token-service", late.local_addr().unwrap().port()),
+        ("token-service", port),
         ("token-service-internal", pair().ports().internal),
     ];
     let configuration = configuration(&Issuer::new().unwrap());
@@ -51,23 +54,25 @@ fn requests_wait_for_keys_that_are_late() {
     let mut guard = TokenGuard::start(&configuration, &clusters, &["--workers", "1"]).unwrap();
     let readyz = format!("{}/readyz", guard.internal_url());
     assert_eq!(get(&readyz, &[]).status, 503);
-    let (mut asked, _) = late.accept().unwrap();
     let headers = format!("{PROJECTS}Authorization: Bearer {}\r\n", token());
-    std::thread::scope(|scope| {
+    let answer = std::thread::scope(|scope| {
         let waits = scope.spawn(|| ask(&guard, "/forward-auth", &headers));
         until("the request waits", || {
-            metric(&guard, "token_filter_waiting") == 1
+            metric(&guard, "token_filter_waiting") == 1 || waits.is_finished()
         });
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", keys.len());
-        asked.write_all(format!("{head}{keys}").as_bytes()).unwrap();
-        let answer = waits.join().unwrap();
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        assert_eq!(answer.values("x-user-id"), ["1879048402"]);
+        drop(told);
+        waits.join().unwrap()
     });
+    if answer.status == 503 {
+        return false;
+    }
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(answer.values("x-user-id"), ["1879048402"]);
     guard.until_ready().unwrap();
     until("the request is counted", || {
         metric(&guard, "token_filter_allowed") == 1
     });
+    true
 }
 
 /// nginx configurations cannot read an answer's status other than 401 and 403, nor its body.

@@ -16,12 +16,13 @@ pub(crate) mod module;
 mod steps;
 
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{LazyLock, Mutex};
 
 use tempfile::TempDir;
 use tests::tls::Identity;
-use tests::{Artifacts, Pair, Ports, Setup};
+use tests::{Artifacts, Pair, Ports, Setup, response};
 
 pub(crate) use assertion::{Assertion, now};
 pub(crate) use authenticator::{code_at, is_accepted, lasting_code, wrong_code};
@@ -168,7 +169,11 @@ impl OwnPair {
 
     /// A pair that keeps the sockets of its token service open over restarts.
     pub(crate) fn holding_sockets(changes: &[(&str, &str)]) -> Self {
-        Self::start_setup(changes, |setup, _| setup.holds_sockets = true)
+        Self::start_setup(changes, |setup, _| {
+            setup.holds_sockets = true;
+            // A restart may take longer, on a busy machine.
+            setup.gateway = owned(&[(" timeout: 10s", " timeout: 120s")]);
+        })
     }
 
     /// A pair whose filter crashes on a request with a header of [`module::LARGE`] bytes. `feed` is that of
@@ -441,6 +446,18 @@ pub(crate) fn signal(process: u32, name: &str) {
         .args(["-s", name, &process.to_string()])
         .status();
     assert!(status.unwrap().success());
+}
+
+/// A server that answers no request until the sender is dropped, and each with `body` from then on. Returns its port.
+pub(crate) fn late(body: String) -> (u16, Sender<()>) {
+    let (sender, receiver) = channel();
+    let receiver = Mutex::new(receiver);
+    let port = tests::serve("127.0.0.1", 0, move |_| {
+        // Nothing is sent. One request waits here, and the others for the lock.
+        let _dropped = receiver.lock().unwrap().recv();
+        response("200 OK", "", &body)
+    });
+    (port.unwrap(), sender)
 }
 
 /// Calls the projects listing of the API at this URL.
