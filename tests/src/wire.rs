@@ -11,7 +11,7 @@ use tokio::net::TcpSocket;
 use crate::{Answer, http2};
 
 /// Longest time to wait for the next bytes of a response.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Reads a complete response; `None` if the text is not one.
 #[must_use]

@@ -1,6 +1,7 @@
 //! A thousand requests that wait for the same fetch, and get their answers together. Envoy ends each stream inside the
 //! call that answers it, so a filter that answered all of them at once would overflow the stack of its VM.
 
+use std::cell::RefCell;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -131,14 +132,16 @@ fn half_sent_requests_that_close_the_lobby_keep_no_keys_away() {
     let good = pair.token();
     let ports = pair.pair.ports();
     let at = |port: u16, path: &str| format!("http://127.0.0.1:{port}{path}");
-    let held: Vec<_> = (0..LOBBY)
-        .map(|_| wire::begin(ports.lobby, "GET / HTTP/1.1\r\nhost: a\r\nx-half").unwrap())
-        .collect();
-    let refused = || {
+    let held = RefCell::new(Vec::new());
+    // Envoy ends an unfinished request after ten seconds.
+    until("the lobby is full", || {
+        held.take();
+        let head = "GET / HTTP/1.1\r\nhost: a\r\nx-half";
+        let opened = (0..LOBBY).map(|_| wire::begin(ports.lobby, head).unwrap());
+        held.replace(opened.collect());
         let keys = at(ports.lobby, "/auth/jwks");
         std::panic::catch_unwind(|| get(&keys, &[])).is_err()
-    };
-    until("the lobby is full", refused);
+    });
     for path in ["/auth/jwks", "/.well-known/oauth-authorization-server"] {
         assert_eq!(get(&at(ports.keys, path), &[]).status, 200, "{path}");
     }

@@ -45,41 +45,45 @@ fn service(certificate_header: &str) -> (OwnPair, u16) {
     (pair, port)
 }
 
-/// Replacements in a proxy's configuration: three seconds for unfinished requests, 60 requests of an address at once, and no further
-/// attempts to connect. Caddy gets a certificate of its own.
+/// The certificate of the tests in Caddy's configuration.
+const CERTIFICATE: (&str, &str) = ("# In place of certificates of ACME: tls", "tls");
+
+/// Replacements in a proxy's configuration: 60 requests of an address at once, and no further attempts to connect.
 const fn changes(kind: Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
-        Kind::Nginx | Kind::DebianNginx => &[
-            ("client_header_timeout 10s", "client_header_timeout 3s"),
-            ("client_body_timeout 10s", "client_body_timeout 3s"),
-            ("rate=100r/s", "rate=1r/s"),
-            ("burst=300", "burst=60"),
-        ],
-        Kind::Caddy => &[
-            ("read_header 10s", "read_header 3s"),
-            ("# In place of certificates of ACME: tls", "tls"),
-        ],
-        Kind::Traefik => &[
-            ("readTimeout: 15s", "readTimeout: 3s"),
-            ("average: 100", "average: 1"),
-            ("burst: 300", "burst: 60"),
-        ],
+        Kind::Nginx | Kind::DebianNginx => {
+            &[("rate=100r/s", "rate=1r/s"), ("burst=300", "burst=60")]
+        }
+        Kind::Caddy => &[CERTIFICATE],
+        Kind::Traefik => &[("average: 100", "average: 1"), ("burst: 300", "burst: 60")],
         Kind::HaProxy => &[
-            ("timeout http-request 10s", "timeout http-request 3s"),
             // HAProxy waits for a second before each of its three.
             ("timeout connect 2s", "timeout connect 2s\n    retries 0"),
             ("sc0_http_req_rate gt 1000", "sc0_http_req_rate gt 60"),
         ],
+        Kind::EnvoyExtAuthz | Kind::EnvoyFilter => &[(
+            "max_tokens: 300, tokens_per_fill: 100",
+            "max_tokens: 60, tokens_per_fill: 1",
+        )],
+    }
+}
+
+/// Replacements in a proxy's configuration: three seconds for unfinished requests.
+const fn hasty(kind: Kind) -> &'static [(&'static str, &'static str)] {
+    match kind {
+        Kind::Nginx | Kind::DebianNginx => &[
+            ("client_header_timeout 10s", "client_header_timeout 3s"),
+            ("client_body_timeout 10s", "client_body_timeout 3s"),
+        ],
+        Kind::Caddy => &[("read_header 10s", "read_header 3s"), CERTIFICATE],
+        Kind::Traefik => &[("readTimeout: 15s", "readTimeout: 3s")],
+        Kind::HaProxy => &[("timeout http-request 10s", "timeout http-request 3s")],
         Kind::EnvoyExtAuthz | Kind::EnvoyFilter => &[
             (
                 "request_headers_timeout: 10s",
                 "request_headers_timeout: 3s",
             ),
             ("request_timeout: 15s", "request_timeout: 3s"),
-            (
-                "max_tokens: 300, tokens_per_fill: 100",
-                "max_tokens: 60, tokens_per_fill: 1",
-            ),
         ],
     }
 }
@@ -237,6 +241,8 @@ fn every_proxy_keeps_the_table() {
         };
         let alone = place(false, false, false, changes(kind));
         rows::check(&alone);
+        let hasty = place(false, false, false, hasty(kind));
+        rows::unfinished(&hasty);
         let deserted = place(false, true, false, changes(kind));
         rows::check_deserted(&deserted);
         let behind = behind(kind, balancer(kind));
@@ -245,7 +251,7 @@ fn every_proxy_keeps_the_table() {
         // Its token service reads the certificate from the header of the other proxies.
         let behind = place(true, false, true, &behind);
         rows::check_behind(&behind);
-        [alone, deserted, behind]
+        [alone, hasty, deserted, behind]
             .map(|place| place.found.into_inner())
             .concat()
     });

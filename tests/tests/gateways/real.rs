@@ -152,12 +152,10 @@ impl Served {
 
 /// Sends an attack, and waits until the answer has ended or the connection has switched to HTTP/2 and a request in it was
 /// answered.
-fn send(port: u16, attack: &Attack, test: &str) {
+fn send(port: u16, attack: &Attack, test: &str, patience: Duration) {
     let mut connection = wire::connect(port).unwrap();
     if !PASSES.contains(&&*attack.name) {
-        // Whoever waits for more of a request has served nothing yet.
-        let patience = Some(Duration::from_secs(5));
-        connection.set_read_timeout(patience).unwrap();
+        connection.set_read_timeout(Some(patience)).unwrap();
     }
     let text = match &attack.sent {
         Sent::Http1(text) => {
@@ -204,13 +202,13 @@ fn send(port: u16, attack: &Attack, test: &str) {
 }
 
 /// Sends these attacks to what listens at `port`, four at a time.
-fn send_all(port: u16, name: &str, attacks: &[Attack]) {
+fn send_all(port: u16, name: &str, attacks: &[Attack], patience: Duration) {
     let numbered: Vec<_> = attacks.iter().enumerate().collect();
     std::thread::scope(|scope| {
         for part in numbered.chunks(attacks.len().div_ceil(4)) {
             scope.spawn(move || {
                 for (number, attack) in part {
-                    send(port, attack, &format!("{name}/{number}"));
+                    send(port, attack, &format!("{name}/{number}"), patience);
                 }
             });
         }
@@ -228,8 +226,8 @@ const fn mounted(mount: Option<Kind>) -> &'static str {
 }
 
 /// Attacks both servers through all these mounts, with the attacks whose names contain one of `names`. `path_case` is that of
-/// the guard. Returns the lines of [`Server::judge`].
-fn run(mounts: &[Mount], path_case: &str, names: &[&str]) -> [Vec<String>; 2] {
+/// the guard, and `patience` the wait for an answer to an attack. Returns the lines of [`Server::judge`].
+fn run(mounts: &[Mount], path_case: &str, names: &[&str], patience: Duration) -> [Vec<String>; 2] {
     let issuer = Issuer::new().unwrap();
     let mut plugin: Value = configuration(&issuer).parse().unwrap();
     plugin["path_case"] = path_case.into();
@@ -252,7 +250,7 @@ fn run(mounts: &[Mount], path_case: &str, names: &[&str]) -> [Vec<String>; 2] {
                     let port = gateway
                         .as_ref()
                         .map_or(neighbours.resource_server, Gateway::port);
-                    send_all(port, mounted(*mount), attacks);
+                    send_all(port, mounted(*mount), attacks, patience);
                 }
             };
             scope.spawn(move || form.run(check));
@@ -284,7 +282,9 @@ fn no_server_of_others_is_opened(kinds: &[Kind]) {
         .iter()
         .map(|kind| (Some(*kind), http2_and_quick(*kind)))
         .collect();
-    let [allowed, forbidden] = run(&mounts, "insensitive", &[""]);
+    // Whoever waits for more of a request has served nothing yet.
+    let patience = Duration::from_secs(5);
+    let [allowed, forbidden] = run(&mounts, "insensitive", &[""], patience);
     assert!(forbidden.is_empty(), "{}", forbidden.join("\n"));
     for kind in kinds {
         // The nginx of Debian has no HTTP/2.
@@ -335,7 +335,7 @@ fn a_careless_gateway_opens_the_servers_of_others() {
         (Some(Kind::HaProxy), &identity),
         (Some(Kind::Traefik), &[]),
     ];
-    let [_, forbidden] = run(&mounts, "sensitive", &[case, h2c, name]);
+    let [_, forbidden] = run(&mounts, "sensitive", &[case, h2c, name], wire::PATIENCE);
     for (server, mount, attack) in [
         ("Express", None, case),
         ("lighttpd", None, h2c),
