@@ -1,9 +1,7 @@
 //! Identity providers that answer and that do not: the start, `check`, and the metrics. The one that answers is the token service
 //! of the other tests.
 
-use std::net::TcpListener;
-
-use tests::Artifacts;
+use tests::{Artifacts, free_port};
 
 use crate::api::until;
 use crate::support::{OwnPair, get, lobby};
@@ -20,8 +18,8 @@ fn a_provider_that_is_down_stops_no_start_and_is_told() {
     let key = repository.join("demo/key-demo.key.pem");
     let client = format!("client_id = \"gatepass\"\nclient_key_file = {key:?}\n");
     let up = entry("up", &lobby()) + &client;
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
-    let down = entry("down", &format!("http://{}", nobody.unwrap()));
+    let nobody = free_port().unwrap();
+    let down = entry("down", &format!("http://127.0.0.1:{nobody}"));
 
     let pair = OwnPair::with_configuration(&format!("{up}{down}"), &[]);
     let metrics = || get(&format!("{}/metrics", pair.pair.internal_url()), &[]).body;
@@ -36,11 +34,11 @@ fn a_provider_that_is_down_stops_no_start_and_is_told() {
             .parse()
             .unwrap()
     };
-    until("keys are fetched", || count("up", "keys", "ok") == 1);
+    until("keys are fetched", || count("up", "keys", "ok") >= 1);
     until("failures are counted", || {
         count("down", "metadata", "no_answer") > 1
     });
-    assert_eq!(count("up", "metadata", "ok"), 1);
+    assert!(count("up", "metadata", "ok") >= 1);
     assert_eq!(count("up", "token", "ok") + count("down", "keys", "ok"), 0);
     let age = "\ntoken_service_identity_provider_keys_age_seconds{provider=";
     let metrics = metrics();
@@ -89,8 +87,10 @@ fn a_provider_that_is_down_stops_no_start_and_is_told() {
     );
 
     let log = pair.pair.end();
-    let told = log.matches("identity provider unavailable").count();
-    assert!((1..=2).contains(&told), "each reason once: {log}");
+    let told = log
+        .lines()
+        .filter(|line| line.contains("identity provider unavailable") && line.contains("down"));
+    assert!((1..=2).contains(&told.count()), "each reason once: {log}");
 }
 
 /// The library would write each byte of a request, with client secrets and codes.
