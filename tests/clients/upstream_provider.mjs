@@ -5,10 +5,8 @@
 //
 // OPTIONS is a JSON object: `redirect_uri` of the client, `logout_uri` (its back-channel logout), and `people`: for a name, members
 // that replace those of `person` below.
-//
-// POST /sign with a header and claims in JSON returns them signed with the provider's key, for tokens that oidc-provider does not issue.
 
-import { createSign, generateKeyPairSync } from 'node:crypto'
+import { generateKeyPairSync } from 'node:crypto'
 import Provider from 'oidc-provider'
 
 const [port, options] = process.argv.slice(2)
@@ -84,14 +82,6 @@ async function read(request) {
 const escaped = (text) => text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`)
 
 provider.use(async (ctx, next) => {
-  if (ctx.path === '/sign' && ctx.method === 'POST') {
-    const { header, claims } = JSON.parse(await read(ctx.req))
-    const input = [{ alg: 'RS256', kid: key.kid, ...header }, claims]
-      .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
-      .join('.')
-    ctx.body = `${input}.${createSign('RSA-SHA256').update(input).sign(privateKey).toString('base64url')}`
-    return
-  }
   if (!ctx.path.startsWith('/sign-in/')) return next()
   const { params } = await provider.interactionDetails(ctx.req, ctx.res)
   if (ctx.method === 'GET') {

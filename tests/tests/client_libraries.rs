@@ -11,9 +11,9 @@ use crate::support::{Browser, INSTALLED, OwnPair, file, get, pair};
 use crate::token::claims;
 
 /// Of clients that know keys and pushed requests too.
-pub(crate) const MORE: [&str; 3] = ["private_key_jwt", "pushed", "pushed_public"];
+const MORE: [&str; 3] = ["private_key_jwt", "pushed", "pushed_public"];
 
-pub(crate) const EVERY_GRANT: [&str; 6] = [
+const EVERY_GRANT: [&str; 6] = [
     "authorization_code",
     "refresh_token",
     "pkce",
@@ -34,18 +34,7 @@ fn visit(lobby: &str, url: &str) -> String {
 }
 
 /// Runs a client program and plays its user's browser. The API must accept every token that the program gets.
-pub(crate) fn drive(pair: &Pair, program: Command, expected: &[&str]) {
-    let lobby = pair.lobby_url();
-    drive_with(pair, program, expected, |url| visit(&lobby, url));
-}
-
-/// Like [`drive`]. `visit` opens an authorization URL, and returns the last address of the browser.
-pub(crate) fn drive_with(
-    pair: &Pair,
-    mut program: Command,
-    expected: &[&str],
-    visit: impl Fn(&str) -> String,
-) {
+pub(crate) fn drive(pair: &Pair, mut program: Command, expected: &[&str]) {
     let demo = pair.artifacts().repository.join("demo");
     let projects = format!("{}/api/projects", pair.api_url());
     let lobby = pair.lobby_url();
@@ -63,7 +52,7 @@ pub(crate) fn drive_with(
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
-            ["OPEN", url] => writeln!(answers, "{}", visit(url)).unwrap(),
+            ["OPEN", url] => writeln!(answers, "{}", visit(&lobby, url)).unwrap(),
             ["TOKEN", grant, token] => {
                 let bearer = format!("Bearer {token}");
                 let called = get(&projects, &[("authorization", bearer.as_str())]);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tests::{Arrived, Artifacts, Process, SigningKey, free_port, response};
 use url::form_urlencoded::parse;
 
-use super::{basic, form_body, now, post};
+use super::{form_body, now};
 
 /// Client ID and secret of the service at both providers.
 const CLIENT_ID: &str = "gatepass";
@@ -67,32 +67,6 @@ impl Company {
     /// The entry in the configuration, with these further lines.
     pub(crate) fn entry(&self, more: &str) -> String {
         entry(&self.id, &self.issuer, &self.folder, more)
-    }
-
-    /// A token with these claims, signed with its key. The header has `alg` and `kid`, unless `header` says otherwise.
-    pub(crate) fn sign(&self, header: &Value, claims: &Value) -> String {
-        let body = json!({"header": header, "claims": claims}).to_string();
-        let signed = post(&format!("{}/sign", self.issuer), &[], &body);
-        assert_eq!(signed.status, 200, "{}", signed.body);
-        signed.body
-    }
-
-    /// The response of its token endpoint for a code.
-    pub(crate) fn redeem(&self, code: &str, redirect_uri: &str, verifier: &str) -> Value {
-        let fields = [
-            ("grant_type", "authorization_code"),
-            ("code", code),
-            ("redirect_uri", redirect_uri),
-            ("code_verifier", verifier),
-        ];
-        let headers = [("authorization", basic(CLIENT_ID, CLIENT_SECRET))];
-        let redeemed = post(
-            &format!("{}/token", self.issuer),
-            &headers,
-            &form_body(&fields),
-        );
-        assert_eq!(redeemed.status, 200, "{}", redeemed.body);
-        redeemed.json()
     }
 }
 

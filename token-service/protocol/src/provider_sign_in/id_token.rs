@@ -362,54 +362,89 @@ mod tests {
         format!("{}.AA", parts.join("."))
     }
 
-    fn id_token(header: Value, change: (&str, Value)) -> Result<(), TokenRefusal> {
+    fn id_token(header: Value, change: (&str, Value)) -> Result<IdToken, TokenRefusal> {
         let claims = json!({
             "sub": "1", "aud": "gatepass", "iat": NOW, "exp": NOW + 60, "nonce": "n", "auth_time": NOW,
+            "email": "ada@example.com",
         });
         let token = token(header, claims, change);
-        IdToken::of(&provider(), Unverified::parse(&token)?, "n", CLOCK).map(drop)
+        IdToken::of(&provider(), Unverified::parse(&token)?, "n", CLOCK)
     }
 
-    fn logout_token(header: Value, change: (&str, Value)) -> Result<(), TokenRefusal> {
+    fn logout_token(header: Value, change: (&str, Value)) -> Result<LogoutToken, TokenRefusal> {
         let claims = json!({
             "sub": "1", "aud": "gatepass", "iat": NOW, "exp": NOW + 60, "jti": "1", "events": {LOGOUT_EVENT: {}},
         });
         let token = token(header, claims, change);
-        LogoutToken::of(&provider(), Unverified::parse(&token)?, CLOCK).map(drop)
+        LogoutToken::of(&provider(), Unverified::parse(&token)?, CLOCK)
     }
 
+    /// D-10: null is absent.
     #[test]
-    fn each_time_has_two_bounds() {
+    fn each_claim_is_checked() {
         use TokenRefusal as E;
+        let check = |claim, value: Value, expected: [Option<E>; 2]| {
+            let found = [
+                id_token(json!({}), (claim, value.clone())).err(),
+                logout_token(json!({}), (claim, value.clone())).err(),
+            ];
+            assert_eq!(found, expected, "{claim} {value}");
+        };
+        let fits = |claim, value| check(claim, value, [None, None]);
+        let fits_neither =
+            |claim, value, why: E| check(claim, value, [Some(why.clone()), Some(why)]);
+        let is_no_id_token = |claim, value, why| check(claim, value, [Some(why), None]);
+        let is_no_logout_token = |claim, value, why| check(claim, value, [None, Some(why)]);
         let (earliest, latest) = (NOW - MAX_LOGOUT_AGE, NOW + 30);
-        for (claim, value, of_id_token, of_logout_token) in [
-            ("iat", latest, Ok(()), Ok(())),
-            ("iat", latest + 1, Err(E::NotYetValid), Err(E::NotYetValid)),
-            ("iat", earliest, Ok(()), Ok(())),
-            ("iat", earliest - 1, Ok(()), Err(E::TooOld)),
-            ("nbf", latest, Ok(()), Ok(())),
-            ("nbf", latest + 1, Err(E::NotYetValid), Err(E::NotYetValid)),
-            ("exp", NOW - 29, Ok(()), Ok(())),
-            ("exp", NOW - 30, Err(E::Expired), Err(E::Expired)),
-            ("auth_time", latest, Ok(()), Ok(())),
-            ("auth_time", latest + 1, Err(E::SignedInAhead), Ok(())),
-            ("auth_time", NOW * 1000, Err(E::SignedInAhead), Ok(())),
-            ("auth_time", 1 << 63, Err(E::SignedInAhead), Ok(())),
-        ] {
-            let change = || (claim, json!(value));
-            assert_eq!(
-                id_token(json!({}), change()),
-                of_id_token,
-                "{claim} {value}"
-            );
-            let found = logout_token(json!({}), change());
-            assert_eq!(found, of_logout_token, "{claim} {value}");
+        fits("iat", json!(latest));
+        fits_neither("iat", json!(latest + 1), E::NotYetValid);
+        fits("iat", json!(earliest));
+        is_no_logout_token("iat", json!(earliest - 1), E::TooOld);
+        fits_neither("iat", json!(null), E::Claim("iat"));
+        fits("nbf", json!(latest));
+        fits("nbf", json!(null));
+        fits_neither("nbf", json!(latest + 1), E::NotYetValid);
+        fits("exp", json!(NOW - 29));
+        fits_neither("exp", json!(NOW - 30), E::Expired);
+        fits_neither("exp", json!("never"), E::Claim("exp"));
+        fits_neither("exp", json!(null), E::Claim("exp"));
+        fits("auth_time", json!(latest));
+        for ahead in [latest + 1, NOW * 1000, 1 << 63] {
+            is_no_id_token("auth_time", json!(ahead), E::SignedInAhead);
         }
+        is_no_id_token("auth_time", json!(null), E::Claim("auth_time"));
+        fits("aud", json!(["gatepass"]));
+        for other in [
+            json!("another"),
+            json!(["gatepass", "another"]),
+            json!(null),
+        ] {
+            fits_neither("aud", other, E::Audience);
+        }
+        fits("azp", json!("gatepass"));
+        fits("azp", json!(null));
+        fits_neither("azp", json!("another"), E::AuthorizedParty);
+        fits("sub", json!("s".repeat(255)));
+        for wrong in [json!("s".repeat(256)), json!(""), json!("a\n"), json!(null)] {
+            fits_neither("sub", wrong, E::Claim("sub"));
+        }
+        fits("sid", json!(null));
+        fits_neither("sid", json!(7), E::Claim("sid"));
+        is_no_logout_token("jti", json!(null), E::Claim("jti"));
+        is_no_id_token("nonce", json!(null), E::Nonce);
+        check(
+            "nonce",
+            json!("another"),
+            [Some(E::Nonce), Some(E::NonceInLogout)],
+        );
+        is_no_id_token("events", json!({LOGOUT_EVENT: {}}), E::Logout);
+        check("events", json!({}), [Some(E::Logout), Some(E::NoLogout)]);
+        is_no_logout_token("events", json!(null), E::NoLogout);
     }
 
-    /// D-10, D-67.
+    /// D-67.
     #[test]
-    fn null_is_absent_and_typ_is_a_media_type() {
+    fn typ_is_a_media_type() {
         let unchanged = || ("sub", json!("1"));
         for (typ, is_id_token, is_logout_token) in [
             (json!(null), true, true),
@@ -426,25 +461,53 @@ mod tests {
             let found = logout_token(header(), unchanged());
             assert_eq!(found.is_ok(), is_logout_token, "{typ}: {found:?}");
         }
-        use TokenRefusal as E;
-        for (claim, of_id_token, of_logout_token) in [
-            ("sid", Ok(()), Ok(())),
-            ("azp", Ok(()), Ok(())),
-            ("nbf", Ok(()), Ok(())),
-            ("events", Ok(()), Err(E::NoLogout)),
-            ("nonce", Err(E::Nonce), Ok(())),
-            ("auth_time", Err(E::Claim("auth_time")), Ok(())),
-            ("exp", Err(E::Claim("exp")), Err(E::Claim("exp"))),
-            ("sub", Err(E::Claim("sub")), Err(E::Claim("sub"))),
-            ("aud", Err(E::Audience), Err(E::Audience)),
+    }
+
+    #[test]
+    fn an_address_counts_if_the_provider_has_verified_it() {
+        for (verified, counts) in [
+            (json!(true), true),
+            (json!(false), false),
+            (json!("true"), false),
+            (json!(null), false),
         ] {
-            let change = || (claim, Value::Null);
-            assert_eq!(id_token(json!({}), change()), of_id_token, "{claim}");
-            assert_eq!(
-                logout_token(json!({}), change()),
-                of_logout_token,
-                "{claim}"
-            );
+            let read = id_token(json!({}), ("email_verified", verified.clone())).unwrap();
+            let expected = counts.then_some("ada@example.com");
+            assert_eq!(read.verified_email.as_deref(), expected, "{verified}");
+        }
+    }
+
+    /// As Keycloak and Entra document them. Entra sends `auth_time` if it is asked for as an optional claim.
+    #[test]
+    fn documented_tokens_are_read() {
+        for text in [
+            include_str!("../oauth/assertion/identity/keycloak.json"),
+            include_str!("../oauth/assertion/identity/entra.json"),
+        ] {
+            let documented: Value = serde_json::from_str(text).unwrap();
+            let part = |name: &str| {
+                (
+                    documented[name]["header"].clone(),
+                    documented[name]["claims"].clone(),
+                )
+            };
+            let (header, claims) = part("id_token");
+            let text = |claim: &str| claims[claim].as_str().unwrap().to_owned();
+            let provider = IdentityProvider {
+                client_id: Some(text("aud")),
+                ..provider()
+            };
+            let id_token = token(header, claims.clone(), ("auth_time", json!(NOW - 10)));
+            let id_token = Unverified::parse(&id_token).unwrap();
+            let read = IdToken::of(&provider, id_token, &text("nonce"), CLOCK).unwrap();
+            assert_eq!(read.identity.subject, text("sub"));
+            let (header, claims) = part("logout_token");
+            if claims.is_object() {
+                let logout_token = token(header, claims.clone(), ("nonce", Value::Null));
+                let logout_token = Unverified::parse(&logout_token).unwrap();
+                let read = LogoutToken::of(&provider, logout_token, CLOCK).unwrap();
+                assert_eq!(read.sign_out.sid.as_deref(), claims["sid"].as_str());
+            }
         }
     }
 }
