@@ -62,6 +62,7 @@ fn protocol_s4_1_several_accounts_are_chosen_from() {
         assert_eq!(selector.status, 200);
         let form = Form::of(&selector);
         assert_eq!(form.buttons.len(), 3);
+        assert_eq!(link(&selector, "Your page"), "/auth/");
         assert!(selector.body.contains(hat) && selector.body.contains(site));
         let (name, value) = &form.buttons[position];
         let done = browser.submit(&form, &[(name, value)]);

@@ -6,27 +6,6 @@ use super::{App, Chromium};
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
 
-#[test]
-fn several_accounts_are_listed_with_their_sites() {
-    let (_, window) = asked_to_sign_in();
-    sign_in_as(&window, "grace");
-    window.expect_heading("Choose an account");
-    window.expect_text("grace@example.com");
-    let accounts = "//fieldset[legend]//button";
-    assert_eq!(window.count(accounts), 3);
-    for (position, name, site) in [
-        (1, "ghopper", "America"),
-        (2, "ghopper-navy", "America"),
-        (3, "grace.hopper", "Europe"),
-    ] {
-        let account = window.expect(&format!("({accounts})[{position}]")).text();
-        let words: Vec<&str> = account.split_whitespace().collect();
-        assert_eq!(words, [name, "Building", "sites,", site]);
-    }
-    window.press("grace.hopper");
-    window.expect_heading("Back in the app");
-}
-
 /// Nothing but Tab, Enter and letters, from the first page to the application.
 #[test]
 fn the_keyboard_alone_is_enough() {
@@ -107,33 +86,6 @@ fn a_long_list_has_a_filter_and_begins_with_the_last_used() {
     window.press("enoether-4");
     window.expect_heading("Back in the app");
     assert_eq!(first_two(), ["enoether-4", "enoether-9"]);
-}
-
-#[test]
-fn pages_after_the_sign_in_link_to_the_home_page() {
-    let (_, window) = asked_to_sign_in();
-    sign_in_as(&window, "grace");
-    window.expect_heading("Choose an account");
-    window.follow("Your page");
-    window.expect_heading("You are signed in");
-}
-
-/// Starting again shows the selector, and another user may sign in.
-#[test]
-fn accounts_are_switched_by_starting_again() {
-    let (app, window) = asked_to_sign_in();
-    sign_in_as(&window, "grace");
-    window.press("ghopper-navy");
-    window.expect_heading("Back in the app");
-    window.visit(&app.authorize());
-    window.expect_heading("Choose an account");
-    window.press("grace.hopper");
-    window.expect_heading("Back in the app");
-    window.visit(&app.authorize());
-    window.follow("Sign in as somebody else");
-    window.expect_heading("Sign in");
-    sign_in_as(&window, "ada");
-    window.expect_heading("Back in the app");
 }
 
 /// D-7.

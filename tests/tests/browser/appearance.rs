@@ -4,9 +4,7 @@
 
 use serde_json::Value;
 
-use super::sign_in::{
-    CODE, UNKNOWN_APPLICATION, asked_to_sign_in, sign_in, sign_in_as, use_recovery_code,
-};
+use super::sign_in::{CODE, asked_to_sign_in, sign_in, sign_in_as, use_recovery_code};
 use super::{App, Chromium, lobby, pair};
 use crate::api::until;
 use crate::support::{Browser, Form, code_at, file, now};
@@ -22,7 +20,7 @@ fn pages_of_sign_ins(window: &Chromium, run: &str, look: &mut dyn FnMut(&str)) {
         look(name);
     };
     window.visit(&super::app::authorize("nobody", &app.callback(), &[]));
-    see("error", UNKNOWN_APPLICATION);
+    see("error", "The application that sent you here is not known");
     window.visit(&app.authorize());
     see("sign-in", "Sign in");
     window

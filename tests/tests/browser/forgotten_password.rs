@@ -6,7 +6,9 @@ const SHOW: &str = "//button[@aria-pressed and not(@hidden)]";
 const PASSWORD: &str = "apples fall down, not up";
 
 /// From the sign-in of an application, by mail, back to the application.
-fn forgets(window: &Chromium, username: &str) {
+#[test]
+fn a_link_by_mail_leads_back_to_the_application() {
+    let (username, window) = ("isaac@example.com", Chromium::open());
     let add = [
         "user",
         "add",
@@ -38,18 +40,6 @@ fn forgets(window: &Chromium, username: &str) {
     window.expect_heading(&format!("Continue as {username} to Field Notes?"));
     window.press("Continue");
     window.expect_heading("Back in the app");
-}
-
-#[test]
-fn a_link_by_mail_leads_back_to_the_application() {
-    forgets(&Chromium::open(), "with-scripts@example.com");
-}
-
-#[test]
-fn a_link_by_mail_leads_back_to_the_application_without_scripts() {
-    let window = Chromium::open();
-    window.disable_scripts();
-    forgets(&window, "without-scripts@example.com");
 }
 
 #[test]

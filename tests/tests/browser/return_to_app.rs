@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::app::authorize;
-use super::sign_in::{CODE, asked_to_sign_in, sign_in_as};
+use super::sign_in::{CODE, sign_in_as};
 use super::{App, Chromium, lobby, pair};
 use crate::support::{INSTALLED, file, lasting_code, post};
 
@@ -99,32 +99,6 @@ fn a_loopback_address_of_version_6_is_followed() {
     sign_in_as(&window, "ada");
     window.expect_heading("Back in the app");
     assert!(window.address().as_str().starts_with(&app.callback()));
-}
-
-/// D-34, RFC 8252 §8.6: an app that starts a request by itself gets no code from a live session.
-#[test]
-fn a_live_session_is_confirmed_by_the_person() {
-    let (_, window) = asked_to_sign_in();
-    sign_in_as(&window, "ada");
-    window.expect_heading("Back in the app");
-    let other = App::serving("[::1]", vec![]);
-    let request = authorize("ipv6-demo", &other.callback(), &[]);
-    window.visit(&request);
-    window.expect_heading("Continue as ada@example.com to Site Plans?");
-    window.expect_text("alovelace");
-    window.press("Continue");
-    window.expect_heading("Back in the app");
-    assert!(window.address().as_str().starts_with(&other.callback()));
-    assert!(
-        window
-            .address()
-            .query()
-            .unwrap_or_default()
-            .contains("code=")
-    );
-    // Once per session and client.
-    window.visit(&request);
-    window.expect_heading("Back in the app");
 }
 
 /// The single-page app of `examples/`, with more buttons.

@@ -3,9 +3,6 @@
 use super::{App, Chromium, lobby, pair};
 use crate::support::{code_at, is_accepted, lasting_code, now};
 
-/// The heading for a request of a client that is not registered.
-pub(super) const UNKNOWN_APPLICATION: &str = "The application that sent you here is not known";
-
 /// The label of the field for the second factor.
 pub(super) const CODE: &str = "Six-digit code";
 
@@ -35,22 +32,6 @@ fn answered(window: &Chromium, name: &str) -> Option<String> {
     let mut pairs = address.query_pairs();
     let (_, value) = pairs.find(|(key, _)| key == name)?;
     Some(value.into_owned())
-}
-
-#[test]
-fn the_right_password_leads_back_to_the_application() {
-    let (app, window) = (App::start(), Chromium::open());
-    window.visit(&app.authorize_with(&[("state", "s p&c")]));
-    window.expect_heading("Sign in");
-    window.expect_text("Field Notes");
-    window.expect_text("an app on this device");
-    sign_in_as(&window, "ada");
-    window.expect_heading("Back in the app");
-    let address = window.address();
-    assert!(address.as_str().starts_with(&app.callback()), "{address}");
-    assert_eq!(answered(&window, "state").as_deref(), Some("s p&c"));
-    assert_eq!(answered(&window, "iss"), Some(lobby()));
-    assert!(answered(&window, "code").unwrap().len() >= 22);
 }
 
 #[test]
@@ -131,20 +112,6 @@ fn a_wrong_password_and_an_unknown_user_can_try_again() {
         window.visit(&app.authorize());
     }
     sign_in_as(&window, "katherine");
-    window.expect_heading("Back in the app");
-}
-
-#[test]
-fn a_second_factor_is_asked_for() {
-    let (_, window) = asked_to_sign_in();
-    sign_in_as(&window, "dorothy");
-    window.expect_heading("Enter your code");
-    window.fill(CODE, "00000");
-    window.press("Continue");
-    let problem = window.expect("//*[@role='alert']");
-    assert!(problem.text().contains("not right"), "{}", problem.text());
-    window.fill(CODE, &lasting_code("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"));
-    window.press("Continue");
     window.expect_heading("Back in the app");
 }
 
@@ -249,81 +216,6 @@ fn a_person_sets_up_an_authenticator_app() {
     other.expect_heading("Back in the app");
 }
 
-/// From the password that an operator gave to the app and the code, in one go.
-#[test]
-fn a_person_does_what_is_due_on_the_way_to_the_application() {
-    for name in ["scripts", "alone"] {
-        let (app, window) = (App::start(), Chromium::open());
-        if name == "alone" {
-            window.disable_scripts();
-        }
-        let authorize =
-            super::app::authorize("strict-demo", &app.callback(), &[("state", "s p&c")]);
-        window.visit(&authorize);
-        let username = format!("vera-{name}@example.com");
-        sign_in(&window, &username, "demo-password-of-vera");
-        window.expect_heading("Change your password");
-        window.expect_text("Before you continue to Site Journal, choose another password.");
-        let change = |chosen: &str| {
-            window.fill("Current password", "demo-password-of-vera");
-            window.fill("New password", chosen);
-            window.press("Set the password");
-        };
-        change("demo-password-of-vera");
-        window.expect_text("This is your present password.");
-        change("apples fall down, not up");
-        window.expect_heading("Set up an authenticator app");
-        window.expect_text("To continue to Site Journal");
-        let secret = window.expect("//*[@class='secret']").text();
-        let secret: String = secret.split_whitespace().collect();
-        window.fill("Code that the app shows", "00000");
-        window.fill("Your password", "apples fall down, not up");
-        window.press("Turn on");
-        window.expect_text("This code is not right.");
-        assert!(
-            !window.has("//input[@type='password']"),
-            "typed a moment ago"
-        );
-        window.fill("Code that the app shows", &lasting_code(&secret));
-        window.press("Turn on");
-        window.expect_heading("Your recovery codes");
-        window.press("I have kept them");
-        window.expect_heading("Back in the app");
-        assert_eq!(answered(&window, "state").as_deref(), Some("s p&c"));
-        assert!(answered(&window, "code").is_some());
-        // Nothing is asked twice.
-        window.visit(&authorize);
-        window.expect_heading("Back in the app");
-    }
-}
-
-/// Without an application: from the form to the page that the form is for.
-#[test]
-fn a_person_signs_in_at_the_home_page() {
-    let window = Chromium::open();
-    window.disable_scripts();
-    let home = format!("{}/auth/", lobby());
-    let sign_in = |password: &str| sign_in(&window, "hedy@example.com", password);
-    window.visit(&home);
-    window.expect_heading("Sign in to your page");
-    sign_in("not-the-password");
-    window.expect_text("Username or password is wrong");
-    window.expect_heading("Sign in to your page");
-    sign_in("demo-password-of-hedy");
-    window.expect_heading("Enter your code");
-    window.follow("Sign in as somebody else");
-    window.expect_heading("Sign in to your page");
-    window.visit(&home);
-    window.expect_heading("Enter your code");
-    window.fill(CODE, "00000");
-    window.press("Continue");
-    window.expect("//*[@role='alert']");
-    window.fill(CODE, &lasting_code("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"));
-    window.press("Continue");
-    window.expect_heading("You are signed in");
-    window.expect_text("hedy@example.com");
-}
-
 /// A person without app and recovery codes asks an administrator.
 #[test]
 fn an_administrator_removes_a_second_factor() {
@@ -384,64 +276,6 @@ fn signing_out_leaves_nothing_behind() {
     window.expect_heading("Sign in to your page");
     window.visit(&app.authorize());
     window.expect_heading("Sign in");
-}
-
-/// Session fixation: cookies from before a sign-in do not work after it.
-#[test]
-fn signing_in_renews_the_session() {
-    let (app, window) = asked_to_sign_in();
-    window.expect_heading("Sign in");
-    let before = window.cookies();
-    sign_in_as(&window, "joan");
-    window.expect_heading("Enter your code");
-    let between = window.cookies();
-    let thief = Chromium::open();
-    thief.visit(&format!("{}/auth/", lobby()));
-    for (name, value) in before.iter().chain(&between) {
-        thief.set_cookie(name, value);
-    }
-    thief.visit(&format!("{}/auth/", lobby()));
-    thief.expect_heading("Enter your code");
-    // A new session for each person.
-    window.visit(&app.authorize());
-    window.follow("Sign in as somebody else");
-    window.expect_heading("Sign in");
-    sign_in_as(&window, "ada");
-    window.expect_heading("Back in the app");
-    window.visit(&format!("{}/auth/", lobby()));
-    let after = window.cookies();
-    for (name, value) in &between {
-        if !before.iter().any(|(known, _)| known == name) {
-            assert!(!after.contains(&(name.clone(), value.clone())), "{name}");
-        }
-    }
-}
-
-/// D-5: the service redirects to registered addresses only.
-#[test]
-fn an_unsafe_request_is_explained_and_goes_nowhere() {
-    let window = Chromium::open();
-    let foreign = App::serving("127.0.0.1", vec![]);
-    let redirect = foreign.other_site() + "/callback";
-    for (client, redirect_uri, heading, word) in [
-        (
-            "nobody",
-            foreign.callback(),
-            UNKNOWN_APPLICATION,
-            "client_id",
-        ),
-        (
-            "installed-demo",
-            redirect,
-            "The application has not registered the address to which the request would send you",
-            "redirect_uri",
-        ),
-    ] {
-        window.visit(&super::app::authorize(client, &redirect_uri, &[]));
-        window.expect_heading(heading);
-        window.expect_text(word);
-        assert!(window.address().as_str().starts_with(&lobby()));
-    }
 }
 
 #[test]
