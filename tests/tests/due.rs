@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    ADA, Browser, Form, Instance, LEGACY, OwnPair, Reply, WEB, answered, database, get,
-    lasting_code, logon, now, wrong_code,
+    ADA, Browser, Form, Instance, LEGACY, OwnPair, Reply, WEB, answered, get, lasting_code, logon,
+    now, wrong_code,
 };
 use crate::token::claims;
 
@@ -86,93 +86,89 @@ fn cannot_be_passed_by(browser: &Browser, page: &Reply) {
 /// The rule comes after the sign-in and after the first grant.
 #[test]
 fn a_code_needs_the_second_factor_that_is_required() {
-    let postgres = database();
-    for store in [None, Some(postgres.url())] {
-        let changes = store.map(|url| ("TOKEN_SERVICE__STORE__URL", url));
-        let pair = OwnPair::start(changes.as_slice());
-        let (browser, done) = signed_in(&pair, "ada");
-        let before = tokens(&pair, &done);
-        let one = claims(&before.text("access_token"));
-        assert_eq!(
-            (&one["acr"], &one["amr"]),
-            (&Value::Null, &json!(["USERNAME_PASSWORD"]))
-        );
-        let signed_in_at = one["auth_time"].as_u64().unwrap();
-        assert!(now() - signed_in_at < 60, "{one}");
-        let live = before.text("refresh_token");
-        let is_active = || {
-            WEB.post(&pair.lobby(), "/auth/introspect", &[("token", &live)])
-                .json()
-        };
-        assert_eq!(is_active()["active"], true);
-        let done = browser.authorize(&WEB.request(&[]));
-        let code = answered(&done, WEB.redirect_uri, "code").unwrap();
-        pair.release(&[&WEB]);
-        pair.done("client update web-demo --second-factor required");
+    let pair = OwnPair::start(&[]);
+    let (browser, done) = signed_in(&pair, "ada");
+    let before = tokens(&pair, &done);
+    let one = claims(&before.text("access_token"));
+    assert_eq!(
+        (&one["acr"], &one["amr"]),
+        (&Value::Null, &json!(["USERNAME_PASSWORD"]))
+    );
+    let signed_in_at = one["auth_time"].as_u64().unwrap();
+    assert!(now() - signed_in_at < 60, "{one}");
+    let live = before.text("refresh_token");
+    let is_active = || {
+        WEB.post(&pair.lobby(), "/auth/introspect", &[("token", &live)])
+            .json()
+    };
+    assert_eq!(is_active()["active"], true);
+    let done = browser.authorize(&WEB.request(&[]));
+    let code = answered(&done, WEB.redirect_uri, "code").unwrap();
+    pair.release(&[&WEB]);
+    pair.done("client update web-demo --second-factor required");
 
-        let refused = WEB.exchange(&pair.lobby(), &code, None);
-        refused.assert_error(400, "invalid_grant");
-        assert!(refused.body.contains("second factor"), "{}", refused.body);
-        assert_eq!(is_active(), json!({"active": false}));
-        let refused = refreshed(&pair, &before);
-        refused.assert_error(400, "invalid_grant");
-        assert!(refused.body.contains("second factor"), "{}", refused.body);
-        let explained = pair.run(&format!("explain {}", before.text("refresh_token")));
-        let why = "from a sign-in without one";
-        assert!(explained.output.contains(why), "{explained:?}");
-        let silent = browser.authorize(&WEB.request(&[("prompt", "none")]));
-        let error = answered(&silent, WEB.redirect_uri, "error");
-        assert_eq!(error.as_deref(), Some("interaction_required"));
-        let page = browser.authorize(&WEB.request(&[("state", "a b&c")]));
-        let secret = offered(&page);
-        cannot_be_passed_by(&browser, &page);
-        // Where no rule needs one, one factor stays enough.
-        let home = browser.open("/auth/");
-        assert!(home.body.contains("You are signed in"), "{}", home.body);
+    let refused = WEB.exchange(&pair.lobby(), &code, None);
+    refused.assert_error(400, "invalid_grant");
+    assert!(refused.body.contains("second factor"), "{}", refused.body);
+    assert_eq!(is_active(), json!({"active": false}));
+    let refused = refreshed(&pair, &before);
+    refused.assert_error(400, "invalid_grant");
+    assert!(refused.body.contains("second factor"), "{}", refused.body);
+    let explained = pair.run(&format!("explain {}", before.text("refresh_token")));
+    let why = "from a sign-in without one";
+    assert!(explained.output.contains(why), "{explained:?}");
+    let silent = browser.authorize(&WEB.request(&[("prompt", "none")]));
+    let error = answered(&silent, WEB.redirect_uri, "error");
+    assert_eq!(error.as_deref(), Some("interaction_required"));
+    let page = browser.authorize(&WEB.request(&[("state", "a b&c")]));
+    let secret = offered(&page);
+    cannot_be_passed_by(&browser, &page);
+    // Where no rule needs one, one factor stays enough.
+    let home = browser.open("/auth/");
+    assert!(home.body.contains("You are signed in"), "{}", home.body);
 
-        let form = Form::of(&page);
-        // An application asks for it, so the sign-in of the browser is not enough.
-        let alone = browser.submit(&form, &[("code", &lasting_code(&secret))]);
-        assert_eq!(alone.status, 403, "{}", alone.body);
-        let wrong_code = wrong_code(&secret);
-        let fields = [("code", &*wrong_code), ("password", ADA[1].1)];
-        let wrong = browser.submit(&form, &fields);
-        assert_eq!(wrong.status, 403, "{}", wrong.body);
-        let other_tab = Form::of(&browser.authorize(&WEB.request(&[])));
-        let (recovery_code, done) = set_up(&browser, &wrong, None);
-        let state = answered(&done, WEB.redirect_uri, "state");
-        assert_eq!(state.as_deref(), Some("a b&c"));
-        let after = tokens(&pair, &done);
-        let two = claims(&after.text("access_token"));
-        assert_eq!(two["amr"], json!(["USERNAME_PASSWORD", "TOTP"]));
-        assert_eq!(two["acr"], MULTI_FACTOR);
-        let again = refreshed(&pair, &after);
-        assert_eq!(again.status, 200, "{}", again.body);
-        let again = claims(&again.text("access_token"));
-        for member in ["amr", "acr", "auth_time"] {
-            assert_eq!(again[member], two[member], "{member}");
-        }
-        // The offer of another tab is for a session that has ended.
-        let late = browser.submit(&other_tab, &[("code", "000000")]);
-        let next = browser.follow(&late);
-        assert!(answered(&next, WEB.redirect_uri, "code").is_some());
-        // A recovery code is a second factor.
-        let (browser, page) = signed_in(&pair, "ada");
-        assert!(page.body.contains("Enter your code"), "{}", page.body);
-        cannot_be_passed_by_code(&browser, &page);
-        let form = Form::of(&page);
-        let told = browser.submit(&form, &[("recovery_code", &recovery_code)]);
-        assert!(
-            told.body.contains("You used a recovery code"),
-            "{}",
-            told.body
-        );
-        let done = browser.submit(&Form::of(&told), &[]);
-        let token = tokens(&pair, &done).text("access_token");
-        assert_eq!(claims(&token)["acr"], MULTI_FACTOR);
-        // The set-up ended what rested on the password alone.
-        refreshed(&pair, &before).assert_error(400, "invalid_grant");
+    let form = Form::of(&page);
+    // An application asks for it, so the sign-in of the browser is not enough.
+    let alone = browser.submit(&form, &[("code", &lasting_code(&secret))]);
+    assert_eq!(alone.status, 403, "{}", alone.body);
+    let wrong_code = wrong_code(&secret);
+    let fields = [("code", &*wrong_code), ("password", ADA[1].1)];
+    let wrong = browser.submit(&form, &fields);
+    assert_eq!(wrong.status, 403, "{}", wrong.body);
+    let other_tab = Form::of(&browser.authorize(&WEB.request(&[])));
+    let (recovery_code, done) = set_up(&browser, &wrong, None);
+    let state = answered(&done, WEB.redirect_uri, "state");
+    assert_eq!(state.as_deref(), Some("a b&c"));
+    let after = tokens(&pair, &done);
+    let two = claims(&after.text("access_token"));
+    assert_eq!(two["amr"], json!(["USERNAME_PASSWORD", "TOTP"]));
+    assert_eq!(two["acr"], MULTI_FACTOR);
+    let again = refreshed(&pair, &after);
+    assert_eq!(again.status, 200, "{}", again.body);
+    let again = claims(&again.text("access_token"));
+    for member in ["amr", "acr", "auth_time"] {
+        assert_eq!(again[member], two[member], "{member}");
     }
+    // The offer of another tab is for a session that has ended.
+    let late = browser.submit(&other_tab, &[("code", "000000")]);
+    let next = browser.follow(&late);
+    assert!(answered(&next, WEB.redirect_uri, "code").is_some());
+    // A recovery code is a second factor.
+    let (browser, page) = signed_in(&pair, "ada");
+    assert!(page.body.contains("Enter your code"), "{}", page.body);
+    cannot_be_passed_by_code(&browser, &page);
+    let form = Form::of(&page);
+    let told = browser.submit(&form, &[("recovery_code", &recovery_code)]);
+    assert!(
+        told.body.contains("You used a recovery code"),
+        "{}",
+        told.body
+    );
+    let done = browser.submit(&Form::of(&told), &[]);
+    let token = tokens(&pair, &done).text("access_token");
+    assert_eq!(claims(&token)["acr"], MULTI_FACTOR);
+    // The set-up ended what rested on the password alone.
+    refreshed(&pair, &before).assert_error(400, "invalid_grant");
 }
 
 /// While the second factor is owed, nobody sets up another one, or another password.
@@ -289,129 +285,125 @@ fn a_client_asks_for_a_second_factor() {
 
 #[test]
 fn another_password_is_asked_for_once() {
-    let postgres = database();
-    for store in [None, Some(postgres.url())] {
-        let changes = store.map(|url| ("TOKEN_SERVICE__STORE__URL", url));
-        let pair = OwnPair::start(changes.as_slice());
-        let (old, done) = signed_in(&pair, "ada");
-        let before = tokens(&pair, &done);
-        pair.done("release user ada@example.com");
-        pair.done("user update ada@example.com --must-change-password");
-        let shown = pair.json("user show ada@example.com");
-        assert_eq!(shown["must_change_password"], true);
-        // What was issued goes on: `user reset-password` ends it.
-        assert_eq!(refreshed(&pair, &before).status, 200);
-        let silent = old.authorize(&WEB.request(&[("prompt", "none")]));
-        let error = answered(&silent, WEB.redirect_uri, "error");
-        assert_eq!(error.as_deref(), Some("interaction_required"));
+    let pair = OwnPair::start(&[]);
+    let (old, done) = signed_in(&pair, "ada");
+    let before = tokens(&pair, &done);
+    pair.done("release user ada@example.com");
+    pair.done("user update ada@example.com --must-change-password");
+    let shown = pair.json("user show ada@example.com");
+    assert_eq!(shown["must_change_password"], true);
+    // What was issued goes on: `user reset-password` ends it.
+    assert_eq!(refreshed(&pair, &before).status, 200);
+    let silent = old.authorize(&WEB.request(&[("prompt", "none")]));
+    let error = answered(&silent, WEB.redirect_uri, "error");
+    assert_eq!(error.as_deref(), Some("interaction_required"));
 
-        let (browser, page) = signed_in(&pair, "ada");
+    let (browser, page) = signed_in(&pair, "ada");
+    assert!(
+        page.body.contains("choose another password"),
+        "{}",
+        page.body
+    );
+    cannot_be_passed_by(&browser, &page);
+    let form = Form::of(&page);
+    let change = |present: &str, chosen: &str| {
+        let fields = [("password", present), ("new_password", chosen)];
+        browser.submit(&form, &fields)
+    };
+    let present = ADA[1].1;
+    for (sent, chosen, status) in [
+        (CHOSEN, CHOSEN, 403),
+        (present, present, 400),
+        (present, "short", 400),
+    ] {
+        let refused = change(sent, chosen);
+        assert_eq!(refused.status, status, "{}", refused.body);
         assert!(
-            page.body.contains("choose another password"),
-            "{}",
-            page.body
+            refused.body.contains("choose another password"),
+            "still the way"
         );
-        cannot_be_passed_by(&browser, &page);
-        let form = Form::of(&page);
-        let change = |present: &str, chosen: &str| {
-            let fields = [("password", present), ("new_password", chosen)];
-            browser.submit(&form, &fields)
-        };
-        let present = ADA[1].1;
-        for (sent, chosen, status) in [
-            (CHOSEN, CHOSEN, 403),
-            (present, present, 400),
-            (present, "short", 400),
-        ] {
-            let refused = change(sent, chosen);
-            assert_eq!(refused.status, status, "{}", refused.body);
-            assert!(
-                refused.body.contains("choose another password"),
-                "still the way"
-            );
-        }
-        let other_tab = form.clone();
-        let done = browser.follow(&change(present, CHOSEN));
-        tokens(&pair, &done);
-        assert_eq!(
-            refreshed(&pair, &before).status,
-            400,
-            "as after every new password"
-        );
-        // The other tab goes on, and asks nothing twice.
-        let fields = [
-            ("password", present),
-            ("new_password", "pears fall down as well"),
-        ];
-        let next = browser.follow(&browser.submit(&other_tab, &fields));
-        assert!(answered(&next, WEB.redirect_uri, "code").is_some());
-        let ended = old.authorize(&WEB.request(&[]));
-        assert!(ended.body.contains("Sign in"), "{}", ended.body);
-        assert!(
-            pair.json("user show ada@example.com")
-                .get("must_change_password")
-                .is_none()
-        );
-
-        // Whoever sets a password ends it; together, both apply.
-        pair.done("user update ada@example.com --must-change-password");
-        let link = pair.json("user reset-password ada@example.com");
-        let page = browser.open(link["url"].as_str().unwrap());
-        let same = browser.submit(&Form::of(&page), &[("password", CHOSEN)]);
-        assert_eq!(same.status, 400, "{}", same.body);
-        assert!(same.body.contains("your present password"), "{}", same.body);
-        let set = browser.submit(&Form::of(&page), &[("password", "plums fall down too")]);
-        assert_eq!(set.status, 200, "{}", set.body);
-        let shown = pair.json("user show ada@example.com");
-        assert!(shown.get("must_change_password").is_none(), "{shown}");
-        pair.done("user update ada@example.com --must-change-password");
-        let with = |more: &[&str]| {
-            let words = ["user", "update", "ada@example.com", "--password-file", "-"];
-            pair.operate(&[&words, more].concat(), present).done();
-            let user = pair.json("user show ada@example.com");
-            user["must_change_password"].as_bool().unwrap_or_default()
-        };
-        assert!(!with(&[]));
-        pair.done("user update ada@example.com --must-change-password");
-        pair.done("user update ada@example.com --may-keep-password");
-        let words = [
-            "user",
-            "update",
-            "ada@example.com",
-            "--password-file",
-            "-",
-            "--must-change-password",
-        ];
-        pair.operate(&words, CHOSEN).done();
-        assert_eq!(
-            pair.json("user show ada@example.com")["must_change_password"],
-            true
-        );
-
-        // With a required second factor: first the password, then the app, then the code.
-        pair.release(&[&WEB]);
-        pair.done("client update web-demo --second-factor required");
-        let browser = Browser::new(&pair.lobby());
-        let page = browser.authorize(&WEB.request(&[]));
-        let page = browser.sign_in(&page, "ada@example.com", CHOSEN);
-        // Somebody else signs in with this browser meanwhile.
-        let home = browser.open("/auth/?prompt=login");
-        browser.sign_in(&home, "mary@example.com", "demo-password-of-mary");
-        let fields = [
-            ("password", CHOSEN),
-            ("new_password", "pears fall down as well"),
-        ];
-        let foreign = browser.submit(&Form::of(&page), &fields);
-        offered(&browser.follow(&foreign));
-        assert_eq!(
-            pair.json("user show ada@example.com")["must_change_password"],
-            true
-        );
-        let page = browser.authorize(&WEB.request(&[("prompt", "login")]));
-        let page = browser.sign_in(&page, "ada@example.com", CHOSEN);
-        let page = browser.follow(&browser.submit(&Form::of(&page), &fields));
-        let (_, done) = set_up(&browser, &page, Some("pears fall down as well"));
-        let token = tokens(&pair, &done).text("access_token");
-        assert_eq!(claims(&token)["amr"], json!(["USERNAME_PASSWORD", "TOTP"]));
     }
+    let other_tab = form.clone();
+    let done = browser.follow(&change(present, CHOSEN));
+    tokens(&pair, &done);
+    assert_eq!(
+        refreshed(&pair, &before).status,
+        400,
+        "as after every new password"
+    );
+    // The other tab goes on, and asks nothing twice.
+    let fields = [
+        ("password", present),
+        ("new_password", "pears fall down as well"),
+    ];
+    let next = browser.follow(&browser.submit(&other_tab, &fields));
+    assert!(answered(&next, WEB.redirect_uri, "code").is_some());
+    let ended = old.authorize(&WEB.request(&[]));
+    assert!(ended.body.contains("Sign in"), "{}", ended.body);
+    assert!(
+        pair.json("user show ada@example.com")
+            .get("must_change_password")
+            .is_none()
+    );
+
+    // Whoever sets a password ends it; together, both apply.
+    pair.done("user update ada@example.com --must-change-password");
+    let link = pair.json("user reset-password ada@example.com");
+    let page = browser.open(link["url"].as_str().unwrap());
+    let same = browser.submit(&Form::of(&page), &[("password", CHOSEN)]);
+    assert_eq!(same.status, 400, "{}", same.body);
+    assert!(same.body.contains("your present password"), "{}", same.body);
+    let set = browser.submit(&Form::of(&page), &[("password", "plums fall down too")]);
+    assert_eq!(set.status, 200, "{}", set.body);
+    let shown = pair.json("user show ada@example.com");
+    assert!(shown.get("must_change_password").is_none(), "{shown}");
+    pair.done("user update ada@example.com --must-change-password");
+    let with = |more: &[&str]| {
+        let words = ["user", "update", "ada@example.com", "--password-file", "-"];
+        pair.operate(&[&words, more].concat(), present).done();
+        let user = pair.json("user show ada@example.com");
+        user["must_change_password"].as_bool().unwrap_or_default()
+    };
+    assert!(!with(&[]));
+    pair.done("user update ada@example.com --must-change-password");
+    pair.done("user update ada@example.com --may-keep-password");
+    let words = [
+        "user",
+        "update",
+        "ada@example.com",
+        "--password-file",
+        "-",
+        "--must-change-password",
+    ];
+    pair.operate(&words, CHOSEN).done();
+    assert_eq!(
+        pair.json("user show ada@example.com")["must_change_password"],
+        true
+    );
+
+    // With a required second factor: first the password, then the app, then the code.
+    pair.release(&[&WEB]);
+    pair.done("client update web-demo --second-factor required");
+    let browser = Browser::new(&pair.lobby());
+    let page = browser.authorize(&WEB.request(&[]));
+    let page = browser.sign_in(&page, "ada@example.com", CHOSEN);
+    // Somebody else signs in with this browser meanwhile.
+    let home = browser.open("/auth/?prompt=login");
+    browser.sign_in(&home, "mary@example.com", "demo-password-of-mary");
+    let fields = [
+        ("password", CHOSEN),
+        ("new_password", "pears fall down as well"),
+    ];
+    let foreign = browser.submit(&Form::of(&page), &fields);
+    offered(&browser.follow(&foreign));
+    assert_eq!(
+        pair.json("user show ada@example.com")["must_change_password"],
+        true
+    );
+    let page = browser.authorize(&WEB.request(&[("prompt", "login")]));
+    let page = browser.sign_in(&page, "ada@example.com", CHOSEN);
+    let page = browser.follow(&browser.submit(&Form::of(&page), &fields));
+    let (_, done) = set_up(&browser, &page, Some("pears fall down as well"));
+    let token = tokens(&pair, &done).text("access_token");
+    assert_eq!(claims(&token)["amr"], json!(["USERNAME_PASSWORD", "TOTP"]));
 }

@@ -263,16 +263,7 @@ fn a_link_by_mail_ends_with_what_it_rests_on() {
     for link in [&first, &second, made["url"].as_str().unwrap()] {
         assert_eq!(service.browser().open(link).status, 200);
     }
-    for other in [
-        &first[..first.len() - 1],
-        &format!("{first}A"),
-        &first.replacen("link=", "link=A", 1),
-    ] {
-        service.is_over(other);
-    }
-    pair.done(&format!("user update {ISAAC} --email newton@example.com"));
-    service.is_over(&first);
-    pair.done(&format!("user update {ISAAC} --email {ISAAC}"));
+    service.is_over(&format!("{first}A"));
     let update = ["user", "update", ISAAC, "--password-file", "-"];
     pair.operate(&update, "plums fall down too\n").done();
     service.is_over(&second);

@@ -1,12 +1,8 @@
 //! A person's own page: ends the access of applications, and sessions of other browsers.
 
-use std::cell::RefCell;
-use std::sync::Barrier;
-
-use crate::api::until;
 use crate::support::{
     ADA, Browser, Client, Form, INSTALLED, Instance, LEGACY, OwnPair, Pkce, Reply, USER_BOUND, WEB,
-    answered, code_at, database, lasting_code, now, wrong_code,
+    answered, code_at, lasting_code, now, wrong_code,
 };
 
 const GRACE: [(&str, &str); 2] = [
@@ -81,148 +77,99 @@ fn other_sessions(browser: &Browser) -> Vec<String> {
 
 #[test]
 fn a_person_ends_the_access_of_one_application_at_once() {
-    let postgres = database();
-    for store in [None, Some(postgres.url())] {
-        let store = store.map(|url| ("TOKEN_SERVICE__STORE__URL", url));
-        let pair = OwnPair::start(store.as_slice());
-        let lobby = pair.lobby();
-        let browser = signed_in(&pair, ADA);
-        let none = browser.open("/auth/").body;
-        assert!(
-            none.contains("You have not given any application access"),
-            "{none}"
-        );
-
-        let code = browser.code_for(&WEB, None);
-        let web = Access::of(WEB, &WEB.exchange(&lobby, &code, None));
-        let pkce = Pkce::of(&"v".repeat(43));
-        let code = browser.code_for(&INSTALLED, Some(&pkce));
-        let installed = Access::of(INSTALLED, &INSTALLED.exchange(&lobby, &code, Some(&pkce)));
-        let instance = Instance::of(&pair.pair);
-        let legacy = instance.exchange(&LEGACY, &instance.code(&LEGACY));
-        let legacy = Access::of(LEGACY, &legacy);
-        let graces = signed_in(&pair, GRACE);
-        let choice = graces.authorize(&WEB.request(&[]));
-        let button = ("account", "https://eu1.example.com 1879048402");
-        let chosen = graces.submit(&Form::of(&choice), &[button]);
-        let code = answered(&chosen, WEB.redirect_uri, "code").unwrap();
-        let anothers = Access::of(WEB, &WEB.exchange(&lobby, &code, None));
-        let bound = pair.token();
-        let unredeemed = browser.code_for(&WEB, None);
-
-        let page = browser.open("/auth/").body;
-        for expected in [
-            "<bdi>Package Builder</bdi>",
-            "See your documents, See your projects",
-            "<bdi>alovelace</bdi> (<bdi>Building sites, America</bdi>)",
-            "app.example.com, 127.0.0.1:8090",
-            "<bdi>Field Notes</bdi>",
-            "an app on this device, the app on this device that opens com.example.fieldnotes: links",
-            "/auth/end?application=legacy-demo",
-            "has set up these applications",
-        ] {
-            assert!(page.contains(expected), "{expected}: {page}");
-        }
-        // What an operator set up, another person's access, and nonsense cannot be ended.
-        let form = Form::of(&browser.open("/auth/end?application=web-demo"));
-        let csrf = form.hidden.iter().find(|(name, _)| name == "csrf").unwrap();
-        let bare = Form {
-            hidden: vec![csrf.clone()],
-            ..form
-        };
-        for forged in [USER_BOUND.id, "non-interactive-demo", "unknown", ""] {
-            let done = browser.submit(&bare, &[("application", forged)]);
-            assert_eq!(
-                (done.status, done.header("location")),
-                (303, Some("/auth/"))
-            );
-            let asked = browser.open(&format!("/auth/end?application={forged}"));
-            assert_eq!(asked.status, 303, "{}", asked.body);
-        }
-        let ended = end(&browser, "/auth/end?application=web-demo");
-        assert!(
-            ended.body.contains("no longer has access"),
-            "{}",
-            ended.body
-        );
-        web.has_ended(&pair);
-        let late = WEB.exchange(&lobby, &unredeemed, None);
-        late.assert_error(400, "invalid_grant");
-        for other in [&installed, &legacy, &anothers] {
-            other.works(&pair);
-        }
-        assert_eq!(pair.call(&bound), 200);
-        let page = browser.open("/auth/").body;
-        assert!(!page.contains("application=web-demo"), "{page}");
-
-        let ended = end(&browser, "/auth/end?application=legacy-demo");
-        assert!(
-            ended.body.contains("no longer has access"),
-            "{}",
-            ended.body
-        );
-        pair.until_refused(&legacy.access);
-        let refreshed = instance.refresh(&LEGACY, &legacy.refresh);
-        assert_eq!(refreshed.status, 400, "{}", refreshed.body);
-        let refreshed = INSTALLED.refresh(&lobby, &installed.refresh);
-        assert_eq!(refreshed.status, 200, "{}", refreshed.body);
-        // The person authorizes the application again, and it works at once.
-        let code = browser.code_for(&WEB, None);
-        let again = Access::of(WEB, &WEB.exchange(&lobby, &code, None));
-        again.works(&pair);
-        let audit = pair.json("audit --action access_ended");
-        let entries = audit["items"].as_array().unwrap().iter();
-        let entries: Vec<_> = entries
-            .map(|entry| (entry["actor"].clone(), entry["client_id"].clone()))
-            .collect();
-        let ada = |client: &str| ("ada@example.com".into(), client.into());
-        assert_eq!(entries, [ada("legacy-demo"), ada("web-demo")]);
-    }
-}
-
-#[test]
-fn an_application_that_asks_meanwhile_gets_nothing_that_lasts() {
-    const CODES: usize = 8;
     let pair = OwnPair::start(&[]);
     let lobby = pair.lobby();
     let browser = signed_in(&pair, ADA);
-    let code = browser.code_for(&WEB, None);
-    let first = Access::of(WEB, &WEB.exchange(&lobby, &code, None));
-    let codes: Vec<String> = (0..CODES).map(|_| browser.code_for(&WEB, None)).collect();
-    let asked = Form::of(&browser.open("/auth/end?application=web-demo"));
-    let start = Barrier::new(CODES + 2);
-    let redeemed = std::thread::scope(|scope| {
-        let refreshing = scope.spawn(|| {
-            start.wait();
-            WEB.refresh(&lobby, &first.refresh)
-        });
-        let threads: Vec<_> = codes
-            .iter()
-            .map(|code| {
-                scope.spawn(|| {
-                    start.wait();
-                    WEB.exchange(&lobby, code, None)
-                })
-            })
-            .collect();
-        start.wait();
-        assert_eq!(browser.submit(&asked, &[]).status, 200);
-        let all = threads.into_iter().chain([refreshing]);
-        let replies = all.map(|thread| thread.join().unwrap());
-        replies.collect::<Vec<_>>()
-    });
-    for reply in redeemed {
-        match reply.status {
-            200 => Access::of(WEB, &reply).has_ended(&pair),
-            _ => drop(reply.assert_error(400, "invalid_grant")),
-        }
-    }
-    first.has_ended(&pair);
-    let page = browser.open("/auth/").body;
+    let none = browser.open("/auth/").body;
     assert!(
-        page.contains("You have not given any application access"),
-        "{page}"
+        none.contains("You have not given any application access"),
+        "{none}"
     );
+
+    let code = browser.code_for(&WEB, None);
+    let web = Access::of(WEB, &WEB.exchange(&lobby, &code, None));
+    let pkce = Pkce::of(&"v".repeat(43));
+    let code = browser.code_for(&INSTALLED, Some(&pkce));
+    let installed = Access::of(INSTALLED, &INSTALLED.exchange(&lobby, &code, Some(&pkce)));
+    let instance = Instance::of(&pair.pair);
+    let legacy = instance.exchange(&LEGACY, &instance.code(&LEGACY));
+    let legacy = Access::of(LEGACY, &legacy);
+    let graces = signed_in(&pair, GRACE);
+    let choice = graces.authorize(&WEB.request(&[]));
+    let button = ("account", "https://eu1.example.com 1879048402");
+    let chosen = graces.submit(&Form::of(&choice), &[button]);
+    let code = answered(&chosen, WEB.redirect_uri, "code").unwrap();
+    let anothers = Access::of(WEB, &WEB.exchange(&lobby, &code, None));
+    let bound = pair.token();
+    let unredeemed = browser.code_for(&WEB, None);
+
+    let page = browser.open("/auth/").body;
+    for expected in [
+        "<bdi>Package Builder</bdi>",
+        "See your documents, See your projects",
+        "<bdi>alovelace</bdi> (<bdi>Building sites, America</bdi>)",
+        "app.example.com, 127.0.0.1:8090",
+        "<bdi>Field Notes</bdi>",
+        "an app on this device, the app on this device that opens com.example.fieldnotes: links",
+        "/auth/end?application=legacy-demo",
+        "has set up these applications",
+    ] {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    // What an operator set up, another person's access, and nonsense cannot be ended.
+    let form = Form::of(&browser.open("/auth/end?application=web-demo"));
+    let csrf = form.hidden.iter().find(|(name, _)| name == "csrf").unwrap();
+    let bare = Form {
+        hidden: vec![csrf.clone()],
+        ..form
+    };
+    for forged in [USER_BOUND.id, "non-interactive-demo", "unknown", ""] {
+        let done = browser.submit(&bare, &[("application", forged)]);
+        assert_eq!(
+            (done.status, done.header("location")),
+            (303, Some("/auth/"))
+        );
+        let asked = browser.open(&format!("/auth/end?application={forged}"));
+        assert_eq!(asked.status, 303, "{}", asked.body);
+    }
+    let ended = end(&browser, "/auth/end?application=web-demo");
+    assert!(
+        ended.body.contains("no longer has access"),
+        "{}",
+        ended.body
+    );
+    web.has_ended(&pair);
+    let late = WEB.exchange(&lobby, &unredeemed, None);
+    late.assert_error(400, "invalid_grant");
+    for other in [&installed, &legacy, &anothers] {
+        other.works(&pair);
+    }
+    assert_eq!(pair.call(&bound), 200);
+    let page = browser.open("/auth/").body;
+    assert!(!page.contains("application=web-demo"), "{page}");
+
+    let ended = end(&browser, "/auth/end?application=legacy-demo");
+    assert!(
+        ended.body.contains("no longer has access"),
+        "{}",
+        ended.body
+    );
+    pair.until_refused(&legacy.access);
+    let refreshed = instance.refresh(&LEGACY, &legacy.refresh);
+    assert_eq!(refreshed.status, 400, "{}", refreshed.body);
+    let refreshed = INSTALLED.refresh(&lobby, &installed.refresh);
+    assert_eq!(refreshed.status, 200, "{}", refreshed.body);
+    // The person authorizes the application again, and it works at once.
+    let code = browser.code_for(&WEB, None);
+    let again = Access::of(WEB, &WEB.exchange(&lobby, &code, None));
+    again.works(&pair);
+    let audit = pair.json("audit --action access_ended");
+    let entries = audit["items"].as_array().unwrap().iter();
+    let entries: Vec<_> = entries
+        .map(|entry| (entry["actor"].clone(), entry["client_id"].clone()))
+        .collect();
+    let ada = |client: &str| ("ada@example.com".into(), client.into());
+    assert_eq!(entries, [ada("legacy-demo"), ada("web-demo")]);
 }
 
 #[test]
