@@ -240,28 +240,12 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
     let ada = || Assertion::of("ada@example.com");
     let mut with_type = ada();
     with_type.header = json!({"type": "JWT", "alg": "RS256", "kid": "demo-2020"});
-    let mut numeric_kid = ada();
-    numeric_kid.header["kid"] = json!(1);
     let good = ada();
+    // The unit tests of `protocol` compare explanation and verification of each claim.
     for (name, assertion, cause) in [
         ("good", good.clone(), None),
         ("the same again", good, Some("single use")),
-        (
-            "nulls",
-            ada()
-                .with("user_id", json!(null))
-                .with("user_site", json!(null)),
-            None,
-        ),
         ("type for typ", with_type, Some("typ")),
-        ("numeric kid", numeric_kid, Some("structure")),
-        ("expired", ada().with("exp", json!(now() - 60)), Some("exp")),
-        ("wrong audience", ada().with("aud", json!("x")), Some("aud")),
-        (
-            "wrong type",
-            ada().with("user_id", json!(7)),
-            Some("user_id, user_site"),
-        ),
         (
             "half an account",
             ada().with("user_id", json!("1")),
@@ -326,15 +310,11 @@ fn rfc9449_s4_3_a_proof_is_explained_with_its_token() {
         "{explained}"
     );
     let of_other = other.prove("GET", URL, Some(&token)).unwrap();
-    let post = key.prove("POST", URL, Some(&token)).unwrap();
     let plain = pair.token();
     let again = bound().text("access_token");
     for (token, proof, url, why) in [
         (&token, &of_other, URL, "another key"),
-        (&token, &post, URL, "htm"),
-        (&token, &good, "https://api.example.com/projects/", "htu"),
         (&token, &good, "projects", "htu"),
-        (&token, &plain, URL, "typ"),
         (&plain, &good, URL, "is not bound to a key"),
         (&again, &good, URL, "ath"),
     ] {
@@ -355,74 +335,22 @@ fn rfc9449_s4_3_a_proof_is_explained_with_its_token() {
     }
 }
 
-/// The verdict of `explain` is that of the token endpoint, with the one cause, and uses up nothing.
+/// The verdict of `explain` is that of the token endpoint, with the one cause, and uses up nothing. The unit tests of `protocol` compare
+/// explanation and verification of each claim.
 #[test]
 fn rfc7523_s3_a_client_assertion_is_explained_check_by_check() {
     let keyed = Keyed::start();
     let stranger = SigningKey::new("EdDSA").unwrap();
     let good = || keyed.assertion();
-    let header = |name: &str, value: &str| {
-        let mut assertion = good();
-        assertion.header[name] = json!(value);
-        assertion
-    };
-    let endpoint = json!(format!("{}/auth/token", keyed.pair.lobby()));
+    let issuer = |id: &str| good().with("iss", json!(id));
     let used = good();
     for (assertion, key, cause) in [
         (used.clone(), &keyed.key, None),
         (used, &keyed.key, Some("single use")),
-        (header("typ", "client-authentication+jwt"), &keyed.key, None),
-        (header("typ", "secevent+jwt"), &keyed.key, Some("typ")),
-        (header("kid", "two"), &keyed.key, Some("key")),
-        (header("alg", "HS256"), &keyed.key, Some("alg")),
-        (header("alg", "none"), &keyed.key, Some("alg")),
         (good(), &stranger, Some("signature")),
-        (
-            good().with("iss", json!("nobody")),
-            &keyed.key,
-            Some("client"),
-        ),
-        (
-            good().with("iss", json!(USER_BOUND.id)),
-            &keyed.key,
-            Some("client"),
-        ),
-        (
-            good().with("sub", json!("ada@example.com")),
-            &keyed.key,
-            Some("sub"),
-        ),
-        (
-            good().with("aud", endpoint.clone()),
-            &keyed.key,
-            Some("aud"),
-        ),
-        (
-            good().with("aud", json!([keyed.pair.lobby(), endpoint])),
-            &keyed.key,
-            Some("aud"),
-        ),
-        (
-            good().with("exp", json!(now() - 1)),
-            &keyed.key,
-            Some("exp"),
-        ),
-        (
-            good().with("exp", json!(now() + 660)),
-            &keyed.key,
-            Some("exp"),
-        ),
-        (
-            good().with("iat", json!(now() + 90)),
-            &keyed.key,
-            Some("iat"),
-        ),
-        (
-            good().with("nbf", json!("tomorrow")),
-            &keyed.key,
-            Some("nbf"),
-        ),
-        (good().with("jti", json!("")), &keyed.key, Some("jti")),
+        (issuer("nobody"), &keyed.key, Some("client")),
+        (issuer(USER_BOUND.id), &keyed.key, Some("client")),
+        (good().with("aud", json!("x")), &keyed.key, Some("aud")),
     ] {
         let signed = key.sign(&assertion.header, &assertion.body).unwrap();
         let causes: Vec<&str> = cause.into_iter().collect();

@@ -63,7 +63,12 @@ fn verify(client: &Client, assertion: &str) -> Result<ClientAssertion, Assertion
     let assertion = Unverified::parse(assertion)?;
     assertion.client_id()?;
     let settings = Settings::default();
-    assertion.of_client(client, &settings, NOW).verify()
+    let case = assertion.of_client(client, &settings, NOW);
+    let verified = case.verify();
+    let mut explained = case.explain().into_iter();
+    let explained = explained.find_map(|(_, found)| found.err());
+    assert_eq!(verified.as_ref().err(), explained.as_ref());
+    verified
 }
 
 /// Every kind of key, with and without `kid` and `typ`.
