@@ -199,7 +199,7 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
 
 /// Anybody can be a public client, so one user could use up the limit. The other users still sign out: revoking a refresh
 /// token ends its grant and does not count.
-#[forms::each]
+#[test]
 fn one_user_of_a_public_client_keeps_nobody_from_signing_out() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "1")]);
     let lobby = pair.lobby();
@@ -249,7 +249,7 @@ fn legacy_clients_introspect_with_their_secret_alone_and_revoke_their_own_tokens
 }
 
 /// For some seconds yet, the revocation covers new tokens too: the service issues none, and none that the gateway refuses.
-#[forms::each]
+#[test]
 fn no_token_is_dead_when_it_is_issued() {
     let pair = shared();
     let site = "https://us1.example.com";

@@ -85,7 +85,7 @@ fn the_api_takes_a_bound_token_only_with_what_it_is_bound_to() {
 }
 
 /// With a CA at the gateway: the CA lets a client in, and the registered certificate says who it is.
-#[forms::each]
+#[test]
 fn a_gateway_with_a_ca_lets_nobody_else_in() {
     let authority = Authority::new().unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -112,7 +112,7 @@ fn rfc8705_s2_2_a_registered_certificate_authenticates_at_each_endpoint() {
 /// Nobody is the client who has not shown its certificate to the gateway, whatever else the request says. `changed`: Envoy Gateway
 /// can set a header from the connection, but neither remove it before nor keep an empty value (the chart does this for
 /// token-guard).
-#[forms::each]
+#[test]
 fn rfc8705_s2_2_whoever_lacks_the_certificate_is_refused() {
     let set = format!(
         r#"- append: {{ header: {{ key: {HEADER}, value: "sha256:%DOWNSTREAM_PEER_FINGERPRINT_256%" }}, append_action: OVERWRITE_IF_EXISTS_OR_ADD }}"#

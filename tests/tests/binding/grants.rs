@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use tests::Artifacts;
 
 use super::{Shown, assert_gives, identity, key, pkce, shared};
-use crate::api::pass;
 use crate::support::{
     Assertion, Browser, CREDENTIALS, Client, INSTALLED, JWT_BEARER, OwnPair, Reply, USER_BOUND,
     WEB, answered,
@@ -242,35 +241,6 @@ fn a_grant_is_refreshed_only_with_what_it_is_bound_to() {
     let certificate = Shown::certificate(&own);
     let refreshed = pair.refresh(certificate, &public, &refreshed.text("refresh_token"));
     assert_gives(&refreshed, "certificate", certificate);
-}
-
-/// D-50, RFC 9700 §4.14: owner and thief both refresh, with or without a key. The second refresh ends the grant after the
-/// grace.
-#[test]
-fn rfc9449_s5_a_thief_cannot_bind_a_stolen_refresh_token() {
-    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "0s")]);
-    let lobby = pair.lobby();
-    let thief = key();
-    let refresh = |token: &str, has_key: bool| {
-        let url = format!("{lobby}/auth/token");
-        let proof = has_key.then(|| thief.prove("POST", &url, None).unwrap());
-        INSTALLED.refresh_with(&lobby, token, proof.as_slice())
-    };
-    for is_thief_first in [true, false] {
-        let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce()));
-        let stolen = INSTALLED.exchange(&lobby, &code, Some(&pkce()));
-        let stolen = stolen.text("refresh_token");
-        let refreshed = refresh(&stolen, is_thief_first);
-        let outcome = if is_thief_first { "key" } else { "bearer" };
-        assert_gives(&refreshed, outcome, Shown::key(&thief));
-        pass(1);
-        let why = refresh(&stolen, !is_thief_first).assert_error(400, "invalid_grant");
-        assert!(why.contains("was used before"), "{why}");
-        for has_key in [false, true] {
-            let next = refreshed.text("refresh_token");
-            refresh(&next, has_key).assert_error(400, "invalid_grant");
-        }
-    }
 }
 
 /// RFC 9449 §10. The refused request uses up neither the code nor its proof.

@@ -1,6 +1,6 @@
 //! Proofs at the token endpoint (RFC 9449 §4.3, §8, §11.1). `claims::dpop` has each rule about their content.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::proofs::{Proof, ProofKey, SHARE};
 
 use super::{Shown, assert_gives, key};
@@ -23,21 +23,10 @@ fn rfc9449_s4_3_a_wrong_proof_gets_no_token() {
     let good = || proof(&lobby, &mine);
     let sign = |proof: &Proof| mine.sign(proof).unwrap();
     let url = |url: String| sign(&good().claim("htu", json!(url)));
-    let header = |name: &str, value: Value| sign(&good().header(name, value));
-    let mut private = mine.jwk();
-    private["d"] = json!("AAAA");
-    let signed = sign(&good());
-    let unsigned = format!("{}.", &signed[..signed.rfind('.').unwrap()]);
     for proofs in [
-        vec![header("jwk", other.jwk())],
-        vec![header("jwk", private)],
-        vec![header("typ", json!("JWT"))],
-        vec![header("alg", json!("none"))],
-        vec![header("alg", json!("HS256"))],
+        vec![sign(&good().header("jwk", other.jwk()))],
         vec![sign(&good().claim("htm", json!("GET")))],
         vec![url(format!("{lobby}/auth/revoke"))],
-        vec![url("https://evil.example/auth/token".to_owned())],
-        vec![unsigned],
         vec![sign(&good()), sign(&good())],
         vec![format!("{}, {}", sign(&good()), sign(&good()))],
         vec!["x".repeat(5000)],

@@ -11,7 +11,7 @@ use tests::{Artifacts, Issuer};
 use crate::api::until;
 use crate::support::{Client, OwnPair, WEB, file, get};
 
-#[forms::each]
+#[test]
 fn requests_grants_store_and_keys_are_counted() {
     // The series of a provider exist from the start.
     let pair = OwnPair::start(&[
