@@ -268,27 +268,11 @@ fn nobody_administrates_without_the_token() {
 #[test]
 fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let pair = OwnPair::start(&[]);
-    pair.write(
-        "wrong.toml",
-        "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\"]\n\
-         scope = []\n\n[[clients]]\nclient_id = \"sap\"\ntype = \"non_interactive\"\n\
-         [[clients.certificates]]\nalias = \"a\"\nfile = \"absent.pem\"\n",
-    );
     let config = pair.write(
         "config.toml",
         "registrations = \"wrong.toml\"\nlisen = \"127.0.0.1:1\"\n",
     );
     let check = || pair.run(&format!("check --config {config}"));
-    let checked = check();
-    assert_eq!(checked.code, 1, "{}", checked.errors);
-    for line in [
-        "config.toml:2: lisen: unknown key; did you mean listen?",
-        "wrong.toml:5: scope: unknown key; did you mean scopes?",
-        "wrong.toml:12: file: absent.pem cannot be read",
-    ] {
-        let output = &checked.output;
-        assert!(output.contains(line), "{line} in {output}");
-    }
     // The output shows problems that only the service can find with the lines of the file.
     pair.write("bad.pem", "no certificate");
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
@@ -309,7 +293,11 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
         ),
     );
     let applied = pair.failed(&format!("apply {wrong}"));
-    let checked = check().output;
+    let checked = check();
+    assert_eq!(checked.code, 1, "{}", checked.errors);
+    let checked = checked.output;
+    let key = "config.toml:2: lisen: unknown key; did you mean listen?";
+    assert!(checked.contains(key), "{checked}");
     let checked: Vec<&str> = checked
         .lines()
         .filter(|line| line.contains("wrong.toml"))
