@@ -1,5 +1,4 @@
-//! Each object has one owner (D-27): a file defines what it lists, commands define the rest, and no file touches state. On both
-//! stores.
+//! Each object has one owner (D-27): a file defines what it lists, commands define the rest, and no file touches state.
 
 #[path = "../../../store/src/postgres/tests/server.rs"]
 #[expect(dead_code, reason = "only the tests of the store break the server")]
@@ -56,17 +55,19 @@ struct Site {
 }
 
 impl Site {
-    async fn new(kind: Kind) -> Self {
+    fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let mut config = demo(&folder);
         config.registrations = Some(folder.path().join("registrations.toml"));
         config.legacy_instances.clear();
-        if kind == Kind::Postgres {
-            config.store = StoreUrl::Postgres(Box::new(postgres_server::settings(
-                &postgres_server::fresh_database().await,
-            )));
-        }
         Self { folder, config }
+    }
+
+    async fn on_postgres() -> Self {
+        let mut site = Self::new();
+        let database = postgres_server::fresh_database().await;
+        site.config.store = StoreUrl::Postgres(Box::new(postgres_server::settings(&database)));
+        site
     }
 
     /// Starts a replica with the file content `text`.
@@ -75,14 +76,6 @@ impl Site {
         Arc::new(prepare(self.config.clone()).await.unwrap())
     }
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Redb,
-    Postgres,
-}
-
-const KINDS: [Kind; 2] = [Kind::Redb, Kind::Postgres];
 
 async fn apply(service: &Arc<Service>, text: &str, query: ApplyQuery) -> Applied {
     let problems = Problems::default();
@@ -233,155 +226,143 @@ fn without_owner((web, ada): (Option<Client>, Option<User>)) -> (Option<Client>,
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_file_touches_state() {
-    for kind in KINDS {
-        for command in Command::OF_STATE {
-            let site = Site::new(kind).await;
-            let first = site.start(&file(&[])).await;
-            let before = concerned(&first).await;
-            assert_eq!(command.run(&first).await, Ok(()), "{command:?}");
-            let after = concerned(&first).await;
-            assert_ne!(before, after, "{kind:?} {command:?}");
-            let audited_before = audited(&first).await;
-            drop(first);
-            for _ in 0..2 {
-                let restarted = site.start(&file(&[])).await;
-                assert_eq!(concerned(&restarted).await, after, "{kind:?} {command:?}");
-                assert_eq!(
-                    audited(&restarted).await,
-                    audited_before,
-                    "{kind:?} {command:?}"
-                );
-            }
-            // A change of the same entries, by a start and by apply.
-            let changed = [("EMAIL", "new@example.com"), ("NAME", "By file")];
-            let (web, ada) = without_owner(after);
-            let expected = (
-                web.map(|web| Client {
-                    name: "By file".to_owned(),
-                    ..web
-                }),
-                ada.map(|ada| User {
-                    email: Some("new@example.com".to_owned()),
-                    ..ada
-                }),
-            );
-            let running = site.start(&file(&changed)).await;
-            let found = without_owner(concerned(&running).await);
-            assert_eq!(found, expected, "{kind:?} {command:?}");
-            let more = [changed[0], changed[1], ("SCOPES", "\"reports\"")];
-            let applied = apply(&running, &file(&more), KEEP).await;
-            assert_eq!(applied.kept, [""; 0]);
-            let (web, ada) = without_owner(concerned(&running).await);
-            assert_eq!(ada, expected.1, "{kind:?} {command:?}");
-            let web = web.unwrap();
-            assert_eq!(web.scopes.to_string(), "reports");
-            assert_eq!(web.secrets(), expected.0.as_ref().unwrap().secrets());
-            assert_eq!(web.enabled, expected.0.unwrap().enabled);
+    for command in Command::OF_STATE {
+        let site = Site::new();
+        let first = site.start(&file(&[])).await;
+        let before = concerned(&first).await;
+        assert_eq!(command.run(&first).await, Ok(()), "{command:?}");
+        let after = concerned(&first).await;
+        assert_ne!(before, after, "{command:?}");
+        let audited_before = audited(&first).await;
+        drop(first);
+        for _ in 0..2 {
+            let restarted = site.start(&file(&[])).await;
+            assert_eq!(concerned(&restarted).await, after, "{command:?}");
+            assert_eq!(audited(&restarted).await, audited_before, "{command:?}");
         }
+        // A change of the same entries, by a start and by apply.
+        let changed = [("EMAIL", "new@example.com"), ("NAME", "By file")];
+        let (web, ada) = without_owner(after);
+        let expected = (
+            web.map(|web| Client {
+                name: "By file".to_owned(),
+                ..web
+            }),
+            ada.map(|ada| User {
+                email: Some("new@example.com".to_owned()),
+                ..ada
+            }),
+        );
+        let running = site.start(&file(&changed)).await;
+        let found = without_owner(concerned(&running).await);
+        assert_eq!(found, expected, "{command:?}");
+        let more = [changed[0], changed[1], ("SCOPES", "\"reports\"")];
+        let applied = apply(&running, &file(&more), KEEP).await;
+        assert_eq!(applied.kept, [""; 0]);
+        let (web, ada) = without_owner(concerned(&running).await);
+        assert_eq!(ada, expected.1, "{command:?}");
+        let web = web.unwrap();
+        assert_eq!(web.scopes.to_string(), "reports");
+        assert_eq!(web.secrets(), expected.0.as_ref().unwrap().secrets());
+        assert_eq!(web.enabled, expected.0.unwrap().enabled);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_does_not_redefine_what_a_file_defines() {
-    for kind in KINDS {
-        let site = Site::new(kind).await;
-        let path = site
-            .config
-            .registrations
-            .as_ref()
-            .unwrap()
-            .display()
-            .to_string();
-        let service = site.start(&file(&[])).await;
-        let before = concerned(&service).await;
-        for command in Command::OF_DEFINITION {
-            let refused = command.run(&service).await.unwrap_err();
-            let (line, release) = match command {
-                Command::RemoveUser | Command::Unlink => (1, "release user ada"),
-                _ => (19, "release client web"),
-            };
-            for part in [
-                &*format!("{path}:{line} "),
-                "token-service apply FILE",
-                release,
-            ] {
-                assert!(refused.contains(part), "{part} in {refused}");
-            }
-            assert_eq!(concerned(&service).await, before, "{kind:?} {command:?}");
+    let site = Site::new();
+    let path = site
+        .config
+        .registrations
+        .as_ref()
+        .unwrap()
+        .display()
+        .to_string();
+    let service = site.start(&file(&[])).await;
+    let before = concerned(&service).await;
+    for command in Command::OF_DEFINITION {
+        let refused = command.run(&service).await.unwrap_err();
+        let (line, release) = match command {
+            Command::RemoveUser | Command::Unlink => (1, "release user ada"),
+            _ => (19, "release client web"),
+        };
+        for part in [
+            &*format!("{path}:{line} "),
+            "token-service apply FILE",
+            release,
+        ] {
+            assert!(refused.contains(part), "{part} in {refused}");
         }
-        for command in Command::OF_DEFINITION {
-            let site = Site::new(kind).await;
-            let service = site.start(&file(&[])).await;
-            assert_eq!(hand_over::<Client>(&service, "web", None).await, Ok(()));
-            assert_eq!(hand_over::<User>(&service, "ada", None).await, Ok(()));
-            assert_eq!(command.run(&service).await, Ok(()), "{command:?}");
-            let after = concerned(&service).await;
-            drop(service);
-            let is_there = (after.0.is_some(), after.1.is_some());
-            let changed = file(&[("NAME", "By file"), ("EMAIL", "new@example.com")]);
-            let restarted = site.start(&changed).await;
-            if is_there == (true, true) {
-                assert_eq!(concerned(&restarted).await, after, "{kind:?} {command:?}");
-            }
-            let kept = apply(&restarted, &changed, KEEP).await.kept;
-            let mut kept = kept.iter();
-            // A listed object that is not registered is added.
-            assert_eq!(
-                kept.any(|line| line.contains("adopt client web")),
-                is_there.0
-            );
-            // Adopted, it is as the file says.
-            if is_there.0 {
-                assert_eq!(
-                    hand_over::<Client>(&restarted, "web", Some("f")).await,
-                    Ok(())
-                );
-            }
-            if is_there.1 {
-                assert_eq!(
-                    hand_over::<User>(&restarted, "ada", Some("f")).await,
-                    Ok(())
-                );
-            }
-            drop(restarted);
-            let adopted = site.start(&changed).await;
-            let fresh = Site::new(kind).await;
-            let fresh = fresh.start(&changed).await;
-            let expected = without_owner(concerned(&fresh).await);
-            let found = without_owner(concerned(&adopted).await);
-            assert_eq!(found, expected, "{kind:?} {command:?}");
-        }
+        assert_eq!(concerned(&service).await, before, "{command:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_released_belongs_to_commands_until_it_is_adopted() {
+    let site = Site::new();
+    let hand_over_both = async |service: &Arc<Service>, file: Option<&str>| {
+        assert_eq!(hand_over::<Client>(service, "web", file).await, Ok(()));
+        assert_eq!(hand_over::<User>(service, "ada", file).await, Ok(()));
+    };
+    let commands = Command::OF_DEFINITION;
+    let (removing, changing) = commands.split_at(2);
+    let fresh = async |text: &str| {
+        let site = Site::new();
+        without_owner(concerned(&site.start(text).await).await)
+    };
+    let service = site.start(&file(&[])).await;
+    hand_over_both(&service, None).await;
+    for command in changing {
+        assert_eq!(command.run(&service).await, Ok(()), "{command:?}");
+    }
+    let after = concerned(&service).await;
+    drop(service);
+    let changed = file(&[("NAME", "By file"), ("EMAIL", "new@example.com")]);
+    let service = site.start(&changed).await;
+    assert_eq!(concerned(&service).await, after);
+    let kept = apply(&service, &changed, KEEP).await.kept.join("\n");
+    for adopt in ["adopt client web", "adopt user ada"] {
+        assert!(kept.contains(adopt), "{kept}");
+    }
+    hand_over_both(&service, Some("f")).await;
+    drop(service);
+    let service = site.start(&changed).await;
+    let found = without_owner(concerned(&service).await);
+    assert_eq!(found, fresh(&changed).await, "as the file says");
+    hand_over_both(&service, None).await;
+    for command in removing {
+        assert_eq!(command.run(&service).await, Ok(()), "{command:?}");
+    }
+    assert_eq!(concerned(&service).await, (None, None));
+    drop(service);
+    // A listed object that is not registered is added.
+    let service = site.start(&file(&[])).await;
+    let found = without_owner(concerned(&service).await);
+    assert_eq!(found, fresh(&file(&[])).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_secret_in_the_file_replaces_the_live_one() {
-    for kind in KINDS {
-        let site = Site::new(kind).await;
-        let first = site.start(&file(&[])).await;
-        for command in [Command::EndOldSecret, Command::NewPassword] {
-            assert_eq!(command.run(&first).await, Ok(()));
-        }
-        let (web, ada) = concerned(&first).await;
-        drop(first);
-        // Passed over the first secrets in the file, and back again.
-        let changed = file(&[
-            ("SECRET", "another secret"),
-            ("HASH", "b3RoZXJvdGhlcm90aGVyb3Ro"),
-        ]);
-        for text in [changed, file(&[])] {
-            let restarted = site.start(&text).await;
-            let (new_web, new_ada) = concerned(&restarted).await;
-            let (new_web, new_ada) = (new_web.unwrap(), new_ada.unwrap());
-            assert_ne!(
-                new_web.secrets(),
-                web.as_ref().unwrap().secrets(),
-                "{kind:?}"
-            );
-            assert_eq!(new_web.secrets().len(), 1);
-            assert_ne!(new_ada.password_hash, ada.as_ref().unwrap().password_hash);
-            assert!(text.contains(&new_ada.password_hash.unwrap()));
-        }
+    let site = Site::new();
+    let first = site.start(&file(&[])).await;
+    for command in [Command::EndOldSecret, Command::NewPassword] {
+        assert_eq!(command.run(&first).await, Ok(()));
+    }
+    let (web, ada) = concerned(&first).await;
+    drop(first);
+    // Passed over the first secrets in the file, and back again.
+    let changed = file(&[
+        ("SECRET", "another secret"),
+        ("HASH", "b3RoZXJvdGhlcm90aGVyb3Ro"),
+    ]);
+    for text in [changed, file(&[])] {
+        let restarted = site.start(&text).await;
+        let (new_web, new_ada) = concerned(&restarted).await;
+        let (new_web, new_ada) = (new_web.unwrap(), new_ada.unwrap());
+        assert_ne!(new_web.secrets(), web.as_ref().unwrap().secrets(),);
+        assert_eq!(new_web.secrets().len(), 1);
+        assert_ne!(new_ada.password_hash, ada.as_ref().unwrap().password_hash);
+        assert!(text.contains(&new_ada.password_hash.unwrap()));
     }
 }
 
@@ -393,167 +374,148 @@ async fn file_and_commands_disable_independently() {
         let set = update::<Client>(service, "web", json!({"enabled": enabled}));
         assert_eq!(set.await, Ok(()));
     };
-    for kind in KINDS {
-        let site = Site::new(kind).await;
-        let service = site.start(&off).await;
-        assert!(!enabled(&service).await);
-        // The command is no error, and the file still counts.
-        set(&service, true).await;
-        assert!(!enabled(&service).await);
-        set(&service, false).await;
-        drop(service);
-        let service = site.start(&on).await;
-        assert!(!enabled(&service).await, "{kind:?}");
-        set(&service, true).await;
-        assert!(enabled(&service).await);
-        drop(service);
-        assert!(!enabled(&site.start(&off).await).await);
-        assert!(enabled(&site.start(&on).await).await);
-    }
+    let site = Site::new();
+    let service = site.start(&off).await;
+    assert!(!enabled(&service).await);
+    // The command is no error, and the file still counts.
+    set(&service, true).await;
+    assert!(!enabled(&service).await);
+    set(&service, false).await;
+    drop(service);
+    let service = site.start(&on).await;
+    assert!(!enabled(&service).await);
+    set(&service, true).await;
+    assert!(enabled(&service).await);
+    drop(service);
+    assert!(!enabled(&site.start(&off).await).await);
+    assert!(enabled(&site.start(&on).await).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_does_not_change_whom_it_does_not_manage() {
-    for kind in KINDS {
-        let site = Site::new(kind).await;
-        let service = site.start("").await;
-        let ada = json!({"username": "ada", "email": "ada@command.example"});
-        assert_eq!(create::<User>(&service, ada).await, Ok(()));
-        let before = user(&service, "ada").await;
-        drop(service);
-        for _ in 0..2 {
-            let service = site.start(&file(&[("ENABLED", "false")])).await;
-            assert_eq!(user(&service, "ada").await, before, "{kind:?}");
-            assert!(web(&service).await.is_some(), "what is new is added");
-            let applied = apply(&service, &file(&[("ENABLED", "false")]), KEEP).await;
-            let [kept] = applied.kept.as_slice() else {
-                panic!("{:?}", applied.kept);
-            };
-            assert!(kept.starts_with("! user ada: stays, because no file manages it"));
-            assert!(kept.ends_with("token-service adopt user ada"), "{kept}");
-            let pruned = apply(
-                &service,
-                "",
-                ApplyQuery {
-                    dry_run: true,
-                    ..PRUNE
-                },
-            )
-            .await;
-            assert_eq!(pruned.differences, ["- client web", "- user grace"]);
-        }
+    let site = Site::new();
+    let service = site.start("").await;
+    let ada = json!({"username": "ada", "email": "ada@command.example"});
+    assert_eq!(create::<User>(&service, ada).await, Ok(()));
+    let before = user(&service, "ada").await;
+    drop(service);
+    for _ in 0..2 {
+        let service = site.start(&file(&[("ENABLED", "false")])).await;
+        assert_eq!(user(&service, "ada").await, before);
+        assert!(web(&service).await.is_some(), "what is new is added");
+        let applied = apply(&service, &file(&[("ENABLED", "false")]), KEEP).await;
+        let [kept] = applied.kept.as_slice() else {
+            panic!("{:?}", applied.kept);
+        };
+        assert!(kept.starts_with("! user ada: stays, because no file manages it"));
+        assert!(kept.ends_with("token-service adopt user ada"), "{kept}");
+        let pruned = apply(
+            &service,
+            "",
+            ApplyQuery {
+                dry_run: true,
+                ..PRUNE
+            },
+        )
+        .await;
+        assert_eq!(pruned.differences, ["- client web", "- user grace"]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_left_the_file_stays_until_it_is_pruned() {
-    for kind in KINDS {
-        let site = Site::new(kind).await;
-        let first = site.start(&file(&[])).await;
-        let (web, ada) = concerned(&first).await;
-        let without = "[[users]]\nusername = \"grace\"\n";
-        drop(first);
-        let restarted = site.start(without).await;
-        assert_eq!(concerned(&restarted).await, (web.clone(), ada), "{kind:?}");
-        let refused = Command::Rename.run(&restarted).await.unwrap_err();
-        assert!(refused.contains("release client web"), "{refused}");
-        assert_eq!(hand_over::<Client>(&restarted, "web", None).await, Ok(()));
-        assert_eq!(
-            apply(&restarted, without, PRUNE).await.differences,
-            ["- user ada"]
-        );
-        let found = concerned(&restarted).await;
-        assert_eq!(without_owner(found), without_owner((web, None)), "{kind:?}");
-    }
+    let site = Site::new();
+    let first = site.start(&file(&[])).await;
+    let (web, ada) = concerned(&first).await;
+    let without = "[[users]]\nusername = \"grace\"\n";
+    drop(first);
+    let restarted = site.start(without).await;
+    assert_eq!(concerned(&restarted).await, (web.clone(), ada));
+    let refused = Command::Rename.run(&restarted).await.unwrap_err();
+    assert!(refused.contains("release client web"), "{refused}");
+    assert_eq!(hand_over::<Client>(&restarted, "web", None).await, Ok(()));
+    assert_eq!(
+        apply(&restarted, without, PRUNE).await.differences,
+        ["- user ada"]
+    );
+    let found = concerned(&restarted).await;
+    assert_eq!(without_owner(found), without_owner((web, None)));
 }
 
 /// A replica with another file, or an operator who applies one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_file_that_is_applied_last_counts() {
-    for kind in KINDS {
-        let site = Site::new(kind).await;
-        let (own, other) = (file(&[]), file(&[("NAME", "Other"), ("ENABLED", "false")]));
-        let first = site.start(&own).await;
-        let before = without_owner(concerned(&first).await);
-        apply(&first, &other, KEEP).await;
-        let applied = without_owner(concerned(&first).await);
-        assert_ne!(applied, before);
-        drop(first);
-        let restarted = site.start(&own).await;
-        assert_eq!(
-            without_owner(concerned(&restarted).await),
-            before,
-            "{kind:?}"
-        );
-        drop(restarted);
-        let restarted = site.start(&other).await;
-        assert_eq!(
-            without_owner(concerned(&restarted).await),
-            applied,
-            "{kind:?}"
-        );
-    }
+    let site = Site::new();
+    let (own, other) = (file(&[]), file(&[("NAME", "Other"), ("ENABLED", "false")]));
+    let first = site.start(&own).await;
+    let before = without_owner(concerned(&first).await);
+    apply(&first, &other, KEEP).await;
+    let applied = without_owner(concerned(&first).await);
+    assert_ne!(applied, before);
+    drop(first);
+    let restarted = site.start(&own).await;
+    assert_eq!(without_owner(concerned(&restarted).await), before,);
+    drop(restarted);
+    let restarted = site.start(&other).await;
+    assert_eq!(without_owner(concerned(&restarted).await), applied,);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_configuration_defines_its_legacy_instances() {
-    for kind in KINDS {
-        let mut site = Site::new(kind).await;
-        let mut instances = demo(&site.folder).legacy_instances;
-        instances.truncate(1);
-        let host = instances[0].hostname.clone();
-        let put =
-            |server: &str, enabled| json!({"auth_server_hostname": server, "enabled": enabled});
-        let server = instances[0].auth_server_hostname.clone();
-        let found = async |service: &Arc<Service>| {
-            let found = service.store.legacy_instances().await.unwrap();
-            let found = found.into_iter().find(|one| one.hostname == host);
-            found.map(|one| (one.auth_server_hostname, one.enabled))
-        };
-        let service = site.start("").await;
-        assert_eq!(
-            put_host(&service, &host, put("a.example", true)).await,
-            Ok(())
-        );
-        drop(service);
-        // A command registered the instance before.
-        site.config.legacy_instances = instances.clone();
-        let service = site.start("").await;
-        assert_eq!(found(&service).await, Some(("a.example".to_owned(), true)));
-        assert_eq!(
-            hand_over::<LegacyInstance>(&service, &host, Some("f")).await,
-            Ok(())
-        );
-        drop(service);
-        let service = site.start("").await;
-        assert_eq!(found(&service).await, Some((server.clone(), true)));
-        let refused = put_host(&service, &host, put("a.example", true))
-            .await
-            .unwrap_err();
-        for part in ["config.toml:", &*format!("release legacy-instance {host}")] {
-            assert!(refused.contains(part), "{part} in {refused}");
-        }
-        assert!(delete::<LegacyInstance>(&service, &host).await.is_err());
-        assert_eq!(put_host(&service, &host, put(&server, false)).await, Ok(()));
-        drop(service);
-        site.config.legacy_instances[0].auth_server_hostname = "b.example".to_owned();
-        let service = site.start("").await;
-        assert_eq!(found(&service).await, Some(("b.example".to_owned(), false)));
-        drop(service);
-        site.config.legacy_instances.clear();
-        let service = site.start("").await;
-        assert_eq!(found(&service).await, Some(("b.example".to_owned(), false)));
-        assert_eq!(
-            hand_over::<LegacyInstance>(&service, &host, None).await,
-            Ok(())
-        );
-        assert_eq!(delete::<LegacyInstance>(&service, &host).await, Ok(()));
+    let mut site = Site::new();
+    let mut instances = demo(&site.folder).legacy_instances;
+    instances.truncate(1);
+    let host = instances[0].hostname.clone();
+    let put = |server: &str, enabled| json!({"auth_server_hostname": server, "enabled": enabled});
+    let server = instances[0].auth_server_hostname.clone();
+    let found = async |service: &Arc<Service>| {
+        let found = service.store.legacy_instances().await.unwrap();
+        let found = found.into_iter().find(|one| one.hostname == host);
+        found.map(|one| (one.auth_server_hostname, one.enabled))
+    };
+    let service = site.start("").await;
+    assert_eq!(
+        put_host(&service, &host, put("a.example", true)).await,
+        Ok(())
+    );
+    drop(service);
+    // A command registered the instance before.
+    site.config.legacy_instances = instances.clone();
+    let service = site.start("").await;
+    assert_eq!(found(&service).await, Some(("a.example".to_owned(), true)));
+    assert_eq!(
+        hand_over::<LegacyInstance>(&service, &host, Some("f")).await,
+        Ok(())
+    );
+    drop(service);
+    let service = site.start("").await;
+    assert_eq!(found(&service).await, Some((server.clone(), true)));
+    let refused = put_host(&service, &host, put("a.example", true))
+        .await
+        .unwrap_err();
+    for part in ["config.toml:", &*format!("release legacy-instance {host}")] {
+        assert!(refused.contains(part), "{part} in {refused}");
     }
+    assert!(delete::<LegacyInstance>(&service, &host).await.is_err());
+    assert_eq!(put_host(&service, &host, put(&server, false)).await, Ok(()));
+    drop(service);
+    site.config.legacy_instances[0].auth_server_hostname = "b.example".to_owned();
+    let service = site.start("").await;
+    assert_eq!(found(&service).await, Some(("b.example".to_owned(), false)));
+    drop(service);
+    site.config.legacy_instances.clear();
+    let service = site.start("").await;
+    assert_eq!(found(&service).await, Some(("b.example".to_owned(), false)));
+    assert_eq!(
+        hand_over::<LegacyInstance>(&service, &host, None).await,
+        Ok(())
+    );
+    assert_eq!(delete::<LegacyInstance>(&service, &host).await, Ok(()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_that_start_together_apply_a_file_once() {
-    let site = Site::new(Kind::Postgres).await;
+    let site = Site::on_postgres().await;
     let text = file(&[]);
     drop(site.start(&text).await);
     let changed = file(&[("NAME", "Changed"), ("ENABLED", "false")]);
@@ -576,7 +538,7 @@ async fn replicas_that_start_together_apply_a_file_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_do_not_undo_each_others_changes() {
-    let site = Site::new(Kind::Postgres).await;
+    let site = Site::on_postgres().await;
     let text = file(&[]);
     let (one, other) = (site.start(&text).await, site.start(&text).await);
     assert_eq!(hand_over::<Client>(&one, "web", None).await, Ok(()));
@@ -597,7 +559,7 @@ async fn replicas_do_not_undo_each_others_changes() {
 /// secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_remembers_no_secret_of_its_entry() {
-    let site = Site::new(Kind::Redb).await;
+    let site = Site::new();
     let text = "[[users]]\nusername = \"ada\"\npassword = \"open sesame, please\"\n\
                 totp_secret = \"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\"\n";
     let service = site.start(text).await;
@@ -638,7 +600,7 @@ async fn content(service: &Service) -> impl PartialEq + std::fmt::Debug + use<> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_takes_up_what_others_change_all_the_time() {
-    let site = Site::new(Kind::Postgres).await;
+    let site = Site::on_postgres().await;
     let text = file(&[]);
     let (one, other) = (site.start(&text).await, site.start(&text).await);
     assert_eq!(hand_over::<Client>(&one, "web", None).await, Ok(()));
@@ -677,7 +639,7 @@ async fn a_replica_takes_up_what_others_change_all_the_time() {
 /// The replica is further behind than the change log of the store reaches.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_missed_too_much_forgets_everything() {
-    let site = Site::new(Kind::Postgres).await;
+    let site = Site::on_postgres().await;
     let text = file(&[]);
     let (one, other) = (site.start(&text).await, site.start(&text).await);
     let knows = async |name: &str| {
@@ -704,7 +666,7 @@ async fn a_replica_that_missed_too_much_forgets_everything() {
 /// What one replica takes for expired, another one would still accept.
 #[tokio::test]
 async fn a_replica_whose_clock_differs_from_the_databases_is_not_ready() {
-    let site = Site::new(Kind::Postgres).await;
+    let site = Site::on_postgres().await;
     std::fs::write(site.folder.path().join("registrations.toml"), "").unwrap();
     let store = open_store(&site.config).await.unwrap();
     let clock = Arc::new(ManualClock::new(SystemClock.now()));
