@@ -1,5 +1,8 @@
 //! A person's own page: ends the access of applications, and sessions of other browsers.
 
+use std::cell::RefCell;
+
+use crate::api::until;
 use crate::support::{
     ADA, Browser, Client, Form, INSTALLED, Instance, LEGACY, OwnPair, Pkce, Reply, USER_BOUND, WEB,
     answered, code_at, lasting_code, now, wrong_code,

@@ -330,162 +330,90 @@ async fn what_was_fetched_stays_in_use_during_an_outage() {
 #[tokio::test]
 async fn hostile_answers_are_bounded_and_named() {
     let elsewhere = Upstream::start();
-    let key = signing_key();
     let foreign = elsewhere.url("/x");
-    let metadata = |upstream: &Upstream, changes: Value| {
-        upstream.provides(&[&signing_key()], changes, (404, nothing()))
-    };
-    let keys = |upstream: &Upstream, body: Vec<u8>| {
-        let metadata = json!({"issuer": upstream.url(""), "jwks_uri": upstream.url("/keys")});
-        upstream.answers(move |path, stream| match path {
-            "/keys" => respond(stream, 200, "", &body),
-            _ => respond(stream, 200, "", metadata.to_string().as_bytes()),
-        });
-    };
-    let jwk = serde_json::to_string(key.jwk()).unwrap();
-    type Setup<'a> = Box<dyn Fn(&Upstream) + 'a>;
-    let cases: [(&str, &str, Setup<'_>); 16] = [
-        (
-            "redirects",
-            "metadata: GET http://127.0.0.1:",
-            Box::new(|upstream| {
-                let location = format!("location: {foreign}\r\n");
-                upstream.answers(move |_, stream| respond(stream, 302, &location, b""));
-            }),
-        ),
-        (
-            "never answers",
-            NO_ANSWER,
-            Box::new(|upstream| upstream.answers(|_, stream| wait(stream))),
-        ),
-        (
-            "hangs up",
-            "metadata: ",
-            Box::new(|upstream| upstream.answers(|_, _| {})),
-        ),
-        (
-            "speaks no HTTP",
-            "metadata: ",
-            Box::new(|upstream| {
-                upstream.answers(|_, stream| drop(stream.write_all(b"SSH-2.0-x\r\n")))
-            }),
-        ),
-        (
-            "has endless headers",
-            "metadata: ",
-            Box::new(|upstream| {
-                upstream.answers(|_, stream| {
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
-                    while stream
-                        .write_all(b"x: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n")
-                        .is_ok()
-                    {}
-                })
-            }),
-        ),
-        (
-            "has an endless body",
-            "metadata: larger than",
-            Box::new(|upstream| {
-                upstream.answers(|_, stream| {
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
-                    while stream.write_all(&[b' '; 4096]).is_ok() {}
-                })
-            }),
-        ),
-        (
-            "sends a byte now and then",
-            NO_ANSWER,
-            Box::new(|upstream| {
-                upstream.answers(|_, stream| {
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
-                    stream
-                        .set_read_timeout(Some(Duration::from_millis(50)))
-                        .unwrap();
-                    while stream.write_all(b" ").is_ok() {
-                        wait(stream);
-                    }
-                })
-            }),
-        ),
-        (
-            "is deep JSON",
-            "metadata: ",
-            Box::new(|upstream| {
-                let deep = "[".repeat(100_000);
-                upstream.answers(move |_, stream| {
-                    respond(stream, 200, "", format!("{{\"a\":{deep}").as_bytes())
-                });
-            }),
-        ),
-        (
-            "is another issuer",
-            "metadata: its issuer is not",
-            Box::new(|upstream| metadata(upstream, json!({"issuer": foreign}))),
-        ),
-        (
-            "has keys elsewhere",
-            "metadata: its jwks_uri is at http://127.0.0.1:",
-            Box::new(|upstream| {
-                metadata(upstream, json!({"jwks_uri": foreign}));
-            }),
-        ),
-        (
-            "redeems elsewhere",
-            "metadata: its token_endpoint is at http://127.0.0.1:",
-            Box::new(|upstream| {
-                metadata(upstream, json!({"token_endpoint": foreign}));
-            }),
-        ),
-        (
-            "signs in elsewhere",
-            "metadata: its authorization_endpoint is no http",
-            Box::new(|upstream| {
-                metadata(
-                    upstream,
-                    json!({"authorization_endpoint": "javascript:alert(1)//"}),
-                );
-            }),
-        ),
-        (
-            "has 10,000 keys",
-            "keys: larger than",
-            Box::new(|upstream| {
-                let list = vec![&*jwk; 10_000].join(",");
-                keys(upstream, format!("{{\"keys\":[{list}]}}").into_bytes());
-            }),
-        ),
-        (
-            "has 100,000 things that are no keys",
-            "keys: no key is usable: key 0: not an object",
-            Box::new(|upstream| {
-                let list = vec!["1"; 100_000].join(",");
-                keys(upstream, format!("{{\"keys\":[{list}]}}").into_bytes());
-            }),
-        ),
-        (
-            "has no keys",
-            "keys: it has no list",
-            Box::new(|upstream| keys(upstream, b"{}".to_vec())),
-        ),
-        (
-            "has an empty list of keys",
-            "keys: the JWK set has no keys",
-            Box::new(|upstream| keys(upstream, b"{\"keys\":[]}".to_vec())),
-        ),
-    ];
     let (_folder, client) = secret();
-    for (what, why, set_up) in cases {
+    let refused = async |why: &str, set_up: &dyn Fn(&Upstream)| {
         let upstream = Upstream::start();
         set_up(&upstream);
         let limit = if why == NO_ANSWER { SOON } else { PATIENCE };
         let (providers, provider, _) = upstream.providers_within(limit, &client, "");
         let endpoints = timeout(2 * PATIENCE, providers.endpoints(&provider)).await;
-        let error = endpoints.expect(what).unwrap_err();
+        let error = endpoints.expect(why).unwrap_err();
         // The fetch and those who wait for it end at the same moment.
         let is_late = why == NO_ANSWER && error.why.ends_with(why);
-        assert!(error.why.starts_with(why) || is_late, "{what}: {error}");
-        assert!(error.why.len() < 400, "{what}");
+        assert!(error.why.starts_with(why) || is_late, "{why}: {error}");
+        assert!(error.why.len() < 400, "{why}");
+    };
+    let handlers: [(&str, fn(&mut TcpStream)); 7] = [
+        (NO_ANSWER, wait),
+        ("metadata: ", |_| {}),
+        ("metadata: ", |stream| {
+            drop(stream.write_all(b"SSH-2.0-x\r\n"));
+        }),
+        ("metadata: ", |stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+            while stream.write_all(b"x: aaaaaaaaaaaaaaaa\r\n").is_ok() {}
+        }),
+        ("metadata: larger than", |stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while stream.write_all(&[b' '; 4096]).is_ok() {}
+        }),
+        (NO_ANSWER, |stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            let interval = Some(Duration::from_millis(50));
+            stream.set_read_timeout(interval).unwrap();
+            while stream.write_all(b" ").is_ok() {
+                wait(stream);
+            }
+        }),
+        ("metadata: ", |stream| {
+            let deep = format!("{{\"a\":{}", "[".repeat(100_000));
+            respond(stream, 200, "", deep.as_bytes());
+        }),
+    ];
+    for (why, handler) in handlers {
+        let set_up = |upstream: &Upstream| upstream.answers(move |_, stream| handler(stream));
+        refused(why, &set_up).await;
+    }
+    let redirects = |upstream: &Upstream| {
+        let location = format!("location: {foreign}\r\n");
+        upstream.answers(move |_, stream| respond(stream, 302, &location, b""));
+    };
+    refused("metadata: GET http://127.0.0.1:", &redirects).await;
+    let script = "javascript:alert(1)//";
+    for (name, value, why) in [
+        ("issuer", &*foreign, "its issuer is not"),
+        ("jwks_uri", &foreign, "its jwks_uri is at http://127.0.0.1:"),
+        ("token_endpoint", &foreign, "its token_endpoint is at http"),
+        (
+            "authorization_endpoint",
+            script,
+            "its authorization_endpoint is no http",
+        ),
+    ] {
+        let set_up = |upstream: &Upstream| {
+            let token = (404, nothing());
+            upstream.provides(&[&signing_key()], json!({name: value}), token);
+        };
+        refused(&format!("metadata: {why}"), &set_up).await;
+    }
+    let jwk = serde_json::to_string(signing_key().jwk()).unwrap();
+    let list = |one: &str, count| format!("{{\"keys\":[{}]}}", vec![one; count].join(","));
+    for (body, why) in [
+        (list(&jwk, 10_000), "larger than"),
+        (list("1", 100_000), "no key is usable: key 0: not an object"),
+        ("{}".to_owned(), "it has no list"),
+        (list("", 0), "the JWK set has no keys"),
+    ] {
+        let set_up = |upstream: &Upstream| {
+            let body = body.clone();
+            let metadata = json!({"issuer": upstream.url(""), "jwks_uri": upstream.url("/keys")});
+            upstream.answers(move |path, stream| match path {
+                "/keys" => respond(stream, 200, "", body.as_bytes()),
+                _ => respond(stream, 200, "", metadata.to_string().as_bytes()),
+            });
+        };
+        refused(&format!("keys: {why}"), &set_up).await;
     }
     assert_eq!(elsewhere.requests.lock().unwrap().len(), 0);
 }

@@ -1,4 +1,4 @@
-//! What applying a document reports and leaves alone.
+//! What applying a document reports and does not change.
 
 use actix_web::http::header::HeaderName;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use domain::client::ClientSecret;
 use domain::testing::client_id;
 use domain::{Client, User, Username};
 use registry::planning;
-use store::{RegistrationStore as _, FeedStore as _};
+use store::{FeedStore as _, RegistrationStore as _};
 
 const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
 

@@ -308,7 +308,8 @@ async fn what_is_released_belongs_to_commands_until_it_is_adopted() {
     let (removing, changing) = commands.split_at(2);
     let fresh = async |text: &str| {
         let site = Site::new();
-        without_owner(concerned(&site.start(text).await).await)
+        let service = site.start(text).await;
+        without_owner(concerned(&service).await)
     };
     let service = site.start(&file(&[])).await;
     hand_over_both(&service, None).await;
