@@ -32,7 +32,7 @@ AT_ONCE := $(MAKE) --no-print-directory --jobs=$(shell nproc)
 # keeps. Plain cargo compiles these crates once more, and uses the dependencies that make has compiled.
 export CARGO_INCREMENTAL ?= 0
 
-# $(call beside,TARGETS,COMMAND): downloads wait for the network more than they work, so they run beside the compiler and outside its
+# $(call beside,TARGETS,COMMAND): downloads wait for the network more than they work, so they run while the compiler runs, and outside its
 # job server. A download that failed is tried again at the end, where its message is read.
 beside = MAKEFLAGS= BUILDS= $(MAKE) --no-print-directory $(1) & downloads=$$!; $(2) || { wait $$downloads; exit 1; }; \
 	wait $$downloads || MAKEFLAGS= BUILDS= $(MAKE) --no-print-directory $(1)
@@ -119,7 +119,7 @@ RUNS ?= 10
 BUSY ?= 3
 
 .PHONY: test-repeat
-test-repeat: tools build ## the end-to-end tests RUNS (10) times, the last BUSY (3) of them beside a busy loop on each core
+test-repeat: tools build ## the end-to-end tests RUNS (10) times, the last BUSY (3) of them with a busy loop on each core
 	tests/tools/repeat.sh $(RUNS) $(BUSY) cargo test --locked --test end_to_end
 
 PREBUILT := registry.example.com/gatepass
@@ -209,7 +209,7 @@ time-first-minute: ## seconds from `make up` in a fresh clone to the first answe
 ATTACK_SECONDS ?= 60
 
 .PHONY: attack
-attack: lab ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
+attack: lab ## attack a pair for ATTACK_SECONDS (60) with each attack, together with a client that must not notice
 	ATTACK_SECONDS=$(ATTACK_SECONDS) $(LAB) attack $(ATTACKS)
 
 FUZZ_SECONDS ?= 60

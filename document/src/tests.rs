@@ -348,7 +348,7 @@ mod files {
         assert_eq!(
             problems,
             [
-                "T__A__B: a has no keys of its own",
+                "T__A__B: a has no keys",
                 "T__COLOUR: unknown setting; did you mean T__COLOR?",
                 "T__LIST: is empty",
                 "T__S__FLAG: expected true or false, found a string",

@@ -98,7 +98,7 @@ impl Variable {
                     _ => Err(format!("{key} has no table number {index}")),
                 }
             }
-            _ => Err(format!("{key} has no keys of its own")),
+            _ => Err(format!("{key} has no keys")),
         }
     }
 }

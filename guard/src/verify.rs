@@ -89,7 +89,7 @@ impl Refusal {
                 "The token is not an access token: its typ is not one of access tokens of its issuer"
             }
             Self::Kind => {
-                "The token is not an access token: its claims are those of another kind of token"
+                "The token is not an access token: its claims belong to another kind of token"
             }
             Self::Confirmation => "The access token is bound in a way that is not known here",
             Self::Unbound => "The access token is not bound to its client, which is required here",

@@ -512,7 +512,7 @@ fn cutting_off_what_was_issued_until_now() {
     trial.pair.done("revocations cut-off");
     let ahead = "revocations cut-off --before 2999-01-01T00:00:00Z";
     let unknown = "revocations cut-off --issuer https://nobody.example";
-    for (command, part) in [(ahead, "lies ahead"), (unknown, "is none of")] {
+    for (command, part) in [(ahead, "is in the future"), (unknown, "is none of")] {
         let refusal = trial.pair.failed(command);
         assert!(refusal.contains(part), "{refusal}");
     }

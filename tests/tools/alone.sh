@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# alone.sh COMMAND... -- runs COMMAND with a network and processes of its own, as root. The network has loopback addresses
+# alone.sh COMMAND... -- runs COMMAND with its own network and processes, as root. The network has loopback addresses
 # only. Everything that COMMAND starts ends with it, frozen or not.
 set -euo pipefail
 as_root=()
@@ -7,7 +7,7 @@ as_root=()
 isolated=("${as_root[@]}" unshare --net --pid --fork --mount-proc --kill-child)
 if ! problem=$("${isolated[@]}" ip link set lo up 2>&1); then
     printf '%s: %s\n%s\n' "$0" "$problem" \
-        'It needs a network and processes of its own: run it as root or with sudo, in a container with --privileged.' >&2
+        'It needs its own network and processes: run it as root or with sudo, in a container with --privileged.' >&2
     exit 1
 fi
 # shellcheck disable=SC2016 # The inner shell expands the variables. As process 1 it needs a trap to obey Ctrl-C.

@@ -207,7 +207,7 @@ impl Settings {
         let mut problems = Vec::new();
         for (name, origin) in &self.clusters {
             if origins.insert(name.clone(), origin.clone()).is_some() {
-                problems.push(format!("--cluster {name}: is there twice"));
+                problems.push(format!("--cluster {name}: is given twice"));
             }
         }
         for name in config.clusters() {
@@ -292,7 +292,7 @@ mod tests {
         let doubled = settings(&["--cluster", "keys=http://a", "--cluster", "keys=http://b"]);
         let problems = doubled.origins(&config).unwrap_err();
         assert_eq!(problems.len(), 2, "{problems:?}");
-        assert!(problems[0].contains("keys: is there twice"));
+        assert!(problems[0].contains("keys: is given twice"));
         assert!(problems[1].contains("--cluster feed=URL"));
     }
 

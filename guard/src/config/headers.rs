@@ -111,7 +111,7 @@ fn check_header_name(name: &str) -> Result<(), &'static str> {
         return Err("is not a header name in lower case");
     }
     if RESERVED_HEADERS.contains(&name) || name.starts_with("x-envoy-") {
-        return Err("is a header with a meaning of its own");
+        return Err("is a header with a fixed meaning");
     }
     Ok(())
 }

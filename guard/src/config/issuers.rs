@@ -41,7 +41,7 @@ pub(super) fn read(
         if let Some(issuer) = &issuer
             && !seen.insert(issuer.clone())
         {
-            object.problem("issuer", "is there twice");
+            object.problem("issuer", "is given twice");
         }
         let audiences = object.values("audiences");
         let no_audience = audiences.as_ref().is_none_or(Vec::is_empty);
@@ -56,7 +56,7 @@ pub(super) fn read(
         let revocations = object.optional("revocations", revocations);
         let introspection = object.optional("introspection", introspection);
         if revocations.is_some() && introspection.is_some() {
-            object.problem("introspection", "means nothing beside revocations");
+            object.problem("introspection", "cannot be combined with revocations");
         }
         let profile = profile(&mut object, revocations.is_some());
         let authorization_server = flag(&mut object, "authorization_server", true);
@@ -143,7 +143,7 @@ fn profile(object: &mut Section<'_>, has_revocations: bool) -> Profile {
     if has_revocations && !profile.optional_claims.is_empty() {
         object.problem(
             "optional_claims",
-            "must be empty beside revocations, which name tokens by these claims",
+            "must be empty if revocations is set, because revocations name tokens by these claims",
         );
     }
     profile
@@ -211,7 +211,7 @@ fn key_source(
             .map(KeySource::Discovered),
         (is_both, _) => {
             if is_both {
-                object.problem("discovery", "cannot stand beside jwks");
+                object.problem("discovery", "cannot be combined with jwks");
             } else {
                 object.problem(
                     "jwks",

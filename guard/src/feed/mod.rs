@@ -243,7 +243,7 @@ impl Feed {
         }
         let (since, position) = (page.since, page.position);
         if position < since || (page.more && position == since) {
-            return Err("its position does not go on from since".to_owned());
+            return Err("its position does not advance from since".to_owned());
         }
         let mut pause = None;
         if self.identity.as_deref() != Some(identity) {

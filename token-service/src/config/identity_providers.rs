@@ -193,7 +193,7 @@ fn link_by_email(section: &mut Section<'_>, has_client_id: bool, has_domains: bo
     } else if !has_domains {
         section.report(
             &link.place,
-            "link_by_email: needs email_domains, the domains of which the provider may name people",
+            "link_by_email: needs email_domains, the domains whose people the provider may name",
         );
     }
     true
@@ -239,7 +239,10 @@ fn credential(section: &mut Section<'_>, has_client_id: bool) -> Option<Provider
     let secret = section.path("client_secret_file").map(absolute);
     let key = section.path("client_key_file").map(absolute);
     if is_both {
-        section.problem("client_key_file", "cannot stand beside client_secret_file");
+        section.problem(
+            "client_key_file",
+            "cannot be combined with client_secret_file",
+        );
     }
     let credential = match (secret, key) {
         (Some(secret), _) => Some(ProviderCredential::SecretFile(secret)),
@@ -309,7 +312,7 @@ fn configured(
 ) -> Option<ProviderKeySource> {
     let url = |text: &str| transport.url(text);
     if section.has("jwks_uri") && section.has("jwks_file") {
-        section.problem("jwks_file", "cannot stand beside jwks_uri");
+        section.problem("jwks_file", "cannot be combined with jwks_uri");
     }
     section.refuse("hosts", "means nothing without discovery");
     let uri = section.parsed("jwks_uri", url);
@@ -336,7 +339,7 @@ fn discovered(section: &mut Section<'_>, issuer: Option<&str>) -> Option<Provide
     for key in ["authorization_endpoint", "token_endpoint"] {
         section.refuse(
             key,
-            "comes from discovery; it stands beside jwks_uri or jwks_file only",
+            "comes from discovery; set it only with jwks_uri or jwks_file",
         );
     }
     let mut authorities = Vec::new();
@@ -488,7 +491,7 @@ mod tests {
             ),
             (
                 "client_id = 'c'\nclient_secret_file = 's'\nclient_key_file = 'k'",
-                "6: client_key_file: cannot stand beside client_secret_file",
+                "6: client_key_file: cannot be combined with client_secret_file",
             ),
             (
                 "link_by_email = true",
@@ -496,7 +499,7 @@ mod tests {
             ),
             (
                 "client_id = 'c'\nclient_secret_file = 's'\nlink_by_email = true",
-                "6: link_by_email: needs email_domains, the domains of which the provider may name people",
+                "6: link_by_email: needs email_domains, the domains whose people the provider may name",
             ),
             (
                 "email_domains = ['@example.com']",
@@ -512,11 +515,11 @@ mod tests {
             ),
             (
                 "token_endpoint = 'https://a.example/t'",
-                "4: token_endpoint: comes from discovery; it stands beside jwks_uri or jwks_file only",
+                "4: token_endpoint: comes from discovery; set it only with jwks_uri or jwks_file",
             ),
             (
                 "jwks_uri = 'https://a.example/k'\njwks_file = 'f'",
-                "5: jwks_file: cannot stand beside jwks_uri",
+                "5: jwks_file: cannot be combined with jwks_uri",
             ),
             (
                 "jwks_uri = 'http://a.example/k'",

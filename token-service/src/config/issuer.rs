@@ -8,7 +8,7 @@ pub(super) fn parse(text: &str) -> Result<String, String> {
     let issuer = base_url(text)?;
     if Url::parse(&issuer).is_ok_and(|url| url.path() != "/") {
         return Err(
-            "must have no path: the paths of pages and cookies begin at the root of the host. Give the service a host name of its own"
+            "must have no path: the paths of pages and cookies begin at the root of the host. Give the service its own host name"
                 .to_owned(),
         );
     }

@@ -20,7 +20,8 @@ pub(super) fn check_listeners(root: &Section<'_>, listeners: &[Listener<'_>]) {
         if listener.value.port() != 0
             && let Some((other, _)) = earlier.find(|(_, other)| other.value == listener.value)
         {
-            let message = format!("{key}: must differ from {other}: each listener is for others");
+            let message =
+                format!("{key}: must differ from {other}: each listener serves other callers");
             root.report(&listener.place, message);
         }
     }
@@ -79,8 +80,8 @@ mod tests {
         assert_eq!(
             load(text, &[]).unwrap_err(),
             [
-                "config.toml:3: mutual_tls.listen: must differ from listen: each listener is for others",
-                "default: internal_listen: must differ from listen: each listener is for others",
+                "config.toml:3: mutual_tls.listen: must differ from listen: each listener serves other callers",
+                "default: internal_listen: must differ from listen: each listener serves other callers",
             ]
         );
         assert!(

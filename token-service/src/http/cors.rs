@@ -76,7 +76,7 @@ pub(super) async fn look_up_origin(
     let is_preflight = request.method() == Method::OPTIONS;
     let response = next.call(request).await?;
     if is_preflight && response.status() == StatusCode::BAD_REQUEST {
-        let description = "The Origin is not that of a registered single-page app, or the method or a header is not allowed";
+        let description = "The Origin belongs to no registered single-page app, or the method or a header is not allowed";
         let refusal = error::json(StatusCode::BAD_REQUEST, "invalid_request", description);
         return Ok(response.into_response(refusal));
     }

@@ -16,7 +16,7 @@ pub(super) struct AuthorizationRequest {
     redirect_uri: Option<String>,
     /// Returned unchanged.
     state: Option<String>,
-    /// Scopes of the registration, separated by single spaces; all without it.
+    /// Scopes of the registration, separated by single spaces. Default: all.
     scope: Option<String>,
     /// base64url of the SHA-256 of the verifier, without padding (RFC 7636 §4.2). Installed Applications need it.
     code_challenge: Option<String>,
@@ -102,7 +102,7 @@ pub(super) enum TokenRequest {
 #[derive(ToSchema)]
 pub(super) struct CodeExchange {
     code: String,
-    /// That of the authorization request.
+    /// As in the authorization request.
     redirect_uri: String,
     /// 43 to 128 characters (RFC 7636 §4.1), if the authorization request had a challenge.
     code_verifier: Option<String>,

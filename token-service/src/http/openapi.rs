@@ -4,7 +4,7 @@ use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{OpenApi, RefOr, ServerBuilder};
 
-/// What parameters of paths, and others without a doc comment, are.
+/// Descriptions of parameters that have no doc comment, such as those in paths.
 const PARAMETERS: [(&str, &str); 7] = [
     ("action", "Only entries of this action."),
     ("alias", "Alias of the certificate."),

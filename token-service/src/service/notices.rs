@@ -99,7 +99,7 @@ pub(crate) async fn send(service: &Service, claimed: ClaimedNotice) {
         Ok(true) => {
             service.recorded(&events);
             if !events.is_empty() {
-                tracing::error!(%username, "a person could not be told of a change by mail");
+                tracing::error!(%username, "a notice of a change could not be sent to a person");
             }
         }
         // The attempt took longer than the claim, for example on a machine that slept.

@@ -228,12 +228,12 @@ impl StoredMetrics {
             owed_notices: new(
                 of,
                 "owed_notices",
-                "People whom the service has to tell of a change by mail, and the mail server has not taken the message",
+                "People to whom the service still has to mail a notice of a change",
             ),
             owed_notice_age: new_seconds(
                 of,
                 "owed_notice_age",
-                "Time since the oldest change of which a person has to be told by mail; 0 if there is none",
+                "Time since the oldest change that the service still has to report to a person by mail; 0 if there is none",
             ),
             certificate_expiry: new_seconds(
                 of,

@@ -24,6 +24,6 @@ pub(crate) fn note(kind: &'static str, user: &str, ended: usize) {
         kind,
         user,
         ended,
-        "a person holds as many as one may: what would expire first ends"
+        "a person has reached the limit: what would expire first ends"
     );
 }

@@ -36,7 +36,7 @@ pub(crate) fn pass_over(what: &'static str, reason: &str) {
     tracing::error!(
         what,
         reason,
-        "a row of the store cannot be read and is passed over"
+        "a row of the store cannot be read and is skipped"
     );
 }
 

@@ -47,7 +47,7 @@ fn other_types_need_something_that_marks_access_tokens() {
 fn revocations_need_the_claims_by_which_they_name_tokens() {
     let mut config = example();
     config["issuers"][0]["optional_claims"] = json!(["jti"]);
-    let expected = "issuers[0].optional_claims: must be empty beside revocations, which name tokens by these claims";
+    let expected = "issuers[0].optional_claims: must be empty if revocations is set, because revocations name tokens by these claims";
     assert_eq!(problems(&config), [expected]);
     lacks(&mut config, "revocations");
     assert_eq!(problems(&config), Vec::<String>::new());
@@ -113,7 +113,7 @@ fn discovery_and_introspection_are_read_strictly() {
         (json!({}), "issuers[0].jwks: is missing, and discovery"),
         (
             json!({"discovery": discovery, "jwks": jwks}),
-            "issuers[0].discovery: cannot stand beside jwks",
+            "issuers[0].discovery: cannot be combined with jwks",
         ),
         (
             json!({"discovery": {}}),
@@ -153,7 +153,7 @@ fn discovery_and_introspection_are_read_strictly() {
         ),
         (
             json!({"jwks": jwks, "introspection": introspection, "revocations": {"cluster": "c", "path": "/r"}}),
-            "issuers[0].introspection: means nothing beside revocations",
+            "issuers[0].introspection: cannot be combined with revocations",
         ),
     ] {
         let problem = only_problem(&with(members.clone()));

@@ -398,7 +398,10 @@ fn rfc9449_s5_rfc8705_s4_a_leaked_refresh_token_of_a_bound_grant_changes_nothing
                 assert_eq!(refused, expected, "{token} {wrong:?}");
             }
         }
-        assert_eq!(grant, before, "a leaked token alone changes nothing");
+        assert_eq!(
+            grant, before,
+            "a leaked token without its key changes nothing"
+        );
         assert_eq!(with(&mut grant, &app, proof, (2, 3)), rotated(&grant));
         assert_eq!(grant.bound, proof);
     }

@@ -206,7 +206,10 @@ async fn what_was_read_before_a_change_is_not_kept() {
     let found = directory.find(&directory.clients, client_id("web"), slow, |client| {
         client.client_id.clone()
     });
-    assert!(found.await.unwrap().is_some(), "the answer of its own time");
+    assert!(
+        found.await.unwrap().is_some(),
+        "the answer as of the time of the question"
+    );
     assert!(!process.has("web").await);
 }
 

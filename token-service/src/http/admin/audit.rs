@@ -134,7 +134,7 @@ impl Administration {
     pub(crate) async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditRecord>, AdminError> {
         let filter = Filter::of(query)?;
         if query.after.is_some() && query.before.is_some() {
-            let message = "after and before exclude each other".to_owned();
+            let message = "after and before cannot be combined".to_owned();
             return Err(AdminError::Malformed(message));
         }
         // Writes waiting entries first, so the response contains all events before the request. If the store cannot be

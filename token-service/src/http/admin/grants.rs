@@ -275,7 +275,7 @@ impl Administration {
             (Some(key), None) => Owner::Key(key),
             (None, Some(owner)) => owner,
             (None, None) | (Some(_), Some(_)) => {
-                let message = "name client_id, username, or both, or jkt alone".to_owned();
+                let message = "name client_id, username or both, or only jkt".to_owned();
                 return Err(AdminError::Malformed(message));
             }
         };

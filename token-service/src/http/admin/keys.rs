@@ -29,9 +29,9 @@ pub(crate) struct KeyView {
     pub state: String,
     /// When it was made, RFC 3339.
     pub created_at: String,
-    /// From when on it signs, RFC 3339.
+    /// When it begins to sign, RFC 3339.
     pub signs_from: String,
-    /// When it was seen to sign no more, RFC 3339.
+    /// When the service noticed that it no longer signs, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired_at: Option<String>,
     /// When a retired key is removed: its last token has expired then. RFC 3339.

@@ -45,7 +45,7 @@ pub(crate) trait Administered: Registered {
     /// The response to a registration.
     fn created(view: Self::View, secret: Option<Zeroizing<String>>) -> Self::Created;
 
-    /// The texts in which a list searches, beside the name.
+    /// The texts that a list searches in addition to the name.
     fn searched(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -109,7 +109,7 @@ pub(super) fn owner_routes<T: Registered>(routes: &mut web::ServiceConfig) {
 #[into_params(parameter_in = Query)]
 pub(super) struct FilterQuery {
     /// Only clients whose Client ID or name, or users whose username, e-mail address or organization contains this text. Case does not
-    /// matter. A page of a list with a filter may have few entries, or none, and still a `next`.
+    /// matter. With a filter, a page may be empty although `next` is set.
     pub(super) search: Option<String>,
     /// Only users without a password, second factor or linked account, or (`sign-in`) users who have never signed in.
     #[param(inline)]
@@ -163,7 +163,7 @@ impl FilterQuery {
     }
 }
 
-/// Maximum number of objects of which one request with a filter reads.
+/// Maximum number of objects that one request with a filter reads.
 const MOST_READ: usize = 10_000;
 
 /// Lists enabled and disabled objects, sorted by name.
@@ -286,10 +286,10 @@ impl Administration {
         Ok(T::created(self.changed(changed).await, secret))
     }
 
-    /// Changes an object: merges `patch` into its registration (RFC 7396), and adds and removes single values of lists, which
-    /// the members `add` and `remove` name. Secrets and certificates that the patch does
-    /// not name stay, and `null` for one is refused; name and integration type cannot change. These end sessions and revoke tokens: disabling the
-    /// object, a new password, a new second factor.
+    /// Changes an object: merges `patch` into its registration (RFC 7396), and adds and removes the single values of lists
+    /// that its members `add` and `remove` name. Secrets and certificates that the patch does not name stay, and `null` for
+    /// one is refused. Name and integration type cannot change. These end sessions and revoke tokens: disabling the object, a
+    /// new password, a new second factor.
     ///
     /// # Errors
     /// [`AdminError::NotFound`], [`AdminError::Conflict`], [`AdminError::Invalid`] with every problem.

@@ -82,16 +82,16 @@ pub(crate) struct ApplyQuery {
 /// What applying registrations did, or would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Applied {
-    /// One text per client and user that changes: `+` new, `~` changed with its fields, `-` removed. A changed one goes
-    /// on with a line for each field, which has the old and the new value unless they are secret.
+    /// One text per client and user that changes: `+` new, `~` changed, `-` removed. A changed object has a line for each
+    /// field, with old and new value. Secret values are left out.
     pub differences: Vec<String>,
-    /// One line, with `!`, per object that stays although the document describes it: no file manages it, or with
-    /// `import`, it is registered. With `prune`: or a client is bound to the user.
+    /// One line, with `!`, for each object that stays although the document lists it, because no file manages it or, with
+    /// `import`, because it is registered. With `prune`, also for each user who stays because a client is bound to the user.
     #[serde(default)]
     pub kept: Vec<String>,
     /// What is allowed but unwise.
     pub warnings: Vec<String>,
-    /// Whether it was only looked at.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
 }
 

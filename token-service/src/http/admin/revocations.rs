@@ -92,7 +92,10 @@ impl Administration {
                     AdminError::Malformed(message)
                 })?;
                 if now < before {
-                    let message = format!("before: {text} lies ahead; it is {}", now.rfc3339());
+                    let message = format!(
+                        "before: {text} is in the future; now it is {}",
+                        now.rfc3339()
+                    );
                     return Err(AdminError::Malformed(message));
                 }
                 Timestamp::from_seconds(before.seconds().saturating_sub(1))

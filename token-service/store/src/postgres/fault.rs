@@ -27,7 +27,9 @@ pub(super) enum Fault {
     Row(#[from] RowError),
     #[error("the database is read-only")]
     ReadOnly,
-    #[error("revocations wait for their positions, which another replica does not finish to give")]
+    #[error(
+        "revocations wait for their positions, because another replica has not finished assigning them"
+    )]
     PositionsMissing,
     #[error(transparent)]
     Random(#[from] RandomError),

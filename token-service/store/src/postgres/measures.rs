@@ -57,7 +57,7 @@ impl Measures {
         );
         registry.register(
             "operation_attempts",
-            "Attempts of an operation, of which each but the last met another operation",
+            "Attempts of an operation. Each but the last conflicted with another operation",
             self.attempts.clone(),
         );
         registry.register(

@@ -111,7 +111,7 @@ async fn access_token(
     let Some(token) = flow.access_token(Value::Object(claims.clone())) else {
         checks.push(failed(
             "claims",
-            "are not those of an access token of this service",
+            "are not the claims of an access token of this service",
         ));
         return Ok(checks);
     };
@@ -133,7 +133,7 @@ async fn refresh_token(
     let Some(token) = read.ok().and_then(IssuedToken::refresh) else {
         checks.push(failed(
             "claims",
-            "are not those of a refresh token of this service",
+            "are not the claims of a refresh token of this service",
         ));
         return Ok(checks);
     };

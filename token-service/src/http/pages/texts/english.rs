@@ -1,4 +1,4 @@
-//! The English texts. Their names are those of the texts of every language.
+//! The English texts. Every language has texts with the same names.
 
 /// Declares the texts of the pages.
 macro_rules! texts {
@@ -133,7 +133,7 @@ texts! {
     recovery_code_wrong: "This recovery code is not right, or has been used. Each works once: enter another one from your list.";
     recovery_code_used: "You used a recovery code";
     password_alone: "Somebody entered your password";
-    password_alone_why: "Since your last sign-in, somebody entered your right password, but not the code that has to follow it:";
+    password_alone_why: "Since your last sign-in, somebody entered your correct password, but not the code:";
     password_alone_entry: "{time}, from {network}";
     password_alone_earlier: "Earlier ones: {count}.";
     password_alone_advice: "If this was not you, somebody else knows your password. Change it here at {service}, and wherever else you use it.";
@@ -197,7 +197,7 @@ texts! {
     app_on_this_device: "an app on this device";
     app_that_opens: "the app on this device that opens {scheme}: links";
     confirm: "Continue as {username} to {client}?";
-    confirm_why: "{client} will work with your account {account} at {site}. Afterwards you are sent to {destination}. Go on only if you started this yourself.";
+    confirm_why: "{client} will work with your account {account} at {site}. Afterwards you are sent to {destination}. Continue only if you started this sign-in.";
     sign_in_with: "Sign in with {provider}";
     or: "or";
     provider_unavailable: "{provider} does not answer. Try again in a minute.";
