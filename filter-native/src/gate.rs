@@ -116,9 +116,9 @@ fn first_driver(text: &[u8]) -> Result<Driver, Vec<String>> {
     Ok(Driver::new(guard, &Clocks))
 }
 
-fn driver_beside(first: &Driver) -> Driver {
+fn sibling_of(first: &Driver) -> Driver {
     let data = Box::new(DATA.clone());
-    first.beside(Box::new(NativeSignatures), data, &Clocks)
+    first.sibling(Box::new(NativeSignatures), data, &Clocks)
 }
 
 impl Gate {
@@ -135,7 +135,7 @@ impl Gate {
         };
         let workers = abi::workers();
         let mut members: Vec<_> = (0..workers)
-            .map(|_| Mutex::new(Member::new(driver_beside(&first))))
+            .map(|_| Mutex::new(Member::new(sibling_of(&first))))
             .collect();
         members.insert(MAIN, Mutex::new(Member::new(first)));
         let timer = match abi::only_checks() {
@@ -216,7 +216,7 @@ impl Gate {
         };
         for index in MAIN + 1..self.members.len() {
             if let Some(mut member) = self.member(index) {
-                values.add_beside(&member.driver.metrics());
+                values.add_sibling(&member.driver.metrics());
             }
         }
         let panics = self.panics.swap(0, Ordering::Relaxed);
@@ -241,7 +241,7 @@ impl Gate {
                     Err(_) => continue,
                 },
                 _ => match self.member(MAIN) {
-                    Some(main) => driver_beside(&main.driver),
+                    Some(main) => sibling_of(&main.driver),
                     None => continue,
                 },
             };

@@ -95,7 +95,7 @@ impl Guard {
     /// Creates a guard with the same configuration, for another thread. It shares the feeds with this one, which reads
     /// them, and for now the keys ([`Guard::adopt`]), but has its own cache.
     #[must_use]
-    pub(crate) fn beside(
+    pub(crate) fn sibling(
         &self,
         verifier: Box<dyn HostVerifier>,
         shared_data: Box<dyn SharedData>,
@@ -103,8 +103,8 @@ impl Guard {
         Self {
             by_name: self.by_name.clone(),
             stripped: self.stripped.clone(),
-            issuers: self.issuers.iter().map(IssuerState::beside).collect(),
-            feeds: self.feeds.iter().map(SharedFeed::beside).collect(),
+            issuers: self.issuers.iter().map(IssuerState::sibling).collect(),
+            feeds: self.feeds.iter().map(SharedFeed::sibling).collect(),
             time: self.time,
             cache: TokenCache::new(
                 self.config.token_cache_entries,

@@ -118,13 +118,13 @@ impl Driver {
     /// Creates a driver of the same configuration for another thread of this process. All share the feeds, which this
     /// one reads. What one of them fetches, the host gives to the others with [`Driver::joins`] and [`Driver::adopts`].
     #[must_use]
-    pub fn beside(
+    pub fn sibling(
         &self,
         host: Box<dyn HostVerifier>,
         shared_data: Box<dyn SharedData>,
         clock: &impl HostClock,
     ) -> Self {
-        let mut driver = Self::new(self.guard.beside(host, shared_data), clock);
+        let mut driver = Self::new(self.guard.sibling(host, shared_data), clock);
         // What they share has times of one steady clock.
         driver.clock = self.clock.clone();
         driver.tell_time(clock);

@@ -56,7 +56,7 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Adds the metrics of a guard beside this one, which shares the keys and feeds.
-    pub fn add_beside(&mut self, other: &Self) {
+    pub fn add_sibling(&mut self, other: &Self) {
         let added = self.counters.iter_mut().zip(other.counters);
         added.for_each(|((_, value), (_, more))| *value += more);
         for (reason, more) in &other.denied {

@@ -83,7 +83,7 @@ impl IssuerState {
     }
 
     /// The state of this issuer in a guard beside this one.
-    pub(super) fn beside(&self) -> Self {
+    pub(super) fn sibling(&self) -> Self {
         let mut state = Self {
             keys: KeySet::default(),
             key_schedule: None,

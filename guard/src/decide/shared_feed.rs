@@ -37,7 +37,7 @@ impl SharedFeed {
     }
 
     /// The same feed for a guard beside this one.
-    pub(super) fn beside(&self) -> Self {
+    pub(super) fn sibling(&self) -> Self {
         Self {
             issuer: self.issuer,
             feed: Arc::clone(&self.feed),

@@ -76,11 +76,11 @@ impl Host {
     }
 
     /// Another thread of the same process.
-    fn beside(&self) -> Self {
+    fn sibling(&self) -> Self {
         let host = Box::new(NoHostVerifier);
         let driver = self
             .driver
-            .beside(host, Box::new(NoSharedData), &self.clocks);
+            .sibling(host, Box::new(NoSharedData), &self.clocks);
         Self::with(driver, self.clocks)
     }
 
@@ -572,11 +572,11 @@ fn fetch_for_both(sender: &mut Host, other: &mut Host, kind: FetchKind, body: &[
 
 /// The drivers of the threads of one process: one of them reads the feed, and any of them may fetch keys.
 #[test]
-fn drivers_beside_each_other_have_keys_and_revocations_in_common() {
+fn drivers_of_one_process_share_keys_and_revocations() {
     let issuer = Issuer::new(Algorithm::EdDsa);
     let (good, revoked) = (token(&issuer, "one"), token(&issuer, "two"));
     let mut main = Host::new();
-    let mut worker = main.beside();
+    let mut worker = main.sibling();
     worker.tick_after(0);
     assert!(
         worker.sent.is_empty(),
@@ -605,7 +605,7 @@ fn drivers_beside_each_other_have_keys_and_revocations_in_common() {
     // A new key that a request to the worker needs first.
     let before = json!({"keys": [issuer.jwk("another")]}).to_string();
     let mut main = Host::ready(before.as_bytes());
-    let mut worker = main.beside();
+    let mut worker = main.sibling();
     let waiting = worker.hold(&good);
     worker.tick_after(0);
     fetch_for_both(&mut worker, &mut main, KEYS, &issuer.jwks());
