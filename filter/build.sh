@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds filter.wasm so that its bytes depend only on the sources, Cargo.lock and the toolchain. Messages of panics name source
-# files: without the flags, those of the crates would start with the folder in which cargo keeps them on this machine.
+# files: without the flags, the paths of the crates would start with the folder in which cargo keeps them on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo fetch --locked --quiet --target wasm32-wasip1

@@ -62,7 +62,7 @@ pub fn unmarked(text: &[u8]) -> &[u8] {
 /// [`parse_object`] for a file: a byte order mark before it is ignored (RFC 8259 §8.1).
 ///
 /// # Errors
-/// Those of [`parse_object`].
+/// As for [`parse_object`].
 pub fn parse_file(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
     parse_object(unmarked(text))
 }

@@ -13,7 +13,7 @@ pub enum HostPattern {
 }
 
 /// Endings of names that nobody can register: `.localhost` (RFC 6761 §6.3), `.internal` (reserved by ICANN for private use),
-/// and those of Kubernetes services.
+/// and the endings of Kubernetes services.
 const PRIVATE: [&str; 4] = [".localhost", ".internal", ".svc", ".svc.cluster.local"];
 
 impl HostPattern {

@@ -74,7 +74,7 @@ impl Problems {
         are_enough
     }
 
-    /// Describes the documents that are read, beside their problems.
+    /// Collects the schema of the documents that are read, as well as their problems.
     pub fn with_schema() -> Self {
         Self {
             schema: Some(Schema::default()),

@@ -524,7 +524,7 @@ const fn nouns(place: &Place) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// Returns the known key of which `key` is a likely misspelling: at most one edit, plus one for every four
+/// Returns the known key that `key` probably misspells: at most one edit, plus one for every four
 /// characters; or the beginning.
 fn closest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     let is_beginning = |known: &str| key.chars().count() > 2 && known.starts_with(key);

@@ -56,7 +56,7 @@ impl Table {
         } else if lines.at(path).is_some() {
             format!("{key}: {message}")
         } else {
-            // A missing value has no place of its own, so the message names its key.
+            // A missing value has no place in the document, so the message names its key.
             format!("{key} {message}")
         };
         Some(Problem {
@@ -65,7 +65,7 @@ impl Table {
         })
     }
 
-    /// True if the element of a list is at `path`, which has no key of its own.
+    /// True if `path` is an element of a list. Such an element has no key.
     fn is_table_of_list(&self, path: &str) -> bool {
         let mut segments = path.split(['.', '[']);
         let first = segments.next().and_then(|key| self.members.get(key));

@@ -20,7 +20,7 @@ tokens = {}
 
 
 def keep(token, **_):
-    """Stores tokens, also those of a refresh, which Authlib does when a token has expired."""
+    """Stores tokens, also after a refresh, which Authlib does when a token has expired."""
     tokens[session["id"]] = token
 
 

@@ -3,7 +3,7 @@ const lobby = 'http://127.0.0.1:8081'; // the issuer
 const api = 'http://127.0.0.1:8080';
 const client = { client_id: 'spa', redirect_uri: `${location.origin}/` };
 
-// In memory alone: a script that a page runs by mistake later finds no token in its storage.
+// Only in memory: a script that a page runs by mistake later finds no token in its storage.
 let refreshToken;
 let accessToken;
 

@@ -1,5 +1,5 @@
 //! The ABI of Envoy for modules, version v0.2.0, as far as the filter needs it, and all `unsafe` of the module. The names and
-//! layouts are those of `source/extensions/dynamic_modules/abi/abi.h` in Envoy 1.40.
+//! layouts are as in `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40.
 //!
 //! What Envoy lends is as safe as Rust's own references, by these types: its objects are references without a layout, its bytes
 //! are a [`Buffer`] with a lifetime, and what changes a request takes it by `&mut`, which ends the loan of its headers. That
@@ -96,7 +96,7 @@ impl<'a> Header<'a> {
 pub(crate) struct List<'a, T>(*const T, PhantomData<&'a [T]>);
 
 impl<'a, T> List<'a, T> {
-    /// The values. `length` is the number that Envoy passed beside this value.
+    /// The values. `length` is the number that Envoy passed with this value.
     pub(crate) const fn of_length(self, length: usize) -> &'a [T] {
         if self.0.is_null() {
             return &[];
@@ -137,7 +137,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// The map of request headers, among those of a request.
+/// Envoy's number for the map of request headers.
 pub(crate) const REQUEST_HEADERS: u32 = 0;
 
 /// The attribute [`guard::parts::CERTIFICATE_DIGEST`].
@@ -168,7 +168,7 @@ pub(crate) enum Action {
     Hold = 4,
 }
 
-// SAFETY: the signatures are those of Envoy. A function is safe if its types say all that Envoy asks for.
+// SAFETY: the signatures are as in Envoy. A function is safe if its types say all that Envoy asks for.
 unsafe extern "C" {
     /// Writes a line to Envoy's log, with the component `dynamic_modules`. From any thread.
     safe fn envoy_dynamic_module_callback_log(level: Level, line: Buffer<'_>);

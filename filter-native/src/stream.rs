@@ -87,7 +87,6 @@ impl<'a> Stream<'a> {
         )
     }
 
-    /// Answers the request.
     pub(crate) fn answer(self, answer: &Answer) {
         let headers = answer.headers.iter();
         let headers: Vec<Header<'_>> = headers

@@ -1,5 +1,5 @@
 //! The responses to refused requests (RFC 6750 §3): status, challenge, and a body as in protocol.md §2.4. They
-//! contain no value from the request, except that `htu` of a proof is told beside the expected URL.
+//! contain no value from the request, with one exception: `htu` of a proof, next to the expected URL.
 
 mod metadata;
 

@@ -25,7 +25,7 @@ const SAMPLED_SLOTS: usize = 4;
 /// Overhead of each allocation, in bytes: the allocator's header, and rounding.
 const ALLOCATION: usize = 16;
 
-/// Least size of an entry, in bytes, because a signed token alone is longer. It bounds the number of slots.
+/// Least size of an entry, in bytes: every signed token is longer. It bounds the number of slots.
 const LEAST_ENTRY: usize = 512;
 
 /// The result of a verification, ready for the next request with the token.
@@ -36,7 +36,7 @@ pub struct CachedToken {
     /// Time from which the token is refused, in seconds since 1970.
     pub refused_from: u64,
     pub reference: Arc<TokenReference>,
-    /// What the client must prove with each request. `None` if whoever has the token may use it.
+    /// What the client must prove with each request. `None` for a bearer token: anybody who has it may use it.
     pub confirmation: Option<Confirmation>,
     /// The generation of the issuer's revocations in which the token was last looked up and not refused.
     pub not_revoked_at: u64,

@@ -1,6 +1,6 @@
 //! The decision about each request. A [`Guard`] holds all keys, revocations and cached tokens of one VM. The
-//! [`driver`](crate::driver) passes the time in, and carries out the fetches that [`Guard::due`] returns. The guard calls the host only to verify signatures
-//! and to read and write shared data.
+//! [`driver`](crate::driver) passes the time in, and carries out the fetches that [`Guard::due`] returns. The guard
+//! calls the host only to verify signatures and to read and write shared data.
 
 mod counts;
 mod effect;
@@ -121,7 +121,7 @@ impl Guard {
         }
     }
 
-    /// Takes over what a guard beside this one knows by a fetch of keys or metadata, and when they are fetched next.
+    /// Takes over what another guard of this process learned from a fetch of keys or metadata, and when they are fetched next.
     pub(crate) fn adopt(&mut self, fetch: &Fetch, other: &Self) {
         let states = self.issuers.get_mut(fetch.issuer);
         let states = states.zip(other.issuers.get(fetch.issuer));
@@ -169,7 +169,7 @@ impl Guard {
         self.stripped.has(header)
     }
 
-    /// The header of `forward` of which `name`, in lower case, is another spelling.
+    /// The header of `forward` that `name`, in lower case, spells in another way.
     pub fn respelled(&self, name: &str) -> Option<&str> {
         self.stripped.respelled(name)
     }

@@ -136,13 +136,13 @@ impl Driver {
         self.guard.is_damaged()
     }
 
-    /// A driver beside this one sends `fetch`, whose result is for both.
+    /// Another driver of this process sends `fetch`, whose result is for both.
     pub fn joins(&mut self, fetch: &Fetch, sender: &Self) {
         self.guard.adopt(fetch, &sender.guard);
         self.waiting.fetch_started(fetch.source());
     }
 
-    /// The fetch of a driver beside this one has ended.
+    /// The fetch of another driver of this process has ended.
     pub fn adopts(&mut self, fetch: &Fetch, end: End, sender: &Self, clock: &impl HostClock) {
         self.tell_time(clock);
         self.guard.adopt(fetch, &sender.guard);
@@ -202,7 +202,7 @@ impl Driver {
         self.go_on();
     }
 
-    /// Takes the result of a fetch. Returns how it ended, for drivers beside this one.
+    /// Takes the result of a fetch. Returns how it ended, for the other drivers of this process.
     pub fn fetched(
         &mut self,
         fetch: &Fetch,
@@ -263,8 +263,8 @@ impl Driver {
         } else if end != End::Nothing {
             self.waiting.fetch_ended(source);
         } else if fetch.kind == FetchKind::Revocations || self.guard.has_keys(fetch.issuer) {
-            // Without keys, requests wait for the next attempt. With keys, requests are decided now. What waits for a feed has
-            // the keys of its own issuer.
+            // Without keys, requests wait for the next attempt. With keys, requests are decided now. A request that waits for a feed has
+            // the keys of its issuer.
             self.waiting.fetch_failed(source);
         }
         self.go_on();
@@ -330,9 +330,9 @@ impl Driver {
         self.hurries
     }
 
-    /// Decides about a new request. `id`: a number of the host, different for each request that waits. `denied`: for the log. Returns `None` if
-    /// the request waits for a [`Task::Answer`], and a tick is due soon. Only a token that is not in the cache needs the
-    /// clock.
+    /// Decides about a new request. `id`: a number of the host, different for each request that waits. `denied`: for
+    /// the log. Returns `None` if the request waits for a [`Task::Answer`], and a tick is due soon. Only a token that
+    /// is not in the cache needs the clock.
     pub fn arrived(
         &mut self,
         id: u32,

@@ -135,7 +135,7 @@ impl Stripped {
         self.0.iter().any(|ours| is_spelling(ours, name))
     }
 
-    /// The header of which `name`, in lower case, is another spelling.
+    /// The header that `name`, in lower case, spells in another way.
     pub fn respelled(&self, name: &str) -> Option<&str> {
         let mut ours = self.0.iter().map(String::as_str);
         ours.find(|ours| *ours != name && is_spelling(ours, name.as_bytes()))

@@ -8,7 +8,7 @@
 //! endpoint with several tokens, it sends no question at all for such a pause, so that requests do not wait for an
 //! endpoint that is down. During a pause, the configuration decides about tokens. A token stays refused if its last
 //! answer was "inactive", or was no answer (RFC 7662) although the endpoint works. Times are seconds of the steady
-//! clock, except those of a token.
+//! clock, except the times in a token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub enum Fault {
 
 impl Fault {
     /// Reads the status of a response other than 200, if there was a response. 400, 413 and 422 are about the
-    /// content of the request, of which only the token changes.
+    /// content of the request, where only the token changes.
     pub const fn of_status(status: Option<u16>) -> Self {
         match status {
             Some(400 | 413 | 422) => Self::Token,
@@ -352,7 +352,7 @@ impl Introspection {
         }
         self.failing.push(fingerprint);
         if self.failing.len() >= SEVERAL_TOKENS {
-            // After the pause, one token alone must not cause the next.
+            // After the pause, a single token must not cause the next.
             self.failing.clear();
             self.paused_until = now + growing_pause(self.pauses, MAX_PAUSE);
             self.pauses = self.pauses.saturating_add(1);

@@ -3,8 +3,8 @@
 //!
 //! [`Guard`] decides from headers, keys, revocations, rules and the time. [`driver::Driver`] drives it: the order of
 //! calls is the same in every host. The crate has no clock and no I/O: hosts pass their clocks into each call and carry
-//! out the fetches. Two more traits let a host verify signatures and provide shared data. Clippy refuses what could panic, because a panic would end the VM
-//! of a whole worker of a gateway.
+//! out the fetches. Two more traits let a host verify signatures and provide shared data. Clippy refuses what could
+//! panic, because a panic would end the VM of a whole worker of a gateway.
 
 #![cfg_attr(
     not(test),

@@ -34,7 +34,7 @@ pub enum Refusal {
     /// `typ` is not that of the issuer's access tokens, as with refresh tokens, assertions or identity tokens
     /// (RFC 8725 §3.11).
     Type,
-    /// The claims are those of another kind of token, or lack the claims that mark the issuer's access tokens
+    /// The claims belong to another kind of token, or lack the claims that mark the issuer's access tokens
     /// (RFC 8725 §3.12).
     Kind,
     /// `cnf` asks for something that is not known here (RFC 7800 §3.1).
@@ -149,7 +149,7 @@ pub struct VerifiedToken {
     /// Time from which the token is refused, clock skew included, in seconds since 1970.
     pub refused_from: u64,
     pub claims: Map<String, Value>,
-    /// What the client must prove. `None` if whoever has the token may use it.
+    /// What the client must prove. `None` for a bearer token: anybody who has it may use it.
     pub confirmation: Option<Confirmation>,
     pub reference: Arc<TokenReference>,
 }

@@ -5,7 +5,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 /// A signature algorithm that the guard supports (RFC 7518 §3.1, RFC 8037 §3.1). `none` and HMAC do not exist
 /// here.
 ///
-/// The token service signs only with those of [`claims::Algorithm`].
+/// The token service signs only with the algorithms of [`claims::Algorithm`].
 #[derive(
     Debug,
     Clone,

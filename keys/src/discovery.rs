@@ -89,7 +89,7 @@ impl<'a> HttpUrl<'a> {
         })
     }
 
-    /// True if host and port are those of the URL: a port that is left out is the default one of its scheme (RFC 6454 §4).
+    /// True if the URL has this host and port. A port that is left out is the default port of the scheme (RFC 6454 §4).
     fn is_at(&self, authority: &str) -> bool {
         let default = match self.scheme {
             "https" => ":443",

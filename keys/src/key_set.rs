@@ -69,7 +69,7 @@ pub struct KeySet(Vec<Arc<Key>>);
 impl KeySet {
     /// Reads a JWK set (RFC 7517 §5). Keys that the guard cannot use are left out and described.
     ///
-    /// `algorithms` are those of the issuer's tokens. Each key verifies one algorithm (RFC 8725 §3.1): that of
+    /// `algorithms` are the algorithms of the issuer's tokens. Each key verifies one algorithm (RFC 8725 §3.1): that of
     /// its `alg`, or else the only one of `algorithms` that fits its type. A key that is also in `previous` is
     /// taken from there, so that tokens verified with it stay in the cache and nothing is computed again.
     ///
@@ -194,7 +194,7 @@ fn material(members: &Map<String, Value>) -> Result<Map<String, Value>, &'static
     Ok(material)
 }
 
-/// The only algorithm that a key verifies. `algorithms` are those of the issuer's tokens.
+/// The only algorithm that a key verifies. `algorithms` are the algorithms of the issuer's tokens.
 fn algorithm(
     members: &Map<String, Value>,
     algorithms: &BTreeSet<Algorithm>,

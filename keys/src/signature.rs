@@ -82,7 +82,6 @@ pub enum SignatureKey {
         /// For the host: SubjectPublicKeyInfo, DER.
         spki: Vec<u8>,
     },
-    /// RSA.
     Rsa {
         /// One of [`RSA`].
         algorithm: Algorithm,

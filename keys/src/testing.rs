@@ -147,7 +147,6 @@ impl Issuer {
         keys
     }
 
-    /// A valid header.
     pub fn header(&self) -> Value {
         json!({"typ": "at+jwt", "alg": self.algorithm.name(), "kid": Self::KID})
     }

@@ -28,7 +28,7 @@ pub struct Answer {
 }
 
 impl Client {
-    /// Creates a client that verifies https origins with the certificates in `ca_file`, or else with those of the system.
+    /// Creates a client that verifies https origins with the certificates in `ca_file`, or else with the system's.
     ///
     /// # Errors
     /// The file cannot be read, or contains no certificate.

@@ -46,7 +46,7 @@ impl PassedSockets {
         Ok(Self(sockets))
     }
 
-    /// The sockets of `listeners`, each of which has a key in the configuration and an address, or none if the listener is not
+    /// The sockets of `listeners`. A listener has a key in the configuration, and an address if it is
     /// configured. The addresses decide, and not `LISTEN_FDNAMES`: names could contradict the addresses. Without passed
     /// sockets, all are `None`.
     ///

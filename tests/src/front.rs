@@ -24,7 +24,6 @@ pub fn pages(file: &str) -> Result<Vec<String>> {
     Ok(texts.collect())
 }
 
-/// A running proxy.
 #[derive(Debug)]
 pub struct Front {
     /// Where the proxy redirects to https.

@@ -31,7 +31,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All gateways.
     pub const ALL: [Self; 7] = [
         Self::Nginx,
         Self::DebianNginx,
@@ -167,7 +166,6 @@ impl Neighbours<'_> {
     }
 }
 
-/// A running gateway.
 #[derive(Debug)]
 pub struct Gateway {
     port: u16,
@@ -273,7 +271,7 @@ impl Gateway {
 }
 
 /// The configuration with its lines for TLS and client certificates: a block of lines that begin with `#tls` replaces the line
-/// above it. Those of Envoy are in a file.
+/// above it. Envoy's lines are in a file.
 ///
 /// # Errors
 /// If that file cannot be read.
@@ -367,7 +365,6 @@ fn with_plugin(text: &str, artifacts: &Artifacts, neighbours: &Neighbours<'_>) -
     Ok(format!("{before}value: '{plugin}'\n{after}"))
 }
 
-/// A running token-guard.
 #[derive(Debug)]
 pub struct TokenGuard {
     port: u16,

@@ -72,7 +72,6 @@ impl SigningKey {
         })
     }
 
-    /// The public key.
     #[must_use]
     pub fn jwk(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);

@@ -317,7 +317,6 @@ pub fn basic(id: &str, secret: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{id}:{secret}")))
 }
 
-/// The running load.
 #[derive(Debug, Default)]
 pub struct Load {
     stop: Vec<Sender<()>>,

@@ -63,7 +63,6 @@ impl Identity {
     }
 }
 
-/// A certification authority.
 #[derive(Debug)]
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 

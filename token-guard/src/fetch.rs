@@ -19,8 +19,8 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// Creates a fetcher that verifies https origins with the certificates in `ca_file`, or else with those of
-    /// the system.
+    /// Creates a fetcher that verifies https origins with the certificates in `ca_file`, or else with the
+    /// system's.
     ///
     /// # Errors
     /// The file cannot be read, or contains no certificate.

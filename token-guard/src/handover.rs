@@ -21,7 +21,7 @@ pub(crate) const FORWARD_AUTH: &str = "/forward-auth";
 /// The same for nginx, whose `auth_request` supports only three kinds of response: 2xx, 401 and 403.
 pub(crate) const AUTH_REQUEST: &str = "/auth-request";
 
-/// Path prefix of requests whose own method and target are those of the original request: `path_prefix` of
+/// Path prefix of requests that have the method and the target of the original request: `path_prefix` of
 /// Envoy's `ext_authz`.
 pub(crate) const EXT_AUTHZ: &str = "/ext-authz";
 

@@ -106,7 +106,7 @@ async fn decide(request: HttpRequest, state: &State) -> HttpResponse {
     match &effect.fate {
         Fate::Pass { add, authorization } => {
             let mut response = HttpResponse::Ok();
-            // The gateway replaces both headers of the request with those of this response, or removes them.
+            // The gateway replaces both headers of the request with the headers of this response, or removes them.
             match authorization {
                 Authorization::Withheld => {
                     append(&mut response, ENVOY_REMOVES, header::AUTHORIZATION.as_str());

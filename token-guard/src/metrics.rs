@@ -1,4 +1,4 @@
-//! Counts and gauges of all workers. The names are those of the filter, so that dashboards and alerts fit both.
+//! Counts and gauges of all workers. The filter has the same names, so that dashboards and alerts fit both.
 //! Only the busy time of the workers has no counterpart in the filter, because a gateway measures it for the
 //! filter.
 //!

@@ -174,7 +174,7 @@ impl Worker {
         guard::answers::metadata(self.driver.borrow().guard().config(), method, target)
     }
 
-    /// The header of `forward` of which one of `names`, in lower case, is another spelling.
+    /// The header of `forward` that one of `names`, in lower case, spells in another way.
     pub(crate) fn respelled<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Option<String> {
         let driver = self.driver.borrow();
         names.find_map(|name| driver.guard().respelled(name).map(str::to_owned))

@@ -274,7 +274,7 @@ mod tests {
                 format!("# people\n{first} ada\n\n{second}  monitoring\tread-only\n"),
                 [ada(), monitoring()],
             ),
-            // A malformed line is refused alone.
+            // Only the malformed line is refused.
             (format!("{first} ada\n{second} ada root\n"), [ada(), None]),
             (
                 format!("{first} a\u{1b}b full\n{second} monitoring read-only\n"),

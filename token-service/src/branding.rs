@@ -1,4 +1,4 @@
-//! What makes the pages those of the company that runs the service: logo, colour, addresses.
+//! How the pages show the company that runs the service: logo, colour, addresses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The constants of the contrast are those of the stylesheet.
+    /// The stylesheet has the colours with which the contrast is computed.
     #[test]
     fn the_stylesheet_has_the_cards_and_the_accent() {
         let (light, dark) = STYLESHEET

@@ -82,7 +82,8 @@ impl Mailer {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Leaves a task of a stranger from `network` in the queue, to begin after `wait`. Returns `false`, without the task, if there is no room.
+    /// Leaves a task of a stranger from `network` in the queue, to begin after `wait`. Returns `false`, without the
+    /// task, if there is no room.
     #[must_use]
     pub(crate) fn later(
         &self,
@@ -173,7 +174,7 @@ impl Mailer {
         ))
     }
 
-    /// The error says its cause alone: those of the transport repeat it.
+    /// The error says only its root cause, because each error of the transport repeats it.
     async fn in_time(&self, task: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
         match timeout(self.timeout, task).await {
             Ok(done) => done.map_err(|error| anyhow::anyhow!("{}", error.root_cause())),

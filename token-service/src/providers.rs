@@ -334,7 +334,7 @@ impl Provider {
         }
     }
 
-    /// Starts a task of its own, which goes on when the request ends that started it.
+    /// Starts a task that continues when the request that started it ends.
     fn start_fetch(self: &Arc<Self>, state: &mut State) -> watch::Receiver<()> {
         let (end, running) = watch::channel(());
         state.running = Some(running.clone());

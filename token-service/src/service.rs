@@ -51,7 +51,7 @@ pub(crate) struct Service {
     pub feed: RevocationFeed,
     /// `None`: the service sends no messages.
     pub mailer: Option<Mailer>,
-    /// Wakes whoever sends notices, after a change that owes one.
+    /// Wakes the task that sends notices, after a change that owes one.
     pub owed: Notify,
     pub providers: Providers,
     pub secret_uses: SecretUses,

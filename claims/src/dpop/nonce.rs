@@ -16,8 +16,8 @@ const ACCEPTED: u64 = 3;
 /// Domain separator of the HMAC.
 const PURPOSE: &[u8] = b"gatepass dpop nonce 1 ";
 
-/// The key of all nonces of a service, or of all gateways of an API. Whoever has it can make proofs in advance, but no
-/// proof of somebody else's key.
+/// The key of all nonces of a service, or of all gateways of an API. Somebody who has it can make proofs in advance, but
+/// not for another client's key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NonceKey([u8; 32]);
 

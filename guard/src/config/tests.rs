@@ -35,7 +35,6 @@ fn only_problem(config: &Value) -> String {
     problems.concat()
 }
 
-/// An example configuration.
 fn example() -> Value {
     json!({
         "issuers": [{

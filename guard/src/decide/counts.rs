@@ -55,7 +55,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Adds the metrics of a guard beside this one, which shares the keys and feeds.
+    /// Adds the metrics of another guard of this process, which shares the keys and feeds.
     pub fn add_sibling(&mut self, other: &Self) {
         let added = self.counters.iter_mut().zip(other.counters);
         added.for_each(|((_, value), (_, more))| *value += more);

@@ -82,7 +82,7 @@ impl IssuerState {
         }
     }
 
-    /// The state of this issuer in a guard beside this one.
+    /// The state of this issuer for another guard of this process.
     pub(super) fn sibling(&self) -> Self {
         let mut state = Self {
             keys: KeySet::default(),
@@ -97,7 +97,7 @@ impl IssuerState {
         state
     }
 
-    /// Takes over the keys of a guard beside this one, where they come from, and when they are fetched next.
+    /// Takes over the keys of another guard of this process, where they come from, and when they are fetched next.
     pub(super) fn adopt(&mut self, other: &Self) {
         self.keys = other.keys.clone();
         self.key_schedule = other.key_schedule.clone();

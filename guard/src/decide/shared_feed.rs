@@ -9,7 +9,7 @@ use crate::config::{Config, IssuerConfig};
 use crate::feed::{Feed, FeedConfig, Freshness, Progress};
 use crate::source::WhenStale;
 
-/// A feed, with the index of the first issuer that uses this feed. Guards beside each other share the feed, and one of
+/// A feed, with the index of the first issuer that uses this feed. The guards of one process share the feed, and one of
 /// them reads it.
 #[derive(Debug)]
 pub(super) struct SharedFeed {
@@ -36,7 +36,7 @@ impl SharedFeed {
         &self.published
     }
 
-    /// The same feed for a guard beside this one.
+    /// The same feed for another guard of this process.
     pub(super) fn sibling(&self) -> Self {
         Self {
             issuer: self.issuer,
@@ -70,8 +70,8 @@ impl SharedFeed {
     }
 }
 
-/// What requests with a known token read of a feed: for these alone, threads would wait for its lock, while one of them applies a
-/// page, and for each other.
+/// The part of a feed that requests with a known token read, without the lock of the feed: otherwise threads would wait for each
+/// other, and while one of them applies a page.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     /// One more than the time; 0 for none.

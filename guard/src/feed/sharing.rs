@@ -49,11 +49,13 @@ pub(super) enum Role {
 /// What a follower found in the ring.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nothing new.
     None,
     /// New pages, in order. `is_fresh`: since the last look the leader received a complete answer, and the
     /// pages contain all of it.
-    Pages { pages: Vec<Slot>, is_fresh: bool },
+    Pages {
+        pages: Vec<Slot>,
+        is_fresh: bool,
+    },
     /// The ring does not contain the follower's position, so the follower must read on from the token service.
     Gap,
     /// The feed has another identity, or was read again from its start. The follower must do the same.

@@ -1,4 +1,4 @@
-//! A fetch: whose, of which kind, and from where.
+//! A fetch: its issuer, its kind, and its source.
 
 use claims::revocation::MAX_PAGE_BYTES;
 use keys::MAX_JWKS_BYTES;
@@ -20,7 +20,6 @@ pub enum FetchKind {
     /// The metadata of the issuer, which names the address of the keys.
     Metadata,
     Keys,
-    /// The revocation feed.
     Revocations,
     /// The answer of the introspection endpoint to the question with this number.
     Introspection(u64),

@@ -107,7 +107,7 @@ impl Access {
     }
 }
 
-/// The elements of `one`, and those of `other` that `one` lacks.
+/// The elements of `one`, then the elements of `other` that `one` lacks.
 fn union<T: Clone + PartialEq>(one: &[T], other: &[T]) -> Vec<T> {
     let more = other.iter().filter(|element| !one.contains(element));
     one.iter().chain(more).cloned().collect()

@@ -59,8 +59,8 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// Finds the token service beside the running program, the filter in the form that `FILTER` names, and Envoy in `.cache`.
-    /// `filter.wasm` is in the same target directory, of the profile `release`; the native module is beside the token service.
+    /// Finds the token service in the folder of the running program, the filter in the form that `FILTER` names, and Envoy in `.cache`.
+    /// `filter.wasm` is in the same target directory, of the profile `release`; the native module is in the folder of the token service.
     /// The repository is the one around the current directory, or else around the program. `CARGO_MANIFEST_DIR` is not used,
     /// because it names the old path if a checkout was moved together with its target directory.
     ///
@@ -115,11 +115,11 @@ impl Artifacts {
         Ok(artifacts)
     }
 
-    /// token-guard: beside the token service, or at the path in `TOKEN_GUARD_BIN`.
+    /// token-guard: in the folder of the token service, or at the path in `TOKEN_GUARD_BIN`.
     #[must_use]
     pub fn token_guard(&self) -> PathBuf {
-        let beside = || self.token_service.with_file_name("token-guard");
-        env::var_os("TOKEN_GUARD_BIN").map_or_else(beside, PathBuf::from)
+        let sibling = || self.token_service.with_file_name("token-guard");
+        env::var_os("TOKEN_GUARD_BIN").map_or_else(sibling, PathBuf::from)
     }
 
     /// Cargo's target directory.
@@ -139,7 +139,7 @@ impl Artifacts {
     }
 }
 
-/// A source of `program` that changed after `program` was built, by the list of sources that Cargo writes beside the
+/// A source of `program` that changed after `program` was built, by the list of sources that Cargo writes next to the
 /// program. `cargo test` does not build the programs that the tests run.
 fn newer_source(program: &Path) -> Result<Option<PathBuf>> {
     let Ok(list) = std::fs::read_to_string(program.with_extension("d")) else {

@@ -45,7 +45,7 @@ pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> R
 }
 
 /// Starts Envoy with one worker and the configuration file `config`, and waits until Envoy is ready. `admin` is the port of
-/// Envoy's admin interface. The log is the file `envoy.log` beside `config`.
+/// Envoy's admin interface. The log is the file `envoy.log` in the folder of `config`.
 ///
 /// # Errors
 /// If Envoy does not become ready; with its log.
@@ -90,7 +90,7 @@ fn with_tls(config: &str, ports: Ports, folder: &Path) -> String {
     })
 }
 
-/// Adds an endpoint with the ports of the replica beside each endpoint of the token service. In containers both endpoints
+/// Adds an endpoint with the ports of the replica to each endpoint of the token service. In containers both endpoints
 /// have one name.
 fn with_replica(config: &str, ports: Ports) -> String {
     let port = |port: u16| format!("port_value: {port} ");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_beside_each_endpoint_of_the_token_service() {
+    fn each_endpoint_of_the_token_service_gets_a_replica() {
         let text = with_replica(&rendered(), Ports::default());
         let count = |part: &str| text.matches(part).count();
         assert_eq!(count("port_value: 9080 }"), 2);

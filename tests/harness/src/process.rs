@@ -57,7 +57,7 @@ impl Process {
         Self::start_with(name, command, log, &[])
     }
 
-    /// Starts `command` with these sockets, as systemd passes those of a socket unit (`sd_listen_fds(3)`). The process that is
+    /// Starts `command` with these sockets, as systemd passes the sockets of a socket unit (`sd_listen_fds(3)`). The process that is
     /// started does not know its id before, so `LISTEN_PID` is absent.
     ///
     /// # Errors

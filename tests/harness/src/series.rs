@@ -77,7 +77,6 @@ impl Series {
         values.push(Some(value));
     }
 
-    /// Number of samples.
     #[must_use]
     pub fn count(&self) -> usize {
         self.values.values().map(Vec::len).max().unwrap_or_default()

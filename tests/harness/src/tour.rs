@@ -28,7 +28,7 @@ pub struct Tour {
     pub in_containers: bool,
     /// A folder that comes first in `PATH`.
     pub programs: Option<PathBuf>,
-    /// The certificate of the CA that curl trusts; `None` for those of the system.
+    /// The certificate of the CA that curl trusts; `None` for the CAs of the system.
     pub ca: Option<PathBuf>,
 }
 

@@ -219,7 +219,7 @@ mod tests {
         );
     }
 
-    /// Attempts at one address, of which these fail. Returns the failures after the last.
+    /// Attempts at one address: for each its time, and whether it fails. Returns the failures after the last.
     fn office(attempts: impl Iterator<Item = (u64, bool)>) -> Option<Failures> {
         let address = PacedKey {
             key: Digest::of(b"address"),

@@ -77,7 +77,8 @@ pub enum AuditAction {
     TokensRepeated,
     /// An administrator sealed the store with the current encryption key.
     StoreResealed,
-    /// A user gave the correct password, or an identity provider signed the user in; the second factor is missing. `sign_in` follows if the user gives it.
+    /// A user gave the correct password, or an identity provider signed the user in; the second factor is missing.
+    /// `sign_in` follows if the user gives it.
     SecondFactorRequired,
     /// An operator finished an upgrade: `token-service migrate --finish`.
     UpgradeFinished,

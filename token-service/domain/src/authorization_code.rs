@@ -114,9 +114,9 @@ pub struct CodeBasis<'a> {
 }
 
 impl CodeRecord {
-    /// The grant that redeeming the code creates, and its first step for the answer. The code is already expired at `expires_at`. The answer lacks what was taken from the client since; the
-    /// grant keeps it, because it may return to the client (D-42). [`Client::binds`] says to what of `proven` the grant is
-    /// bound.
+    /// The grant that redeeming the code creates, and its first step for the answer. The code is already expired at
+    /// `expires_at`. The answer lacks what was taken from the client since; the grant keeps it, because it may return
+    /// to the client (D-42). [`Client::binds`] says to what of `proven` the grant is bound.
     ///
     /// # Errors
     /// The [`Redemption`] without a grant.
@@ -202,7 +202,7 @@ impl CodeRecord {
         presented.proves(&self.client_id, challenge, &self.redirect_uri)
     }
 
-    /// The revocation that ends the code, besides those of its client and user.
+    /// The revocation that ends the code. Revocations of its client or its user end it too.
     pub fn ended_by(&self) -> Revoked {
         let owner = Owner::UserAtClient {
             username: self.username.clone(),

@@ -29,8 +29,8 @@ pub struct RefreshStep {
     pub refresh_id: TokenId,
     /// `jti` of the access token.
     pub access_id: TokenId,
-    /// The scope that the client requested: the scope of the grant or a subset (RFC 6749 §6). The access token has those of
-    /// them that the client had when the token was issued (D-42).
+    /// The scope that the client requested: the scope of the grant or a subset (RFC 6749 §6). The access token has the
+    /// part of it that the client had when the token was issued (D-42).
     pub scope: Scope,
     /// When both tokens were issued.
     pub issued_at: Timestamp,

@@ -76,7 +76,7 @@ mod tests {
         RedirectUriPattern, SealedSigningKey, User,
     };
 
-    /// Adds the members of a JSON row, also those of objects within.
+    /// Adds the members of a JSON row and of the objects in it.
     fn add_members(path: &str, value: &Value, members: &mut BTreeSet<String>) {
         match value {
             Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! What a store has seen of clients and users, beside their registrations.
+//! What a store has seen of clients and users, and no registration contains.
 
 use crate::clock::Timestamp;
 use crate::{SecretTimes, Username};
@@ -15,7 +15,7 @@ pub struct Observed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignIns {
     pub username: Username,
-    /// The user set up a second factor, beside a registered one.
+    /// The user set up a second factor. A registered one does not count.
     pub has_own_second_factor: bool,
     /// When the user last completed a sign-in; `None` for never.
     pub last_at: Option<Timestamp>,

@@ -124,14 +124,15 @@ impl Grant {
     /// already expired at `refresh_expires_at`. The grace period includes its last second.
     ///
     /// A bound refresh token needs a proof of its key, or a connection with its certificate. The exchange of the code binds
-    /// ([`Client::binds`]), and no refresh does (D-50): whoever stole an unbound refresh token could bind the grant to a key of
-    /// his own, and no use of the owner's would be a reuse any more.
+    /// ([`Client::binds`]), and no refresh does (D-50): a thief of an unbound refresh token could bind the grant to his own key,
+    /// and no use by the owner would be a reuse any more.
     ///
     /// If a second factor is required since the sign-in, the grant is refused as long as the rule is in force: neither does a
     /// refresh go on with one factor, nor does a rule that was a mistake end grants (D-56).
     ///
-    /// `client` and `user` are those of the grant, as of now. The grant ends with them. Its tokens lack the scopes that the
-    /// client does not have now; the grant keeps them, because they may return to the client (D-42).
+    /// `client` and `user` are the client and user of the grant, as registered now. The grant ends with them. Its
+    /// tokens lack the scopes that the client does not have now; the grant keeps them, because they may return to the
+    /// client (D-42).
     pub fn rotate(
         &mut self,
         rotation: &RefreshRotation,
@@ -148,7 +149,7 @@ impl Grant {
             self.revoke(now);
             return RotationDecision::Revoke(Rotation::Refused(RotationRefusal::Revoked));
         };
-        // Before everything that a leaked refresh token alone could cause.
+        // Before everything that a leaked refresh token could cause without its key.
         if let Err(refusal) = self.is_bound_to(rotation.proven) {
             return RotationDecision::Refuse(refusal);
         }

@@ -89,7 +89,7 @@ pub enum Owner {
         username: Username,
         client_id: ClientId,
     },
-    /// Whoever has this key or certificate: all that is bound to it.
+    /// Everything that is bound to this key or certificate, for every client and user.
     Key(Thumbprint),
 }
 

@@ -112,7 +112,7 @@ pub struct PasswordLink {
     pub digest: Digest,
     /// The link works until then.
     pub expires_at: Timestamp,
-    /// The link works with these credentials alone: another password, or being disabled, ends it.
+    /// The link works only with these credentials: another password, or being disabled, ends it.
     pub rests_on: CredentialsVersion,
 }
 
@@ -156,7 +156,7 @@ pub struct User {
     pub credentials_version: CredentialsVersion,
     /// The first `iat` that no revocation of the whole user covers. Only the store sets this; registry changes ignore it.
     pub tokens_from: Timestamp,
-    /// The same for those of `accounts` that a revocation covers.
+    /// The same for each account that a revocation covers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accounts_from: Vec<(LinkedAccount, Timestamp)>,
     /// A sign-in at an identity provider counts if the person gave proof there at this time or later (D-65). Only the store sets this;

@@ -60,7 +60,7 @@ pub struct Directory {
 /// How far the cache follows the sequence of changes.
 #[derive(Debug)]
 struct Followed {
-    /// The last change of which the objects were removed.
+    /// The last change whose objects were removed.
     position: u64,
     /// True if the summary is older than the position.
     summary_is_old: bool,
@@ -188,8 +188,8 @@ impl Directory {
         Ok(allowed)
     }
 
-    /// The object from memory, or from `read`, kept under its registered name. Also keeps the user that `read` returns with the object, so that a token of
-    /// a user-bound client costs at most one read.
+    /// The object from memory, or from `read`, kept under its registered name. Also keeps the user that `read` returns
+    /// with the object, so that a token of a user-bound client costs at most one read.
     async fn find<K, T, F>(
         &self,
         objects: &Objects<K, T>,

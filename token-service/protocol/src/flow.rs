@@ -44,8 +44,8 @@ pub trait Flow: Sync {
     /// The values of `iss` in access tokens.
     fn issuers(&self, settings: &Settings, instances: &[LegacyInstance]) -> Vec<String>;
 
-    /// Reads the claims of an access token with one of [`Self::issuers`]. `None` if the claims are not those of an
-    /// access token.
+    /// Reads the claims of an access token with one of [`Self::issuers`]. `None` if they are not the claims of
+    /// an access token.
     fn access_token(&self, claims: Value) -> Option<IssuedToken>;
 
     /// Reads a refresh token that is not a JWT. `None` if this flow did not issue the token.

@@ -33,8 +33,8 @@ pub struct IdentityProvider {
 }
 
 impl IdentityProvider {
-    /// Where the provider sends people back to the service `issuer`, as registered at the provider. A path for each provider: whoever
-    /// answers for another one is noticed (RFC 9700 §4.4.2).
+    /// Where the provider sends people back to the service `issuer`, as registered at the provider. A path for each provider: the
+    /// service notices a provider that answers for another one (RFC 9700 §4.4.2).
     pub fn redirect_uri(&self, issuer: &str) -> String {
         format!("{issuer}/auth/provider/{}", self.id)
     }

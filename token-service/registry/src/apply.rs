@@ -326,8 +326,8 @@ fn own<T: Registered>(object: &mut T, managed: Managed) {
     *owner = Some(managed);
 }
 
-/// The object in its stored form. Unchanged secrets keep their stored form, and identities that sign-ins linked stay. With `only_compares`, a changed secret gets a mark in
-/// place of its stored form, so that no password is hashed.
+/// The object in its stored form. Unchanged secrets keep their stored form, and identities that sign-ins linked stay.
+/// With `only_compares`, a changed secret gets a mark in place of its stored form, so that no password is hashed.
 fn protect<T: Registered>(
     registration: Registration<T>,
     before: Option<&T>,

@@ -58,7 +58,7 @@ impl Edit<Plan> {
         }
     }
 
-    /// The change of `plan`, with these entries in the audit log instead of those of the differences.
+    /// The change of `plan`, with these audit entries in place of one for each difference.
     pub fn with(mut plan: Plan, entries: impl IntoIterator<Item = Entry>) -> Self {
         Self {
             change: std::mem::take(&mut plan.change),

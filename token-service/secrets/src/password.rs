@@ -134,7 +134,7 @@ impl Match {
     }
 }
 
-/// True if `hash` is not argon2id or its parameters are weaker than those of [`hash`].
+/// True if `hash` is not argon2id or its parameters are weaker than the parameters of [`hash`].
 fn is_outdated(hash: &PasswordHash) -> bool {
     !hash.is_argon2id_of(NEW_WORK)
 }
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Every check computes one hash. The schemes of names without a hash have the same shares as those of the users.
+    /// Every check computes one hash. Names without a hash get each scheme as often as users have it.
     #[test]
     fn the_work_of_a_check_does_not_show_whether_a_name_is_registered() {
         let (dear, cheap) = ("$argon2id$v=19$m=65536,t=4,p=1", "$pbkdf2-sha1$i=1000");

@@ -25,7 +25,7 @@ const FEWEST_LETTERS: usize = 4;
 /// Bytes of the longest word in [`COMMON`]. Nothing longer is searched for, so that a long password costs no more than a short one.
 const LONGEST: usize = 20;
 
-/// Keys beside each other: digits, and the letters of QWERTY, QWERTZ and AZERTY keyboards.
+/// Neighbouring keys: digits, and the letters of QWERTY, QWERTZ and AZERTY keyboards.
 const ROWS: [&str; 9] = [
     "1234567890",
     "qwertyuiop",
@@ -44,9 +44,9 @@ const RUN: usize = 4;
 /// Characters that a password has at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lengths {
-    /// Of a password that is the only factor.
+    /// For a user who has no second factor.
     pub alone: usize,
-    /// Of a password beside a second factor.
+    /// For a user who also has a second factor.
     pub with_second_factor: usize,
 }
 

@@ -29,7 +29,7 @@ pub fn bytes(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
 /// [`bytes`] as text.
 ///
 /// # Errors
-/// Those of [`bytes`], or the file is not UTF-8.
+/// As for [`bytes`], or the file is not UTF-8.
 pub fn text(path: &Path) -> io::Result<Zeroizing<String>> {
     let mut bytes = bytes(path)?;
     let text = String::from_utf8(std::mem::take(&mut *bytes));
@@ -42,7 +42,7 @@ pub fn text(path: &Path) -> io::Result<Zeroizing<String>> {
 /// The secret in a file: one line, with or without the line end that editors add.
 ///
 /// # Errors
-/// Those of [`text`], or the file is empty or has several lines.
+/// As for [`text`], or the file is empty or has several lines.
 pub fn secret(path: &Path) -> io::Result<Zeroizing<String>> {
     let text = text(path)?;
     let secret = text.trim_end_matches(['\r', '\n']);

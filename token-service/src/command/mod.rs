@@ -48,13 +48,14 @@ struct Arguments {
 enum Command {
     /// Run the service.
     Serve(ConfigFile),
-    /// Check configuration, registrations, the files with keys and whether they fit the store, connect to the mail server, and fetch the
-    /// keys of the identity providers. Print every problem with its line; exit with 1 if there is one (a mail server that does not answer is only a warning).
+    /// Check configuration, registrations, the files with keys and whether they fit the store, connect to the mail
+    /// server, and fetch the keys of the identity providers. Print every problem with its line; exit with 1 if there is
+    /// one (a mail server that does not answer is only a warning).
     Check(check::Arguments),
     /// Check whether the running service is ready; exit with 1 if not.
     Health(health::Arguments),
-    /// Sign a user assertion for the JWT bearer grant (protocol.md §2.3), or a client assertion (§5.12), as an integrator would. It cannot sign
-    /// the assertion of an identity provider.
+    /// Sign a user assertion for the JWT bearer grant (protocol.md §2.3), or a client assertion (§5.12), as an
+    /// integrator would. It cannot sign the assertion of an identity provider.
     Assertion(assertion::Arguments),
     /// Make a DPoP proof for one request, as a client would (protocol.md §5.13).
     Proof(proof::Arguments),

@@ -23,7 +23,7 @@ pub(crate) const REFRESH_SECONDS: u64 = 300;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderConnection {
     pub keys: ProviderKeySource,
-    /// CA certificates in PEM that the service trusts for this provider; `None` for those of the system.
+    /// CA certificates in PEM that the service trusts for this provider; `None` for the system's.
     pub ca_file: Option<PathBuf>,
     pub credential: Option<ProviderCredential>,
 }

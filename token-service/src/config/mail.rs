@@ -17,7 +17,7 @@ pub struct Mail {
     pub host: String,
     pub port: u16,
     pub tls: MailTls,
-    /// CA certificates in PEM that the service trusts for this server; `None` for those of the system.
+    /// CA certificates in PEM that the service trusts for this server; `None` for the system's.
     pub ca_file: Option<PathBuf>,
     pub login: Option<Login>,
     pub sender: Mailbox,

@@ -61,7 +61,7 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// The listener for clients with certificates; `None` for no such listener.
     pub mutual_tls: Option<MutualTls>,
-    /// Host names under which callers reach the internal listener, beside addresses and private names.
+    /// Host names under which callers reach the internal listener. Addresses and private names are always allowed.
     pub internal_hosts: Vec<HostPattern>,
     /// Addresses of the gateways, whose `X-Forwarded-For` the service believes, and at the listener for mutual TLS the
     /// certificates of clients.

@@ -26,7 +26,7 @@ pub struct MutualTls {
 /// The key of the address.
 pub const LISTEN: &str = "mutual_tls.listen";
 
-/// One subnet of one host or node: thumbprints are no secrets, so whoever has such an address may be any client (D-51).
+/// One subnet of one host or node: thumbprints are no secrets, so anybody at such an address can act as any client (D-51).
 const GATEWAYS: Widest = Widest {
     v4: 24,
     v6: 64,

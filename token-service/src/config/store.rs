@@ -27,7 +27,7 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// The default store, beside the configuration file or in the current folder.
+/// The default store, in the folder of the configuration file or in the current folder.
 pub(super) const DEFAULT_FILE: &str = "data/token-service.redb";
 
 /// Reads the table; `file` is the configuration file. Also returns the file that contains the URL. `None` if a problem was

@@ -103,7 +103,7 @@ impl Tail {
         state.last < reader.since || self.due(store).is_none_or(|due| due <= now)
     }
 
-    /// Adds the result of a read: `entries` after those of `known`. Returns whether anything is new.
+    /// Adds the result of a read: the `entries` after `known`. Returns whether anything is new.
     pub(super) fn take(
         &mut self,
         known: Option<FeedState>,

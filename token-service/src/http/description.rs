@@ -1,5 +1,5 @@
 //! The OpenAPI description of the public endpoints, for tools that make clients and requests (protocol.md §4). The schemas of
-//! responses are those of the types that the endpoints write; those of forms are in [`forms`], because the protocol
+//! responses come from the types that the endpoints write. The schemas of forms are in [`forms`], because the protocol
 //! reads forms without types.
 
 use std::sync::LazyLock;

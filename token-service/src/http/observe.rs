@@ -81,7 +81,7 @@ pub(super) async fn observe(
     Ok(response)
 }
 
-/// Paths that programs request again and again. Their traces would hide those of people and clients.
+/// Paths that programs request again and again. Their traces would hide the traces of people and clients.
 const POLLED: [&str; 4] = [
     paths::HEALTHZ,
     paths::READYZ,

@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever asks for very many links fills neither the memory nor the places of others.
+    /// Somebody who asks for very many links fills neither the memory nor the places of others.
     #[test]
     fn no_network_fills_the_queue_for_others() {
         let (mut queue, now) = (Queue::new(), Instant::now());

@@ -112,7 +112,7 @@ impl Provider {
         read(status, &body)
     }
 
-    /// The credential is in the request alone, and the request is gone when it was sent.
+    /// The credential is only in the request, and the request is dropped after it was sent.
     fn request(
         &self,
         endpoints: &Endpoints,

@@ -101,8 +101,8 @@ impl AuditLog {
         self.standard_output.print(event);
     }
 
-    /// Adds an entry with the number of omitted entries, for each action and, for tokens, each client, of which entries
-    /// were omitted since the last call. Called once a minute, and before the process ends.
+    /// Adds entries with the number of entries that were omitted since the last call: for each action and, for tokens, for
+    /// each client. Called once a minute, and before the process ends.
     pub(crate) fn tell_of_left_out(&self, now: Timestamp) {
         let counted = |action, left_out: u64, since: Timestamp| {
             let since = since.rfc3339();

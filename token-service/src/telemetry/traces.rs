@@ -156,7 +156,7 @@ impl HttpClient for Collector {
     }
 }
 
-/// Begins a trace with a request alone: background tasks use the store too.
+/// Only a request begins a trace: background tasks use the store too.
 #[derive(Debug, Clone)]
 struct Requests;
 

@@ -198,13 +198,13 @@ impl Keys {
         }
     }
 
-    /// Those of the keys that are behind `key`.
+    /// The part of these keys that is behind `key`.
     pub(crate) fn behind(self, key: &[u8]) -> Self {
         let from = self.from.max(next(key));
         Self { from, ..self }
     }
 
-    /// Those of the keys that are before `key`.
+    /// The part of these keys that is before `key`.
     pub(crate) fn before(self, key: &[u8]) -> Self {
         let key = key.to_vec();
         let to = Some(

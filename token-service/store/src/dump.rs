@@ -116,8 +116,8 @@ impl Dump {
         })
     }
 
-    /// The next rows, each as an object with `key` and `row`, or `unreadable`. `None` at the end. In a database, each page is as of its own
-    /// time.
+    /// The next rows, each as an object with `key` and `row`, or `unreadable`. `None` at the end. A database may change between
+    /// two pages.
     ///
     /// # Errors
     /// A [`DumpError`].

@@ -275,7 +275,8 @@ pub trait CodeStore: Send + Sync {
     ///
     /// One transaction looks up the code, checks request and code with [`CodeRecord::redeem_stored`], marks the code as
     /// used and writes the grant. A mismatch changes nothing. A second use by the client of the code revokes the grant
-    /// of the first use. Of any number of parallel calls exactly one returns `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
+    /// of the first use. Of any number of parallel calls exactly one returns `Redeemed`. Grants of this user and client
+    /// beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
     async fn redeem_legacy_code(
         &self,
         code: Digest,
@@ -408,9 +409,9 @@ pub trait CredentialStore: Send + Sync {
     async fn sign_ins(&self, usernames: Vec<Username>) -> Result<Vec<SignIns>, StoreError>;
 
     /// Replaces or removes the second factor that the user set up. The same transaction ends all sessions and grants of
-    /// the user (D-35), and the service owes `notice` from then on. Returns the new version of the credentials, or `None` if nothing was changed, because the user
-    /// is unknown or the current version is not `rests_on` (`None`: any version). Removing the user, or registering
-    /// another TOTP secret, removes the second factor too.
+    /// the user (D-35), and the service owes `notice` from then on. Returns the new version of the credentials, or
+    /// `None` if nothing was changed, because the user is unknown or the current version is not `rests_on` (`None`: any
+    /// version). Removing the user, or registering another TOTP secret, removes the second factor too.
     async fn set_second_factor(
         &self,
         username: Username,
@@ -442,7 +443,7 @@ pub trait CredentialStore: Send + Sync {
 #[async_trait]
 pub trait NoticeStore: Send + Sync {
     /// The oldest notice of each of at most `limit` people whose notices are due at `now`. Until `until`, nobody else gets these notices;
-    /// then they are due again, because whoever sends them may have died.
+    /// then they are due again, because their sender may have died.
     async fn claim_notices(
         &self,
         now: Timestamp,
@@ -485,11 +486,12 @@ pub trait AttemptStore: Send + Sync {
 
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Starts a session under the digest of its random id, if the session still [rests on](Session::rests_on) the user's
-    /// current credentials and identities, and if no [sign-out](SessionBegin) has overtaken its sign-in. The same transaction ends `replaces`, and sessions of this user and stage beyond
-    /// [`cap::SESSIONS`](domain::cap::SESSIONS): first those with the same [`origin`](Session::origin). It also keeps the
-    /// user's [`UnfinishedSignIns`](domain::UnfinishedSignIns); a complete sign-in returns and forgets them, and a change of
-    /// the credentials forgets them.
+    /// Starts a session under the digest of its random id, if the session still [rests on](Session::rests_on) the
+    /// user's current credentials and identities, and if no [sign-out](SessionBegin) has overtaken its sign-in. The
+    /// same transaction ends `replaces`, and sessions of this user and stage beyond
+    /// [`cap::SESSIONS`](domain::cap::SESSIONS): first those with the same [`origin`](Session::origin). It also keeps
+    /// the user's [`UnfinishedSignIns`](domain::UnfinishedSignIns); a complete sign-in returns and forgets them, and a
+    /// change of the credentials forgets them.
     async fn start_session(
         &self,
         id: Digest,
@@ -517,7 +519,7 @@ pub trait SessionStore: Send + Sync {
     /// Ends a session. An unknown session is not an error.
     async fn end_session(&self, id: Digest) -> Result<(), StoreError>;
 
-    /// Ends sessions of this user alone, at each stage of the sign-in. Returns their number. The same transaction sets
+    /// Ends only sessions of this user, at each stage of the sign-in. Returns their number. The same transaction sets
     /// [`User::sign_ins_from`] to `now`, also if no session ended: another browser may be at a provider.
     async fn end_sessions(
         &self,

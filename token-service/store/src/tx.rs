@@ -3,7 +3,7 @@
 //! Rules for an operation:
 //! 1. It is synchronous and deterministic: time, randomness and configuration are arguments. It may run several times.
 //! 2. It has no effect but [`Tx::put`], [`Tx::remove`], [`Tx::append`] and [`Read::note`].
-//! 3. It reads through [`Table`], so `domain` alone names the fields of a row.
+//! 3. It reads through [`Table`], so only `domain` names the fields of a row.
 //! 4. It says first what it will read ([`Read::ahead`]), as far as the request names it. A read that it does not announce costs a
 //!    round trip.
 //! 5. Rows that it may fail to decode come before its first write: a file commits what an operation wrote before it failed.
@@ -51,7 +51,6 @@ pub(crate) trait Read {
     fn longest_token(&self) -> Duration;
 }
 
-/// A transaction.
 pub(crate) trait Tx: Read {
     fn put(&mut self, table: Name, key: &[u8], row: Bytes) -> Result<(), Fault>;
 
@@ -289,7 +288,7 @@ impl<K: Key + ?Sized, V: Form> Table<K, V> {
         self.want_row(key, Lock::Share)
     }
 
-    /// Locks the row for the operation alone: for the owner of what an operation decides.
+    /// Locks the row so that no other operation reads it to decide or changes it: for the owner of what an operation decides.
     pub(crate) fn lock(&self, key: &K) -> Want {
         self.want_row(key, Lock::Own)
     }

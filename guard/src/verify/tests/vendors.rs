@@ -6,7 +6,6 @@ use super::*;
 
 const OURS: &str = "https://api.example.com";
 
-/// A vendor's issuer.
 struct Vendor {
     profile: &'static str,
     issuer: &'static str,

@@ -1,5 +1,5 @@
-//! Runs the tour of `README.md` and `docs/tour.md` against a running pair: `tour` against that of `make up`, `tour
-//! containers` against that of `docker compose up`, `tour replicas` and `tour tls` against those of its profiles. The
+//! Runs the tour of `README.md` and `docs/tour.md` against a running pair: `tour` against `make up`, `tour
+//! containers` against `docker compose up`, `tour replicas` and `tour tls` against its profiles. The
 //! environment variables for the pair's ports apply here too. With TLS=1 the pair of `make up` has TLS.
 
 use std::env;

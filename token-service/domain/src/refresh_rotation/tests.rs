@@ -407,7 +407,7 @@ fn rfc9449_s5_rfc8705_s4_a_leaked_refresh_token_of_a_bound_grant_changes_nothing
     }
 }
 
-/// D-50. Whoever refreshes first, with or without a key: the second use of a token after the grace ends the grant.
+/// D-50. The second use of a token after the grace ends the grant, no matter which refresh came first, and with which key.
 #[test]
 fn rfc9700_s4_14_a_refresh_binds_nothing_and_reuse_ends_an_unbound_grant() {
     for (proof_of, _) in PROVEN {

@@ -1,7 +1,7 @@
 //! The legacy access token: a JWT of exactly 481 characters, which the filter verifies like any other token
 //! (protocol.md §2.5).
 //!
-//! The token is always signed with Ed25519, because an RSA signature alone has 342 characters. A padding claim without
+//! The token is always signed with Ed25519, because even the signature of RSA has 342 characters. A padding claim without
 //! meaning fills the remaining space.
 
 use claims::Confirmation;

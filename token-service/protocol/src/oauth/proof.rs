@@ -67,8 +67,8 @@ impl PresentedProof {
         self.0.map(|used| used.thumbprint)
     }
 
-    /// Uses up the proof, in the `memory` of its endpoint. This is the last step before something is redeemed or issued, so that nobody can fill the memory
-    /// with proofs of requests that are refused anyway.
+    /// Uses up the proof, in the `memory` of its endpoint. This is the last step before something is redeemed or
+    /// issued, so that nobody can fill the memory with proofs of requests that are refused anyway.
     ///
     /// # Errors
     /// [`TokenError::Proof`] if the proof was used before, or the memory is full; [`TokenError::Store`].

@@ -16,7 +16,7 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{Identity, ProviderSignOut};
 
-/// The `typ` of logout tokens, beside `JWT` and none (OpenID Connect Back-Channel Logout 1.0 §2.4).
+/// The `typ` of logout tokens; `JWT` and no `typ` are allowed too (OpenID Connect Back-Channel Logout 1.0 §2.4).
 const LOGOUT_TYPE: &str = "logout+jwt";
 
 /// The member of `events` that makes a token a logout token.
@@ -42,7 +42,7 @@ pub enum TokenRefusal {
     Claim(&'static str),
     #[error("its iss is another one")]
     Issuer,
-    #[error("its aud is not this service's client_id alone")]
+    #[error("its aud is not exactly this service's client_id")]
     Audience,
     #[error("its azp is another client")]
     AuthorizedParty,
@@ -109,7 +109,7 @@ async fn signed<'t>(
 }
 
 impl<'a> Verified<'a> {
-    /// Checks a [`signed`] token. `typ` is the type that the token may name, beside `JWT` and none.
+    /// Checks a [`signed`] token. The token may name the type `typ` or `JWT`, or no type.
     fn of(
         provider: &'a IdentityProvider,
         token: Unverified<'_>,
@@ -271,8 +271,8 @@ pub struct LogoutToken {
 #[error("{why}")]
 pub struct LogoutRefusal {
     pub why: TokenRefusal,
-    /// The provider signed a token for this service, or about a logout: a setting of the provider does not fit, and what should end goes
-    /// on. Other tokens of the provider many people have: whoever sends them writes no log.
+    /// The provider signed the token for this service, or it is a logout token: a setting of the provider does not fit, and a session that
+    /// should end continues. Many people have other tokens of the provider, so these write no log.
     pub is_reported: bool,
 }
 

@@ -49,8 +49,8 @@ pub struct Departure {
     pub code_verifier: String,
     /// Digest of the secret in the cookie of the browser that must come back (RFC 9700 §4.7).
     browser: Digest,
-    /// The host of the legacy instance on which the person left: the browser has its cookie there, and the provider knows the issuer
-    /// alone.
+    /// The host of the legacy instance on which the person left: the browser has its cookie there, and the provider knows only
+    /// the issuer.
     pub host: Option<String>,
     began_at: Timestamp,
     /// The person must have signed in at the provider at this time or later.

@@ -87,7 +87,7 @@ impl Devices {
         Some(KnownDevice { id: entry.id })
     }
 
-    /// The newest entry of a browser in which somebody has signed in, whoever that was.
+    /// The newest entry of a browser in which any user has signed in.
     pub(crate) fn of_anybody(&self, key: &EncryptionKey, now: Timestamp) -> Option<KnownDevice> {
         let made = |entry: &&Entry| {
             let (random, _) = entry.id.split_at(RANDOM_BYTES);

@@ -16,7 +16,7 @@ const PURPOSE: &str = "mailed link";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MailedLink {
     pub username: Username,
-    /// The link works with these credentials alone: it ends with its use, and with any other change of the password or second
+    /// The link works only with these credentials: it ends with its use, and with any other change of the password or second
     /// factor.
     rests_on: CredentialsVersion,
     /// The address that got the link: another address of the user ends it.

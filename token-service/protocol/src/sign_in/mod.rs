@@ -303,7 +303,7 @@ pub async fn ask_for_link(
     Ok(attempt.await?.err())
 }
 
-/// Counts a link that is to be sent to `email`, whoever asked for it and under whatever name. `None` if this mailbox has got so many that
+/// Counts a link for `email`, no matter who asked for it and for which name. `None` if this mailbox has got so many links that
 /// the person can use one of them. Take a link back that the mail server did not take.
 ///
 /// # Errors

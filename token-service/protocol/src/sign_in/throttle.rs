@@ -60,15 +60,16 @@ const MAILBOX: Pace = Pace {
     forget_one_after: Duration::from_mins(20),
 };
 
-/// What browsers of one network bring from one identity provider, and the provider does not confirm. A company may share one address.
+/// Answers of one identity provider, from one network, that the provider does not confirm. A company may share one address.
 const PROVIDER_ANSWER: Pace = Pace {
     free: 50,
     longest: Duration::from_mins(5),
     forget_one_after: Duration::from_mins(1),
 };
 
-/// One-time and recovery codes of one account. Only a person who knows the password, or whom a provider signs in, gets here, so nobody else can make
-/// the owner wait. The pace is slow because there are only a million codes, and three are valid at a time.
+/// One-time and recovery codes of one account. Only a person who knows the password, or whom a provider signs in, gets
+/// here, so nobody else can make the owner wait. The pace is slow because there are only a million codes, and three are
+/// valid at a time.
 const SECOND_FACTOR: Pace = Pace {
     free: 5,
     longest: Duration::from_mins(60),
@@ -110,8 +111,8 @@ pub(crate) enum Guess<'a> {
     Mailbox(&'a str),
     /// A one-time or recovery code for this user.
     SecondFactor(&'a str),
-    /// No guess of a secret, but what a browser brings from the identity provider with this id. Invented codes make the service ask the
-    /// provider, so whoever brings many has to wait.
+    /// No guess of a secret, but the answer that a browser brings from the identity provider with this id. Invented codes make the
+    /// service ask the provider, so a network that brings many has to wait.
     ProviderAnswer(&'a str),
 }
 
@@ -159,7 +160,7 @@ impl Guess<'_> {
                     last: None,
                 };
             }
-            // Those of each network; others never make a person wait.
+            // Counted for each network, so no other network makes a person wait.
             (
                 Self::Password(_) | Self::Choice(..) | Self::Link(_) | Self::ProviderAnswer(_),
                 None,

@@ -3,10 +3,10 @@
 use claims::dpop;
 use claims::{Confirmation, Thumbprint};
 
-/// To what an access token is bound. There is no default: whoever mints a token must say it.
+/// To what an access token is bound. There is no default: code that mints a token must say it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// Whoever holds the token may use it (RFC 6750).
+    /// Anybody who holds the token may use it (RFC 6750).
     Bearer,
     /// The client must prove each member that is present. At least one is.
     To(Confirmation),

@@ -70,7 +70,7 @@ impl<'a> Mint<'a> {
         Self { settings, keys }
     }
 
-    /// An access token (JWT, `typ` `at+jwt`) that contains an identity service token of its own.
+    /// An access token (JWT, `typ` `at+jwt`) that contains its own identity service token.
     pub fn access_token(
         &self,
         subject: GrantedTo<'_>,

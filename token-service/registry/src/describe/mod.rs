@@ -107,7 +107,7 @@ pub trait Registered: Clone + PartialEq + Send + Sync + 'static {
     fn remove(&self, change: &mut RegistryChange);
 }
 
-/// What the answer to a change says beside the object.
+/// What the answer to a change says in addition to the object.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// The changed fields, each with the old and the new value unless they are secret.

@@ -21,7 +21,7 @@ pub(super) const NEW_MEMORY: u32 = Params::DEFAULT_M_COST / 1024;
 pub(super) struct Budget {
     /// For all hashes at the same time.
     pub(super) all: u32,
-    /// For a single hash. A hash that needs more than `all` runs alone.
+    /// For a single hash. While a hash that needs more than `all` runs, no other runs.
     one: u32,
 }
 

@@ -77,7 +77,7 @@ impl Lane {
         }
     }
 
-    /// An expensive hash alone in the lane always has room.
+    /// A hash that is larger than the lane waits until the lane is empty.
     fn fitting(&self, places: u32) -> u32 {
         u32::try_from(self.places).map_or(places, |all| places.min(all))
     }
@@ -119,7 +119,7 @@ pub fn waiting() -> usize {
     WAITING.load(Ordering::Relaxed)
 }
 
-/// What checks count for, so that nobody fills a lane alone. Right passwords are never slowed down, so the delays of
+/// What checks count for, so that no single person or network fills a lane. Right passwords are never slowed down, so the delays of
 /// guesses do not prevent this.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Share {
@@ -136,7 +136,7 @@ enum Share {
 }
 
 impl Share {
-    /// Maximum number of places at a time, those of waiting checks included.
+    /// Maximum number of places at a time, including the places of waiting checks.
     fn most(&self) -> usize {
         let places = strangers_places();
         match self {

@@ -9,7 +9,7 @@ use domain::digest::Digest;
 use domain::{FileChange, RegistryChange, User, Username};
 use store::RegistrationStore as _;
 
-/// A site with a registrations file of its own, and without legacy instances.
+/// A site with its own registrations file, and without legacy instances.
 async fn with_file() -> Site {
     let mut site = Site::new(|config| config.legacy_instances.clear()).await;
     site.config.registrations = Some(site.at("registrations.toml"));

@@ -1,4 +1,4 @@
-//! An identity belongs to at most one user, whoever links it.
+//! An identity belongs to at most one user, in whatever way it was linked.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ fn a_person_keeps_a_way_to_sign_in() {
     assert_eq!(unlinking(&user, false, provider(false)), Possible);
     user.identities[1].identity.issuer.push('x');
     assert_eq!(unlinking(&user, false, provider(false)), OnlyWay);
-    // Linked again at the next sign-in, whoever linked it first.
+    // Linked again at the next sign-in, in whatever way it was linked first.
     user.email = Some("ada@EXAMPLE.com".to_owned());
     assert_eq!(unlinking(&user, true, provider(true)), Returns);
     user.email = Some("ada@other.example".to_owned());
@@ -316,7 +316,7 @@ async fn a_first_sign_in_links_the_one_user_with_the_verified_address() {
     assert_eq!(create::<User>(&service, person("eve", &[])).await, Ok(()));
     link(&service, "eve", "2", true).await.unwrap();
     assert_eq!(subjects(&service, "ada").await, []);
-    // The operator must want it, and an identity is of its own provider.
+    // The configuration must allow it, and the identity must be of this provider.
     let other = Identity {
         issuer: "https://other.example.com".to_owned(),
         ..identity("9")

@@ -462,7 +462,7 @@ async fn a_store_of_an_unreleased_version_is_refused_with_its_reason() {
     assert!(error.to_string().starts_with(&expected), "{error:#}");
 }
 
-/// The mail server is away: a notice stays owed, and the audit log has whoever cannot be told.
+/// The mail server is away: a notice stays owed, and the audit log names each person who cannot be told.
 #[tokio::test]
 async fn a_notice_that_nobody_takes_is_owed_and_then_given_up() {
     let folder = TempDir::new().unwrap();

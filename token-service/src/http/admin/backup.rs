@@ -31,12 +31,12 @@ async fn backup(administrator: Administrator) -> Answer {
     let internal = |error: std::io::Error| AdminError::Internal(error.to_string());
     let service = &administrator.service;
     // In the folder of the store, because the machine's temporary folder may be small or in memory.
-    let beside = match &service.config.store {
+    let folder = match &service.config.store {
         StoreUrl::Redb(store) => store.parent(),
         StoreUrl::Postgres(_) => return Err(NO_BACKUP.into()),
     };
-    let beside = beside.filter(|folder| !folder.as_os_str().is_empty());
-    let folder = beside.unwrap_or(std::path::Path::new("."));
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(std::path::Path::new("."));
     let folder = TempDir::with_prefix_in("backup-", folder).map_err(internal)?;
     let copy = folder.path().join("store");
     service.store.backup(&copy).await?;

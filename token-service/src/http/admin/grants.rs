@@ -172,7 +172,7 @@ pub(crate) struct OwnerQuery {
 
 /// Revokes all live grants of a client, of a user, of a user at a client, or of a key or certificate, and every access
 /// token issued to them until now, also without a grant in the list. The answer comes when this second is over, because
-/// tokens that are issued in it are revoked too. `jkt` stands alone; without it, client or user must be named.
+/// tokens that are issued in it are revoked too. Name a client, a user or both, or only `jkt`.
 #[utoipa::path(delete, path = "/admin/grants", tag = "grants", params(OwnerQuery),
     responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn revoke_all(administrator: Administrator, http: HttpRequest) -> Answer {
@@ -248,7 +248,8 @@ fn read_key(jkt: &str) -> Result<Thumbprint, AdminError> {
 
 impl Administration {
     /// # Errors
-    /// [`AdminError::Malformed`] if nobody is named, or a key beside others; [`AdminError::NotFound`] if a name is unknown.
+    /// [`AdminError::Malformed`] if nobody is named, or a key together with a client or user; [`AdminError::NotFound`]
+    /// if a name is unknown.
     pub(crate) async fn revoke_grants(
         &self,
         owner: &OwnerQuery,

@@ -49,7 +49,7 @@ pub(crate) struct Administration {
     pub origin: Origin,
     /// The name of the admin token, if it has one.
     pub name: Option<String>,
-    /// Those of the request.
+    /// The passwords in the request, with their protection.
     passwords: Arc<Passwords>,
 }
 

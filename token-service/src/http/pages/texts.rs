@@ -1,6 +1,6 @@
 //! The texts of the pages: a file for each language. A text that a language lacks fails the build.
 //!
-//! Another language is a file beside `german.rs`, its name in [`ALL`], and its tag in [`LANGUAGES`](crate::config::LANGUAGES).
+//! Another language is a file in the folder of `german.rs`, its name in [`ALL`], and its tag in [`LANGUAGES`](crate::config::LANGUAGES).
 //!
 //! `{...}` is a placeholder for a value, which pages emphasise.
 

@@ -29,7 +29,7 @@ pub(crate) struct AuditView<'a> {
     #[schema(schema_with = audit_actions)]
     pub action: AuditAction,
     /// Who did it: a username, `client:` and a Client ID, `administrator:` and the name of an admin token
-    /// (`administrator` alone if the token has none), `file:` and the path of a registrations file that a start
+    /// (only `administrator` if the token has none), `file:` and the path of a registrations file that a start
     /// applied, or `configuration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Cow<'a, str>>,

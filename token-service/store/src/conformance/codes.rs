@@ -1,4 +1,4 @@
-//! Authorization codes of the current flows, and what holds for those of the legacy flow too (D-2).
+//! Authorization codes of the current flows, and what also holds for codes of the legacy flow (D-2).
 
 use super::*;
 
@@ -471,7 +471,7 @@ pub(crate) async fn a_bound_code_needs_its_key(subject: &mut impl Subject) {
     let (grant, _) = redeemed_of(redeem(&*subject.store(), &code, with(Some(key)), at(2)).await);
     assert_eq!(grant.bound, of_key(Some(key)));
     let store = subject.restarted().await;
-    // Whoever has the code without the key does not end the grant.
+    // Somebody who has the code without the key does not end the grant.
     let stolen = redeem(&*store, &code, with(Some(other)), at(3)).await;
     assert_eq!(stolen, mismatch);
     assert!(!is_revoked(&*store, &grant).await);

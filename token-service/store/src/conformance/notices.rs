@@ -50,7 +50,7 @@ async fn counted(store: &dyn Store) -> (u64, Option<Timestamp>) {
     (counts.owed_notices, counts.owed_since)
 }
 
-/// The change and its notice are one, on every way; whoever sends the notice may die.
+/// Every way to change something writes the change and its notice together. The replica that sends the notice may die.
 pub(crate) async fn a_change_owes_a_notice_until_it_is_sent(subject: &mut impl Subject) {
     let told = |change: RegistryChange, notice: Notice| RegistryChange {
         notices: vec![notice],

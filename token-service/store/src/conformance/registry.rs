@@ -110,7 +110,7 @@ pub(crate) async fn a_plan_is_overtaken_by_what_it_rests_on_alone(subject: &mut 
     assert_eq!(store.registry_version().await.unwrap(), version + 51);
 }
 
-/// Two imports in parallel, of which each wants the account for its own user (D-52).
+/// Two imports in parallel: each wants the account for its own user (D-52).
 pub(crate) async fn a_value_that_others_may_not_have_goes_to_one(subject: &mut impl Subject) {
     let shared_by = |names: &[&str]| {
         let users = names.iter().map(|name| user(name).with_accounts(&["42"]));

@@ -342,7 +342,7 @@ pub(crate) async fn the_feed_keeps_its_identity_until_it_is_renewed<S: Subject>(
     assert_eq!(after.feed == fresh, S::KEEPS_FEED);
 }
 
-/// A lost device: what is bound to its key or certificate ends, whoever's it is, and nothing else.
+/// A lost device: everything that is bound to its key or certificate ends, for every user, and nothing else.
 pub(crate) async fn a_key_ends_with_all_that_is_bound_to_it(subject: &mut impl Subject) {
     let (key, other) = (Thumbprint::of(b"key"), Thumbprint::of(b"other"));
     let (bound, unbound) = (of_key(Some(key)), Confirmation::default());

@@ -19,7 +19,7 @@ pub(crate) async fn assert_a_longer_lifetime_holds(store: &dyn Store) {
     assert_eq!(store.longest_token(), ACCESS);
 }
 
-/// Writes rows of which the store must have only digests, and returns what must not be in the store.
+/// Writes rows whose secrets the store must have only as digests. Returns the secrets, which must not be in the store.
 pub(crate) async fn present_secrets(store: &dyn Store) -> [&'static str; 3] {
     let secrets = ["a-secret-code", "a-secret-session", "a-secret-jti"];
     let [text, id, jti] = secrets;

@@ -987,7 +987,7 @@ impl<R: Runs + Store> Walked for R {
     }
 }
 
-/// `None` for a row that each store has of its own.
+/// `None` for a row that differs between stores.
 fn comparable(table: Name, key: &[u8], row: &[u8]) -> Result<Option<Row>, Fault> {
     // A store that has not been swept has another time for it.
     let shared = [REGISTRY_VERSION, CREDENTIALS_VERSION, TOKEN_LIFETIME];

@@ -1,4 +1,4 @@
-//! What each store has of its own: the feed, the audit log and upkeep.
+//! The parts that differ between stores: the feed, the audit log and upkeep.
 
 use std::path::Path;
 

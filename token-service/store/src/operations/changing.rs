@@ -234,7 +234,7 @@ impl Changing {
         Ok(())
     }
 
-    /// Writes the index, and ends sessions and grants. Announces those of all clients and users before it reads the first.
+    /// Writes the index, and ends sessions and grants. Announces all of them before it reads the first.
     fn finish(&mut self, tx: &mut impl Tx) -> Result<(), Fault> {
         let ending = std::mem::take(&mut self.ending);
         tx.ahead(|| ending.iter().flat_map(Ending::wants));

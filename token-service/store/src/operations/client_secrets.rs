@@ -39,7 +39,7 @@ impl<R: Runs> ClientSecretStore for R {
         .await
     }
 
-    /// Each use is an operation of its own: none of them needs another.
+    /// Each use is a separate operation: none of them needs another.
     async fn note_secret_uses(&self, uses: Vec<SecretUse>) -> Result<(), StoreError> {
         let noted = uses.into_iter().map(|used| {
             self.guarded(move |tx| {

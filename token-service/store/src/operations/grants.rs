@@ -451,7 +451,7 @@ pub(crate) fn end_all(
     Ok((ended, revoked))
 }
 
-/// Marks those of the grants for which `ends` is true as revoked, and returns their entries for the feed.
+/// Marks each grant for which `ends` is true as revoked. Returns the entries for the feed.
 pub(crate) fn end_where(
     tx: &mut impl Tx,
     held: &[GrantId],

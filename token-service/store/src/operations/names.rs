@@ -30,7 +30,7 @@ pub(crate) fn registered(
     Ok(found.into_iter().next())
 }
 
-/// The registered spellings of those of the names that have users, in any order.
+/// The registered spellings of the names that have users, in any order.
 pub(crate) fn all_registered(
     tx: &mut impl Read,
     usernames: &[Username],

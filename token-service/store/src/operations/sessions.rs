@@ -296,7 +296,7 @@ pub(crate) fn want_held(username: &Username) -> Want {
     SESSIONS_BY_USER.want_ids(&of_user(username), usize::MAX)
 }
 
-/// The sessions of a user, of which a cap bounds the number. Announces their rows.
+/// All sessions of a user; a cap bounds their number. Announces their rows.
 pub(crate) fn held_by(tx: &mut impl Read, username: &Username) -> Result<Vec<Digest>, Fault> {
     let ids = ids_of(tx, username, usize::MAX)?;
     want_rows(tx, &ids);

@@ -75,7 +75,7 @@ pub(super) fn wants(kid: &str) -> [Want; 2] {
     [turn(), SIGNING_KEYS.want(kid)]
 }
 
-/// All keys, of which there are few.
+/// All keys: there are few.
 fn all(tx: &mut impl Read) -> Result<Vec<SealedSigningKey>, Fault> {
     let keys = SIGNING_KEYS.rows(tx, &Keys::all(), usize::MAX)?;
     Ok(keys.into_iter().map(|(_, key)| key).collect())

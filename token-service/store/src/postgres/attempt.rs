@@ -125,8 +125,8 @@ impl Answers {
         Ok(())
     }
 
-    /// Teaches `seen` the answers to these wants. The rows of other wants do no harm: those of a range are the first ones of all
-    /// that are in the range.
+    /// Teaches `seen` the answers to these wants. The rows of other wants do no harm: the rows of a range are
+    /// the first of all rows in it.
     pub(super) fn teach(&self, wants: &[Want], seen: &mut Seen) {
         for want in wants {
             let (Want::Row { table, .. } | Want::Rows { table, .. }) = want;

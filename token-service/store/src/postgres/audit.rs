@@ -1,5 +1,5 @@
-//! The audit log. A transaction adds its entries to those that wait, so that no transaction waits for another. Whoever reads
-//! or trims the log first moves them to the log, in its own transaction, which gives them sequences and numbers.
+//! The audit log. A transaction adds its entries to those that wait, so that no transaction waits for another. A reader
+//! or a trim first moves them to the log, in its own transaction, which gives them sequences and numbers.
 //! The row of the counter is locked until the commit, so a reader never misses an earlier entry.
 
 use std::sync::Arc;

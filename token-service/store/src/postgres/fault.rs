@@ -91,8 +91,7 @@ impl Fault {
         }
     }
 
-    /// True if no operation may use this connection or the idle ones any more. The connections are those of a server
-    /// that hangs, or that has become a standby.
+    /// True if no operation may use this connection or the idle ones any more: their server hangs, or has become a standby.
     pub(super) fn ends_connections(&self) -> bool {
         match self {
             Self::Unanswered | Self::ReadOnly => true,

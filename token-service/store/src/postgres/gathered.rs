@@ -32,7 +32,7 @@ impl<I, O> Default for Gathered<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Gathered<I, O> {
-    /// Runs an operation, alone or with others. `run` runs several operations, and returns their outcomes in the same
+    /// Runs an operation, with others if they wait too. `run` runs several operations, and returns their outcomes in the same
     /// order. It runs to its end even if this future is dropped, because other callers wait for it.
     pub(super) async fn run<F>(
         &self,

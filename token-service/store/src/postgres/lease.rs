@@ -117,7 +117,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Closes the connection after a fault, and those of the pool if none may be used any more.
+    /// Closes the connection after a fault, and the idle ones of the pool if no operation may use them any more.
     pub(super) fn close(mut self, pool: &Pool, fault: &Fault) {
         if fault.ends_connections() {
             close(self.client.take(), pool);

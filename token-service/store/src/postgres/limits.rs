@@ -11,7 +11,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(2);
 /// Time limit for opening a connection to one server, until the server has taken the session settings.
 pub(super) const CONNECT: Duration = Duration::from_secs(3);
 
-/// How long a server is tried alone, before the next one is tried beside it.
+/// How long the service tries a server before it also tries the next one.
 pub(super) const HEAD_START: Duration = Duration::from_millis(500);
 
 /// How long the service waits for the answer to a statement, to the beginning of a transaction or to a commit. Longer

@@ -31,7 +31,7 @@ pub(super) async fn connect(settings: &PostgresSettings) -> Result<(Pool, Client
 }
 
 /// A connection; `None` if the sessions of two connections get mixed up. Poolers give out the session that became free last, or
-/// one after the other: so the first connection asks alone, and while the second one keeps a session busy.
+/// one after the other: so the first connection asks while no other does, and while the second one keeps a session busy.
 async fn probe(pool: &Pool) -> Result<Option<Client>, Fault> {
     let (one, other) = (Marked::new(pool).await?, Marked::new(pool).await?);
     let is_kept = one.keeps("").await?

@@ -235,7 +235,7 @@ async fn begin_reading(client: &Client, lock: &Client) -> Result<(), Refusal> {
     Ok(settle(client).await?)
 }
 
-/// Begins to fill a target. Creates the tables, of which none may have rows.
+/// Begins to fill a target. Creates the tables. No existing table may have rows.
 async fn empty(client: &mut Client, feed: FeedId) -> Result<(), Refusal> {
     if connections(client, READS).await? > 0 {
         return Err(Refusal::IsSource);

@@ -245,7 +245,7 @@ impl Waiting {
     }
 }
 
-/// The writes of an operation of which one row decides, the guard, which the operation has read.
+/// The writes of an operation. They depend on one row, the guard, which must be as the operation has read it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guarded<'a> {
     pub(super) guard: &'a Write,

@@ -2,7 +2,7 @@
 //!
 //! Each reads few rows, and writes nothing or replaces one row, its guard, if this row is as the operation has read it. What
 //! else the operation writes depends on its guard. An operation whose guard has changed in the meantime runs
-//! again, first with others, then alone.
+//! again, first with others, then without.
 
 use std::collections::{BTreeMap, HashSet};
 use std::slice;
@@ -228,8 +228,8 @@ impl Core {
 type Caller<'a> = (usize, Option<&'a Write>);
 
 /// Writes what the operations want to write, if their guards are as they were read. Returns what became of each, and a fault that
-/// some of them have met. An operation whose share of a statement may be at fault runs again, alone; but no operation of which
-/// nobody knows whether it took place.
+/// some of them have met. An operation whose share of a statement may be at fault runs again without the others, but not if its
+/// outcome is unknown.
 async fn write(
     lease: &mut Lease,
     members: &[Member<'_>],

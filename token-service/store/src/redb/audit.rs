@@ -94,7 +94,7 @@ fn encode(entries: &[(u64, &AuditEvent)]) -> Result<Vec<u8>, Fault> {
     Ok(deflate::compress_to_vec(&row, COMPRESSION))
 }
 
-/// Appends entries, of which each kind's are sorted.
+/// Appends entries. The entries of each kind are sorted.
 pub(super) fn append(tables: &mut Tables<'_>, entries: &Entries) -> Result<(), Fault> {
     match &entries.packed {
         Some(packed) => append_packed(tables, packed),
@@ -117,7 +117,7 @@ fn append_packed(tables: &mut Tables<'_>, packed: &[PackedEntries]) -> Result<()
     Ok(())
 }
 
-/// Writes entries that have sequences, of which each kind's are sorted.
+/// Writes entries that have sequences. The entries of each kind are sorted.
 pub(super) fn put(tables: &mut Tables<'_>, entries: &[AuditRecord]) -> Result<(), Fault> {
     for kind in AuditKind::ALL {
         let of_kind = entries.iter();

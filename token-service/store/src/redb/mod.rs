@@ -1,7 +1,7 @@
 //! The default store: one redb file with one writer.
 //!
 //! Writes go through [`writer`], which makes many operations durable in one transaction. Reads open their own snapshot and
-//! never wait for the writer. Between two checkpoints, a [`journal`] beside the file has what the transactions wrote.
+//! never wait for the writer. Between two checkpoints, a second file, the [`journal`], has what the transactions wrote.
 
 mod audit;
 mod backup;

@@ -115,7 +115,7 @@ tables! {
     /// By the digest of an account or address.
     FAILURES failures<Digest, Failures> Data,
     /// Kind and sequence of the first entry to some entries of the audit log.
-    #[cfg_attr(not(test), expect(dead_code, reason = "each store has a form of its own"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "each store has its own form"))]
     AUDIT_LOG audit_log<[u8], Bytes> Log,
     /// By the digest of the session id.
     SESSIONS sessions<Digest, Session> Data,

@@ -103,7 +103,7 @@ impl Places {
             let known = ERRORS.into_iter().find(|known| *known == error);
             return known.map_or(Content::Nothing, Content::Error);
         }
-        // The page shows the code in a shell command: no other characters than those of issued codes.
+        // The page shows the code in a shell command, so it accepts only characters of issued codes.
         let is_issued = |code: &String| {
             let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             !code.is_empty() && code.bytes().all(legal)

@@ -172,7 +172,7 @@ fn rfc8725_s3_1_headers() {
         // Thumbprints as openssl prints them.
         (header_with("x5t", hex("ab")), in_hex()),
         (header_with("x5t", json!(["AB"; 20].join(":"))), in_hex()),
-        // As .NET names the key, beside the right x5t and without it.
+        // As .NET names the key, with the right x5t and without it.
         (
             with(header_with("x5t", x5t(0)), "kid", hex("00")),
             as_alias(),

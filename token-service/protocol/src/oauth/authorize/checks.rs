@@ -92,7 +92,7 @@ pub(super) fn scope(parameters: &Parameters<'_>, client: &Client) -> Result<Scop
     }
 }
 
-/// `prompt` is a list of known values; `none` stands alone (OpenID Connect Core §3.1.2.1).
+/// `prompt` is a list of known values; `none` allows no other value (OpenID Connect Core §3.1.2.1).
 pub(super) fn prompt(parameters: &Parameters<'_>) -> Result<Prompt, RedirectError> {
     let Some(sent) = parameters.get("prompt") else {
         return Ok(Prompt::WhenNeeded);

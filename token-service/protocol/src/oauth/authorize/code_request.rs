@@ -65,7 +65,7 @@ pub trait CodeRequest: fmt::Debug {
     }
 
     /// True if an app on the person's device could receive the code and redeem it without a secret or key, so a live session
-    /// alone must not give a code (D-34). A verifier replaces the secret (D-25).
+    /// is not enough for a code (D-34). A verifier replaces the secret (D-25).
     fn needs_confirmation(&self) -> bool {
         let client = self.client();
         let has_nothing = client.secrets().is_empty() && client.key_authentication.is_empty();

@@ -216,7 +216,7 @@ impl AuthorizationRequest {
         &self.query
     }
 
-    /// The same request, which pages pass on as `request_uri`. The language of the pages stays beside it.
+    /// The same request, which pages pass on as `request_uri`. The language of the pages stays in the query.
     pub(super) fn of_pushed(mut self, request_uri: &str, once: Once) -> Self {
         let ui_locales = form_urlencoded::parse(self.query.as_bytes())
             .find(|(name, _)| name == "ui_locales")

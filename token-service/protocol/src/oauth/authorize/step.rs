@@ -32,7 +32,7 @@ impl Due {
         if user.must_change_password && session.provider.is_none() {
             return Some(Self::NewPassword);
         }
-        // The user has no second factor: whoever has one signs in with it, and setting one up ends other sessions (D-35).
+        // The user has no second factor: a user who has one signs in with it, and setting one up ends other sessions (D-35).
         let lacks_one = needs_second_factor && !amr::has_second_factor(&session.amr);
         lacks_one.then_some(Self::SetUpSecondFactor)
     }

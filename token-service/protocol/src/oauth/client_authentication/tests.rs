@@ -149,7 +149,7 @@ fn rfc8705_s2_2_one_of_the_registered_certificates_authenticates() {
         (two, &[], "client_id=both", Err(E::CertificateOther)),
         (None, &[], "client_id=tls", Err(E::CertificateRequired)),
         (None, &[], "client_id=both", Err(E::SecretRequired)),
-        // A certificate alone names nobody, and clients without certificates do not authenticate so.
+        // A certificate does not name a client, and clients without certificates do not authenticate so.
         (one, &[], "", Err(E::NoClient)),
         (one, &[], "client_id=web", Err(E::SecretRequired)),
         (one, &[], "client_id=app", Err(E::SecretRequired)),

@@ -287,7 +287,7 @@ async fn next_use(
         refresh_id: presented.refresh_id,
         client_id: presented.client_id,
         username: None,
-        // The explanation is for whoever has the key and the certificate.
+        // The explanation assumes that the client has the key and the certificate.
         proven: grant.bound,
         scope: None,
         second_factor: Arc::clone(&context.settings.second_factor),

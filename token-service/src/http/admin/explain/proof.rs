@@ -22,8 +22,8 @@ pub(crate) struct SentProof {
     url: String,
 }
 
-/// The checks of a gateway that accepts every algorithm, with its default times (RFC 9449 §4.3, §7; RFC 8705 §3). Nonces and uses of the proof are known at the gateway
-/// alone.
+/// The checks of a gateway that accepts every algorithm, with its default times (RFC 9449 §4.3, §7; RFC 8705 §3). Only the
+/// gateway knows nonces and uses of the proof.
 pub(super) fn possession(
     token: &str,
     claims: &Map<String, Value>,

@@ -91,7 +91,7 @@ mod another_store_at_every_step {
     conformance!(Moving::new().await);
 }
 
-/// The position in the feed is not in a row of a database, and each store has numbers of its own.
+/// The position in the feed is not in a row of a database, and each store has its own numbers.
 #[tokio::test]
 async fn a_dump_of_a_database_is_that_of_a_file() {
     let folder = TempDir::new().unwrap();

@@ -216,7 +216,7 @@ async fn entries_that_get_no_position_for_long_fail_the_feed() {
     assert_eq!(store.feed_state().await.unwrap().last, 1);
 }
 
-/// More callers than a statement takes, of which some go away, and each second one repeats the token of the one before.
+/// More callers than a statement takes. Some go away, and each second caller repeats the token of the caller before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_that_share_a_statement_have_their_own_outcomes() {
     const CALLERS: usize = 1500;

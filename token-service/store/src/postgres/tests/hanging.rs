@@ -33,8 +33,8 @@ fn connections(listener: &TcpListener) -> usize {
     accepted.count()
 }
 
-/// The outcome of `connect` when the server that works has taken less than [`HEAD_START`] in all, beside `starts` head starts of
-/// silent servers. On a busy machine, a server may take longer, and the service then tries the next one too.
+/// The outcome of `connect` when it has taken less than [`HEAD_START`] in all, after `starts` head starts of silent
+/// servers. On a busy machine, a server may take longer, and the service then tries the next one too.
 async fn connected<T>(starts: u32, connect: impl AsyncFn() -> T) -> T {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(120) {
@@ -138,7 +138,7 @@ async fn an_operation_without_an_answer_fails_and_is_not_repeated() {
     assert_eq!(found, [1, 2, 3].map(audit_event));
 }
 
-/// A replica that hangs holds its rows for some seconds alone.
+/// A replica that hangs holds its rows for only some seconds.
 #[tokio::test]
 async fn the_server_ends_what_a_service_does_not_end() {
     let store = open(&fresh_database().await).await;

@@ -2,7 +2,7 @@ use super::*;
 use crate::Look;
 use domain::SealedValue;
 
-/// PgBouncer in front of a server of its own.
+/// PgBouncer in front of a separate server.
 #[tokio::test]
 async fn a_pooler_that_mixes_sessions_up_is_refused() {
     let mut server = Server::start(&[]);

@@ -149,7 +149,7 @@ impl Proxy {
         Self { port, holds }
     }
 
-    /// From now on, holds the answers to all requests, or forwards those of new connections.
+    /// From now on, holds the answers to all requests, or forwards the answers of new connections.
     pub(super) fn hold(&self, answers: bool) {
         self.holds.send_replace(answers);
     }

@@ -14,7 +14,7 @@ use super::*;
 use domain::random::Random as _;
 use system::OsRandom;
 
-/// A file of which a crash keeps what was synced, and any part of the rest.
+/// A file. A crash keeps what was synced, and any part of the rest.
 #[derive(Clone, Default)]
 struct Device(Arc<Mutex<Content>>);
 

@@ -38,7 +38,7 @@ const OF_OTHER_TOKENS: [&str; 10] = [
 ];
 
 /// Claims that limit an assertion in a way that the service cannot carry out: to parts of a scope (RFC 9396), to the holder of a key
-/// (RFC 7800), and to one of several tenants under one issuer, where `sub` alone names nobody.
+/// (RFC 7800), and to one of several tenants under one issuer, where only `sub` and the tenant together name a user.
 const UNSUPPORTED: [&str; 3] = ["authorization_details", "cnf", "tenant"];
 
 /// An assertion of an identity provider, and the client that brings it.
@@ -72,7 +72,7 @@ impl<'a> IdentityAssertion<'a> {
     ];
 
     /// Limits of the times: as for an assertion of the client. An ID-JAG is for the issuer; another assertion may also be for the
-    /// audience of the identity service, as those of clients are.
+    /// audience of the identity service, as assertions of clients may.
     pub fn case(&'a self, settings: &'a Settings, now: Timestamp) -> Case<'a, Self> {
         let mut audiences = vec![Cow::Borrowed(settings.issuer.as_str())];
         if !self.is_id_jag() {
@@ -141,7 +141,7 @@ impl Case<'_, IdentityAssertion<'_>> {
         }
     }
 
-    /// The token will be for the API alone, so the assertion must allow the API (RFC 8707 §2).
+    /// The token will be only for the API, so the assertion must allow the API (RFC 8707 §2).
     fn resource(&self) -> Finding {
         let api = &self.settings.api_audience;
         let wrong = AssertionError::WrongType(Claim::Resource);
