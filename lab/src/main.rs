@@ -32,7 +32,7 @@ enum Lab {
         /// What tests/tools/earlier-version.sh made.
         earlier: PathBuf,
     },
-    /// Attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice.
+    /// Attack a pair for ATTACK_SECONDS (60) with each attack, together with a client that must not notice.
     Attack {
         /// Names of attacks; all when absent.
         names: Vec<String>,

@@ -246,7 +246,7 @@ impl Soak {
         Ok(windows)
     }
 
-    /// Changes during a window, beside the load.
+    /// Changes during a window, under the load.
     fn disturb(&mut self, number: u32) -> Result<()> {
         let visitor = Visitor::default();
         let [old, new] = &self.keys;

@@ -234,7 +234,7 @@ fn rfc6238_s5_2_a_second_factor_is_owed_and_each_code_works_once() {
     assert_eq!(second.status, 200);
     let form = Form::of(&second);
     assert_eq!(form.fields, ["code"]);
-    // The password alone is not enough.
+    // The password without the code is not enough.
     assert_eq!(
         Form::of(&browser.authorize(&WEB.request(&[]))).fields,
         ["code"]

@@ -123,7 +123,7 @@ fn rfc7523_s2_2_an_assertion_authenticates_at_every_endpoint() {
     }
 }
 
-/// RFC 6749 §2.3, RFC 7521 §4.2: what does not authenticate beside a good assertion, or without one.
+/// RFC 6749 §2.3, RFC 7521 §4.2: what does not authenticate, with a good assertion or without one.
 #[test]
 fn rfc7521_s4_2_1_an_assertion_is_the_only_authentication() {
     let (keyed, site) = (Keyed::start(), Keyed::site());
@@ -209,7 +209,7 @@ fn rfc7523_s3_of_many_uses_of_one_assertion_one_counts() {
     );
 }
 
-/// D-46: neither kind of assertion is the other one, and each has ids of its own.
+/// D-46: neither kind of assertion is the other one, and each has its own ids.
 #[test]
 fn rfc7523_s3_a_user_assertion_is_no_client_assertion() {
     let pair = OwnPair::start(&[]);
@@ -228,7 +228,7 @@ fn rfc7523_s3_a_user_assertion_is_no_client_assertion() {
     let user_assertion = Assertion::of("ada@example.com");
     let signed = user_assertion.sign();
     authenticated(&signed, &[GRANT]).assert_error(401, "invalid_client");
-    // As user assertion, with the same jti as the client assertion beside it.
+    // As user assertion, with the same jti as the client assertion of the request.
     let client_assertion = Assertion::of(id)
         .with("aud", json!(pair.lobby()))
         .with("jti", user_assertion.body["jti"].clone())

@@ -64,7 +64,7 @@ pub(crate) fn drive(pair: &Pair, mut program: Command, expected: &[&str]) {
             ["BOUND", grant, token] => {
                 let bound = claims(token);
                 assert!(bound["cnf"].is_object(), "{grant}: {bound}");
-                // Whoever has the token alone cannot use it.
+                // Somebody who has only the token cannot use it.
                 assert_eq!(
                     crate::support::call(&pair.api_url(), token).status,
                     401,
@@ -175,7 +175,7 @@ fn envoy_is_a_client() {
     let [signs_in, injects, admin] = ports;
     let Ports { lobby, api, .. } = pair.ports();
     let mut text = file("tests/clients/envoy.yaml");
-    // Ports in the file, none of which is part of another.
+    // Ports in the file. None is part of another.
     for (from, to) in ["8081", "8080", "8091", "8092", "9901"]
         .iter()
         .zip([lobby, api, signs_in, injects, admin])

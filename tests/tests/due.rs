@@ -22,7 +22,7 @@ fn offered(page: &Reply) -> String {
     secret.split(['&', '"']).next().unwrap().to_owned()
 }
 
-/// Sets up what the page offers, and goes on from the recovery codes, of which the first is returned too. The form asks for the
+/// Sets up what the page offers, and continues from the recovery codes. Returns the first code too. The form asks for the
 /// `password` if an application asked for the set-up.
 fn set_up(browser: &Browser, page: &Reply, password: Option<&str>) -> (String, Reply) {
     let secret = offered(page);
@@ -167,7 +167,7 @@ fn a_code_needs_the_second_factor_that_is_required() {
     let done = browser.submit(&Form::of(&told), &[]);
     let token = tokens(&pair, &done).text("access_token");
     assert_eq!(claims(&token)["acr"], MULTI_FACTOR);
-    // The set-up ended what rested on the password alone.
+    // The set-up ended what rested only on the password.
     refreshed(&pair, &before).assert_error(400, "invalid_grant");
 }
 
@@ -346,7 +346,7 @@ fn another_password_is_asked_for_once() {
             .is_none()
     );
 
-    // Whoever sets a password ends it; together, both apply.
+    // Any new password ends it; together, both apply.
     pair.done("user update ada@example.com --must-change-password");
     let link = pair.json("user reset-password ada@example.com");
     let page = browser.open(link["url"].as_str().unwrap());

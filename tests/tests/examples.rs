@@ -220,7 +220,7 @@ fn gateways_that_ask_token_guard_do_what_their_pages_say() {
     });
 }
 
-/// What an Envoy beside others needs.
+/// What an Envoy needs if others run on the machine.
 const ALONE: &str = "--disable-hot-restart --log-level warning --concurrency 1";
 
 /// The filter in both forms, whatever the form of the pair.
@@ -379,7 +379,7 @@ fn register(example: &Example, pair: &OwnPair) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// An application beside the pair: at its own port in place of 3000.
+/// An application next to the pair: at its own port in place of 3000.
 fn application(name: &'static str, pair: &OwnPair) -> Example {
     let ports = pair.pair.ports();
     let moved = [
@@ -505,7 +505,7 @@ fn queries() -> Vec<String> {
     queries.collect()
 }
 
-/// What the containers mount is in this repository, and their networks are those of the pair.
+/// What the containers mount is in this repository, and they use the networks of the pair.
 #[test]
 fn the_containers_for_monitoring_have_what_they_name() {
     let yaml = |path: &str| -> Value { serde_saphyr::from_str(&file(path)).unwrap() };
@@ -552,7 +552,7 @@ fn prometheus_reads_the_pair_and_answers_every_query_of_the_dashboard() {
         ("scrape_interval: 15s", "scrape_interval: 1s"),
     ];
     let example = Example::copy("monitoring", &here, &changes);
-    // compose.yaml mounts it beside the configuration.
+    // compose.yaml mounts it into the folder of the configuration.
     let alerts = file("charts/gatepass/files/prometheus-alerts.yml");
     fs::write(example.folder.path().join("prometheus-alerts.yml"), alerts).unwrap();
     example.run("promtool check config prometheus.yml");

@@ -122,7 +122,7 @@ fn a_thousand_requests_at_a_stale_feed_end_no_vm() {
     until("the feed is back", || pair.call(&good) == 200);
 }
 
-/// The lobby takes 4,000 connections, and Envoy does not count them by address. Whoever holds them all keeps browsers away,
+/// The lobby takes 4,000 connections, and Envoy does not count them by address. A client that holds them all keeps browsers away,
 /// but neither the keys from gateways elsewhere nor tokens from the API.
 #[test]
 fn half_sent_requests_that_close_the_lobby_keep_no_keys_away() {

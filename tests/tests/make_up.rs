@@ -375,8 +375,8 @@ fn make_knows_from_the_ports_whether_a_pair_runs() {
     }
 }
 
-/// Programs of a Python environment have its folder in their first line: in a copied checkout, they would be those of the
-/// original.
+/// Programs of a Python environment have its folder in their first line: in a copied checkout, they would be the programs
+/// of the original.
 #[test]
 fn the_python_environment_of_another_folder_is_not_used() {
     let folder = TempDir::new().unwrap();

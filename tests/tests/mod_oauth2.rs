@@ -83,7 +83,7 @@ ErrorLog /dev/stderr
 ServerName localhost
 Listen 127.0.0.1:{port}
 {loaded}
-# Without effect for whoever is not root.
+# Without effect for users other than root.
 User nobody
 Group nogroup
 <Location /plain>

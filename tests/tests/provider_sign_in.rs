@@ -59,7 +59,7 @@ impl Company {
         ));
     }
 
-    /// The next ID tokens have these claims beside the usual ones.
+    /// The next ID tokens have these claims in addition to the usual ones.
     fn says(&self, claims: Value) {
         self.provider.sign_with(json!({}), claims);
     }
@@ -304,7 +304,7 @@ fn a_browser_that_was_signed_out_does_not_come_back_by_itself() {
     // A provider that does not ask is noticed.
     let page = lost.open(&company.back(&again));
     company.assert_stopped(&lost, &page, 403, "did not ask you to sign in again");
-    // Whoever knows the password there may come back, and the browser in which the person ended the others never left.
+    // Somebody who knows the password there may come back, and the browser in which the person ended the others never left.
     says(now());
     assert!(has_code(&lost, &at_once(&lost)));
     let home = own.open("/auth/").body;
@@ -313,7 +313,7 @@ fn a_browser_that_was_signed_out_does_not_come_back_by_itself() {
         "{home}"
     );
 
-    // Signed out here: the page with the button, whoever leads straight to the provider, until somebody signs in.
+    // Signed out here: the page with the button, also from an application that leads straight to the provider, until somebody signs in.
     let form = Form::of(&lost.open("/auth/"));
     assert_eq!(form.action, "/auth/sign-out");
     lost.submit(&form, &[]);
@@ -534,7 +534,7 @@ fn an_address_links_only_where_the_operator_says_so() {
     // The link does not depend on the address any more.
     let (browser, reply) = signs_in("sub-of-kim", "other@fabrikam.example", json!(false));
     answered(&browser.follow(&reply), WEB.redirect_uri, "code").unwrap();
-    // Unlinked, the next sign-in would link it again, of which the operator hears.
+    // Unlinked, the next sign-in would link it again: the command warns the operator.
     let issuer = company.provider.issuer();
     let unlink = format!("user unlink-identity kim --issuer {issuer} --subject sub-of-kim");
     let outcome = company.pair.run(&unlink);
@@ -545,7 +545,8 @@ fn an_address_links_only_where_the_operator_says_so() {
     );
 }
 
-/// The page for a name of the company is the same whoever exists, and a message says how people without a password sign in.
+/// The page for a name of the company is the same, whether the name exists or not, and a message says how people without a password
+/// sign in.
 #[test]
 fn people_of_the_company_are_sent_there() {
     let mail = MailServer::start("plain");
@@ -694,7 +695,7 @@ fn a_person_unlinks_an_own_identity_that_is_not_the_only_way() {
     let entry = &audit["items"][0];
     assert_eq!(entry["username"], "kay", "{entry}");
 
-    // Whoever has no password is not asked for one before a change.
+    // A person who has no password is not asked for one before a change.
     company.says(json!({"sub": "sub-of-lin", "auth_time": now() - 1200}));
     let lins = company.browser();
     lins.follow(&company.sign_in(&lins));
@@ -723,7 +724,7 @@ fn a_provider_that_fails_is_named_and_passwords_work() {
     answered(&next, WEB.redirect_uri, "code").unwrap();
     company.provider.recover("/token");
 
-    // Invented codes: whoever brings many has to wait.
+    // Invented codes: a browser that brings many has to wait.
     company
         .provider
         .say("/token", Said::Json(json!({"error": "invalid_grant"})));
@@ -857,7 +858,7 @@ fn rules_of_the_service_hold_after_the_provider() {
     assert_eq!(left.status, 302, "{}", left.body);
     let at_provider = Url::parse(left.header("location").unwrap()).unwrap();
     assert!(at_provider.as_str().starts_with(issuer), "{at_provider}");
-    // The provider knows the issuer alone, and the browser has its cookie at the host of the legacy flow.
+    // The provider knows only the issuer, and the browser has its cookie at the host of the legacy flow.
     company.says(json!({"sub": "sub-of-leo"}));
     let back = company.back(&at_provider);
     assert!(

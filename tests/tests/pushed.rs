@@ -161,7 +161,7 @@ fn rfc9449_s10_1_a_proof_binds_the_code_to_its_key() {
     assert_eq!(exchange(&key).json()["token_type"], "DPoP");
 }
 
-/// RFC 9126 §4: one code, whoever asks how often, and nothing for another client.
+/// RFC 9126 §4: one code, no matter who asks and how often, and nothing for another client.
 #[test]
 fn rfc9126_s4_a_request_yields_one_code_for_its_client() {
     let (lobby, browser) = (lobby(), Browser::new(&lobby()));

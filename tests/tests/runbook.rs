@@ -22,7 +22,7 @@ fn commands(page: &str, chapter: &str) -> Vec<String> {
     commands.map(str::to_owned).collect()
 }
 
-/// Runs a command of the page in a shell of an operator. `variables` are those of the shell.
+/// Runs a command of the page in a shell of an operator. `variables` are the shell's.
 #[track_caller]
 fn run(pair: &OwnPair, command: &str, variables: &[(&str, &str)]) -> String {
     let program = &pair.pair.artifacts().token_service;

@@ -1,7 +1,7 @@
 //! The whole way of a token: taken apart, verified with a real key, decided about. The key signed nothing of this, so
 //! whatever comes in, nothing is let in.
 //!
-//! Both kinds of host decide: one without cryptography of its own, as `filter.wasm`, and one that verifies with aws-lc, as the
+//! Both kinds of host decide: one that leaves cryptography to the guard, as `filter.wasm`, and one that verifies with aws-lc, as the
 //! native module and token-guard. Their answers are the same.
 //!
 //! The input is two lines, a token's header and its claims, which are encoded and given a signature; or else one line, a

@@ -1,4 +1,4 @@
-//! Revocations while the database is far away, beside refreshes: a proxy delays all bytes between service and database.
+//! Revocations and refreshes at the same time, while the database is far away: a proxy delays all bytes between service and database.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -104,7 +104,7 @@ const fn first_sight(name: &'static str, algorithm: &'static str, of_module: f64
     }
 }
 
-/// Those of a known token without claims.
+/// The bounds of a known token without claims.
 const KNOWN: Option<Bound> = bound(1.4, Enforcer::Crossing, Some(1.25));
 const KNOWN_OF_MODULE: Option<Bound> = bound(0.8, Enforcer::NativeWithCache, Some(0.7));
 

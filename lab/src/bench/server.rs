@@ -94,7 +94,7 @@ impl Drop for Server {
     }
 }
 
-/// The token service beside this program.
+/// The token service in the folder of this program.
 pub(crate) fn measured_build() -> OsString {
     let program = std::env::current_exe().unwrap();
     program.with_file_name("token-service").into()

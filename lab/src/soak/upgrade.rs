@@ -172,7 +172,7 @@ impl Upgrade {
         self.pause()
     }
 
-    /// Leaves the load alone for a step.
+    /// Changes nothing for a step of the load.
     fn pause(&mut self) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < self.step {

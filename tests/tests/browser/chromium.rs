@@ -1,6 +1,6 @@
 //! A window of Chromium with its own profile.
 //!
-//! Windows are those of Chromium's headless shell, which has the same engine and takes a third of the processor time.
+//! Windows run in Chromium's headless shell, which has the same engine and takes a third of the processor time.
 //!
 //! Methods find elements as people do: by headings, labels, buttons, links. Each method waits until the element
 //! appears.

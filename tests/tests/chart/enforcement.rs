@@ -152,7 +152,7 @@ fn envoy_asks_token_guard_as_the_tested_gateway_does() {
     }
 }
 
-/// The middlewares are those of `examples/traefik/`, which real Traefik runs in other tests.
+/// The middlewares come from `examples/traefik/`, which real Traefik runs in other tests.
 #[test]
 fn traefik_asks_token_guard_as_the_tested_gateway_does() {
     let middlewares = of_kind(documents_of("token-guard-traefik"), "Middleware");

@@ -1,4 +1,4 @@
-//! Kubernetes, the gateways and the Prometheus Operator accept the resources, which are those of the guides.
+//! Kubernetes, the gateways and the Prometheus Operator accept the resources, which the guides show.
 
 use std::process::Command;
 

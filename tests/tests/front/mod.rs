@@ -161,7 +161,7 @@ impl Place<'_> {
         }
     }
 
-    /// An address of this machine that clients of this proxy alone have. Envoy names another one for 127.0.0.1.
+    /// An address of this machine that only clients of this proxy have. Envoy names another one for 127.0.0.1.
     fn address(&self, client: u8) -> Ipv4Addr {
         Ipv4Addr::new(127, 1, number(self.kind), client)
     }
@@ -212,7 +212,7 @@ impl Place<'_> {
     }
 }
 
-/// Ten seconds, of which three are those of unfinished requests.
+/// Takes ten seconds: three of them for unfinished requests.
 #[test]
 fn every_proxy_keeps_the_table() {
     let server = Identity::named(HOST).unwrap();

@@ -306,7 +306,7 @@ fn used_once(bound: &Bound) -> Vec<String> {
 }
 
 /// The client gets the nonce for its next proof, and a proof with this nonce passes. Nonces of a day ago do not, and neither do
-/// those of another key.
+/// nonces of another key.
 fn with_nonces(bound: &Bound) -> Vec<String> {
     let client = bound.client();
     let mut found = bound.differences([(&client.strict(None), None)]);

@@ -1,5 +1,5 @@
 //! Resource servers that others wrote, behind every gateway. Express ignores the case of letters in routes. lighttpd decodes
-//! paths, hands headers to programs as variables (CGI), of which `X-User-Id` and `X~User~Id` are one, and switches to HTTP/2
+//! paths, hands headers to programs as variables (CGI), where `X-User-Id` and `X~User~Id` are one, and switches to HTTP/2
 //! at a request for `h2c`.
 //!
 //! Each server prints what it serves. The question about every attack is the same: was a protected route served without the
@@ -260,7 +260,7 @@ fn run(mounts: &[Mount], path_case: &str, names: &[&str], patience: Duration) ->
     [0, 1].map(|index| [&express[index][..], &lighttpd[index][..]].concat())
 }
 
-/// HTTP/2 without TLS where the configuration can have it beside HTTP/1.1. And Envoy need not wait for a second before it closes
+/// HTTP/2 without TLS where the configuration can have it together with HTTP/1.1. And Envoy need not wait for a second before it closes
 /// the connection of a request that it has refused.
 const fn http2_and_quick(kind: Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
@@ -282,7 +282,7 @@ fn no_server_of_others_is_opened(kinds: &[Kind]) {
         .iter()
         .map(|kind| (Some(*kind), http2_and_quick(*kind)))
         .collect();
-    // Whoever waits for more of a request has served nothing yet.
+    // A server that waits for more of a request has served nothing yet.
     let patience = Duration::from_secs(5);
     let [allowed, forbidden] = run(&mounts, "insensitive", &[""], patience);
     assert!(forbidden.is_empty(), "{}", forbidden.join("\n"));

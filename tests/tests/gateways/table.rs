@@ -76,7 +76,7 @@ const IDENTITY: [(&str, &str); 3] = [
     ("x-scope", "projects"),
 ];
 
-/// Headers from which some frameworks take another method or path than those of the request line.
+/// Headers from which some frameworks take a method or path that replaces that of the request line.
 const OVERRIDES: [&str; 5] = [
     "x-http-method-override",
     "x-http-method",

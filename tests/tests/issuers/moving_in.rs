@@ -178,7 +178,7 @@ fn an_api_moves_to_the_token_service_and_no_client_notices() {
         assert_eq!(gateway.call("").status, 200);
         gateway.change(&accepting(&[&old_issuer]));
 
-        // 3. The token service beside the old server.
+        // 3. The token service together with the old server.
         gateway.change(&accepting(&[&old_issuer, &new_issuer]));
         let issuer_of = |token: &str| {
             gateway

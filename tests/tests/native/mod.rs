@@ -120,7 +120,7 @@ fn serve(
     let bootstrap = json!({
         "admin": {"address": address(admin)},
         "static_resources": {"listeners": listeners, "clusters": clusters},
-        // The names of the metrics are those of `filter.wasm`.
+        // The metrics have the names of `filter.wasm`.
         "layered_runtime": {"layers": [{"name": "native-module", "static_layer": {
             "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix": true,
         }}]},

@@ -12,7 +12,7 @@ fn entries(pair: &OwnPair, more: &str) -> Vec<Value> {
     listed["items"].as_array().unwrap().clone()
 }
 
-/// Audit entries, oldest first, without those of registrations at the start.
+/// Audit entries, oldest first, without the entries of registrations at the start.
 fn actions(entries: &[Value]) -> Vec<&str> {
     let registered = |entry: &&Value| {
         let actor = entry["actor"].as_str().unwrap_or_default();

@@ -263,8 +263,8 @@ fn nobody_administrates_without_the_token() {
     get(&url, &[]).assert_error(401, "invalid_token");
 }
 
-/// `check` prints the problems of configuration and registrations together, with file and line. `apply` prints those of the
-/// registrations in the same form.
+/// `check` prints the problems of configuration and registrations together, with file and line. `apply` prints the problems
+/// of the registrations in the same form.
 #[test]
 fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let pair = OwnPair::start(&[]);
@@ -323,7 +323,7 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let applied = pair.done(&format!("apply {file} --dry-run"));
     let warning = format!("warning: {place}any app may claim this scheme");
     assert!(applied.contains(&warning), "{applied}");
-    // Beside the legacy flow, a User ID must have room in its tokens.
+    // With the legacy flow, a User ID must have room in its tokens.
     let instance =
         "[[legacy_instances]]\nhostname = \"a.example\"\nauth_server_hostname = \"b.example\"\n";
     pair.write(

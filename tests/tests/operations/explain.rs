@@ -102,7 +102,7 @@ fn an_assertion_is_explained_check_by_check_and_not_used_up() {
     }
 }
 
-/// Explains a token, of which these checks fail. A failed check is an exit code.
+/// Explains a token: these checks fail. A failed check is an exit code.
 #[track_caller]
 fn fails(pair: &OwnPair, token: &str, checks: &[&str]) -> String {
     let Outcome { code, output, .. } = explain(pair, token);

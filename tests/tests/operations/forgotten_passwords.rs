@@ -100,7 +100,7 @@ fn link_in(message: &Message, lobby: &str) -> String {
     link.to_owned()
 }
 
-/// Where the sign-in page leads whoever forgot the password.
+/// Where the sign-in page leads people who forgot the password.
 fn forgot_at(page: &Reply) -> String {
     let link = tags(&page.body).filter_map(|tag| tag.attribute("href"));
     let mut links = link.filter(|href| href.starts_with(FORGOT));
@@ -150,7 +150,7 @@ fn people_get_links_by_mail_and_go_on_where_they_were() {
     let link = link_in(&message, &pair.lobby());
     assert!(!asked.body.contains("isaac"), "{}", asked.body);
 
-    // Whoever has none gets none, and the answer is the same.
+    // A user without an address gets no message, and the answer is the same.
     let nobody = [
         "nobody@example.com",
         "emmy",

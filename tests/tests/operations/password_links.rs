@@ -65,7 +65,7 @@ fn people_set_their_passwords_with_links_that_work_once() {
     pair.done(&format!(
         "user add {ISAAC} --account 4711,isaac,https://us1.example.com"
     ));
-    // Whoever looks uses nothing up.
+    // Looking at the page uses nothing up.
     let replaced = links.made(&format!("user invite {ISAAC}"));
     let invitation = links.made(&format!("user invite {ISAAC} --hours 1"));
     links.is_over(&replaced);
@@ -163,7 +163,7 @@ fn people_set_their_passwords_with_links_that_work_once() {
     assert!(owed.body.contains("Enter your code"), "{}", owed.body);
     assert_eq!(authorize(&joan).status, 200);
 
-    // A password is state: the file that manages Ada leaves it alone.
+    // A password is state: the file that manages Ada does not change it.
     let link = links.made("user reset-password ada@example.com");
     let done = links.set(&link, PASSWORD);
     assert_eq!(done.status, 200, "{}", done.body);
@@ -191,7 +191,7 @@ fn people_set_their_passwords_with_links_that_work_once() {
     assert!(!log.contains(bits), "the link is in the log");
 }
 
-/// A link costs a bounded work, and whoever holds it delays nobody else: neither other people, nor its owner with another link.
+/// A link costs bounded work, and its holder delays nobody else: neither other people, nor its owner with another link.
 #[test]
 fn refused_passwords_make_only_their_link_wait() {
     let pair = OwnPair::start(&[]);

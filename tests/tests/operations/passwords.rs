@@ -73,7 +73,7 @@ fn people_sign_in_with_the_password_of_another_server() {
         assert_eq!(sign_in(number, "another password"), 403, "{hash}, replaced");
         assert_eq!(sign_in(number, password), 303, "{hash}, replaced");
     }
-    // The replaced hashes are still those of the file.
+    // The replaced hashes still count as the hashes of the file.
     let again = pair.operate(&["apply", &people, "--exit-code"], "").done();
     assert!(again.contains("Nothing differs."), "{again}");
     pair.write("people.toml", file("DDDDDDDDDDDDDDDDDDDDD."));

@@ -26,7 +26,7 @@ fn entry(id: &str, issuer: &str, folder: &TempDir, more: &str) -> String {
     )
 }
 
-/// `oidc-provider`, at which people sign in with their name alone: see `upstream_provider.mjs`. Several can run.
+/// `oidc-provider`, at which people sign in with only their name: see `upstream_provider.mjs`. Several can run.
 pub(crate) struct Company {
     id: String,
     issuer: String,
@@ -160,7 +160,7 @@ impl ScriptedProvider {
         script.keys.push(SigningKey::new("RS256").unwrap());
     }
 
-    /// A token with the present key, and these members beside the usual ones.
+    /// A token with the present key, and these members in addition to the usual ones.
     pub(crate) fn sign(&self, header: &Value, claims: &Value) -> String {
         self.shared.0.lock().unwrap().sign(header, claims)
     }

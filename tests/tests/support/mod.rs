@@ -111,7 +111,7 @@ impl OwnPair {
         })
     }
 
-    /// A pair with the listeners for mutual TLS, of which `server` is the certificate. `ports`: of the lobby and the API through
+    /// A pair with the listeners for mutual TLS, which have the certificate `server`. `ports`: of the lobby and the API through
     /// Envoy, and of the token service.
     pub(crate) fn with_mutual_tls(
         server: &Identity,

@@ -1,4 +1,4 @@
-//! A revocation feed with any number of entries, none of which concerns a token of the benchmark.
+//! A revocation feed with any number of entries. None concerns a token of the benchmark.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The client: a few persistent connections, on each of which a request is sent before the first response is read.
+//! The client: a few persistent connections. It sends a request on each before it reads the first response.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -288,7 +288,7 @@ impl<'a> Client<'a> {
             ("both, another", proved(&both), TOKEN, Some(Other)),
             ("both as Bearer", bearer(&both), TOKEN, Some(Own)),
             ("both, no proof", no_proof, PROOF, Some(Own)),
-            ("a proof alone", proved(&key), Passes, Some(Other)),
+            ("only a proof", proved(&key), Passes, Some(Other)),
             ("a plain token", plain, Passes, Some(Other)),
             ("named in Connection", by_name.clone(), TOKEN, None),
             ("named in Connection", by_name, TOKEN, Some(Other)),

@@ -76,7 +76,7 @@ pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
         Passes(Bare),
         &[
             ("a token with empty claims", api, &bare),
-            ("the same, beside forged headers", api, &spoofed),
+            ("the same, with forged headers", api, &spoofed),
         ],
     );
     add(
@@ -104,7 +104,7 @@ pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
             ("no token", api, ""),
             ("no token where a scope is needed", "/api/documents/1", ""),
             ("another scheme", api, basic),
-            ("a token in the query alone", &in_query, ""),
+            ("a token only in the query", &in_query, ""),
         ],
     );
     add(
@@ -131,8 +131,8 @@ pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
         Closed(&[400]),
         &[
             ("two tokens in two headers", api, &two),
-            ("a bad token beside a good one", api, &bad_first),
-            ("a good token beside a bad one", api, &bad_last),
+            ("a bad token before a good one", api, &bad_first),
+            ("a good token before a bad one", api, &bad_last),
         ],
     );
     add(
@@ -176,7 +176,7 @@ pub(super) fn rows(tokens: &Tokens) -> Vec<Row> {
             ("nobody", "/healthz", &spoofed, Passes(Nobody)),
         ];
         for (whose, target, headers, fate) in targets {
-            rows.push(row(format!("{name} beside {whose}"), target, headers, fate));
+            rows.push(row(format!("{name} with {whose}"), target, headers, fate));
         }
     }
     // Headers that name another target than the request line.

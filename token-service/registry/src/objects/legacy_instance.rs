@@ -142,7 +142,7 @@ pub fn read_all(root: &mut Section<'_>) -> Vec<LegacyInstance> {
     read.into_iter().map(managed).collect()
 }
 
-/// Why an instance `hostname` cannot be beside an instance `other`: requests find instances by their names without ports.
+/// Why the instances `hostname` and `other` cannot both exist: requests find instances by their names without ports.
 pub fn port_problem(hostname: &str, other: &str) -> Option<String> {
     differ_in_port(hostname, other)
         .then(|| format!("hostname: {hostname} differs from the instance {other} only in the port"))

@@ -112,7 +112,7 @@ fn refused(problems: impl Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Every problem that this command can find without the service. `problems` are those of files that cannot be
+/// Every problem that this command can find without the service. `problems` are the problems of files that cannot be
 /// sent.
 fn every_problem(path: &Path, problems: InvalidDocument) -> InvalidDocument {
     let every = load(path, SystemClock.now()).into_problems();

@@ -22,9 +22,9 @@ pub(in crate::command) enum Command {
     List(Connected<List>),
     /// Show a grant.
     Show(Connected<Named>),
-    /// Revoke a grant, or everything that was issued to a user or client or is bound to a key or certificate: refresh
-    /// tokens are dead, and gateways refuse the access tokens. An id that list does not show belongs to tokens without a
-    /// refresh token, which end too.
+    /// Revoke a grant, or everything that was issued to a user or client or is bound to a key or certificate. The
+    /// service refuses the refresh tokens, and gateways refuse the access tokens. Tokens without a refresh token have a
+    /// grant_id too, which `grant list` does not show.
     Revoke(Connected<Revoke>),
 }
 
@@ -46,18 +46,18 @@ pub(in crate::command) struct Revoke {
     /// All grants and access tokens of this user. With --client: only those at this client.
     #[arg(long, value_name = "USERNAME")]
     user: Option<String>,
-    /// All grants and access tokens that are bound to the key or certificate with this thumbprint, which list and audit show:
-    /// the device is lost.
+    /// All grants and access tokens that are bound to the key or certificate with this thumbprint, for a lost device. `grant
+    /// list` and `audit` show the thumbprint.
     #[arg(long, value_name = "THUMBPRINT", allow_hyphen_values = true, conflicts_with_all = ["client", "user"])]
     key: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct List {
-    /// Only those of this client.
+    /// Only grants of this client.
     #[arg(long, value_name = "CLIENT_ID")]
     client: Option<String>,
-    /// Only those of this user.
+    /// Only grants of this user.
     #[arg(long, value_name = "USERNAME")]
     user: Option<String>,
     #[command(flatten)]

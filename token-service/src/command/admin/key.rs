@@ -28,8 +28,8 @@ pub(in crate::command) struct Rotate {
     /// The new keys sign at once, without announcement.
     #[arg(long)]
     immediate: bool,
-    /// End every access token that was issued before, at once, of all issuers: every client needs one refresh. Otherwise
-    /// the tokens of a removed key end as each gateway fetches the keys again.
+    /// End every earlier access token of all issuers at once: every client needs one refresh. Without this flag, the tokens
+    /// of a removed key end when each gateway fetches the keys again.
     #[arg(long, requires = "immediate")]
     cut_off: bool,
 }

@@ -26,7 +26,7 @@ pub(super) fn new_secret(
     Ok(first)
 }
 
-/// Asks whether to go on.
+/// Asks whether to continue.
 ///
 /// # Errors
 /// If the answer is not yes.

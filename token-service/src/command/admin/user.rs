@@ -32,7 +32,7 @@ pub(in crate::command) enum Command {
     List(Connected<Users>),
     /// Show a user.
     Show(Connected<Named<User>>),
-    /// Change a user; what is not named stays.
+    /// Change the named fields of a user.
     Update(Connected<Keys<User, true>>),
     /// Remove a user and revoke everything issued to them.
     Remove(Connected<Removal<User>>),

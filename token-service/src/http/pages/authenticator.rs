@@ -38,13 +38,13 @@ pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure>
 }
 
 /// Where the person must have a second factor, the password of the sign-in counts for the set-up. Where an application asks for one, it
-/// does not: whoever uses an unattended browser could name such an application.
+/// does not: somebody at an unattended browser could name such an application.
 pub(super) async fn ask(
     purpose: &Purpose,
     admitted: &Admitted,
 ) -> Result<HttpResponse, PageFailure> {
     let (browser, live) = (purpose.browser(), &admitted.live);
-    // Whoever signs in with a provider has no password here: a recent sign-in there takes its place.
+    // People who sign in with a provider have no password here: a recent sign-in there takes its place.
     if let Some(response) =
         provider::again(purpose, &live.session, JUST_NOW, StatusCode::FOUND).await?
     {

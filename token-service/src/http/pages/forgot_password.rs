@@ -62,7 +62,7 @@ pub(super) async fn accept(form: Form<Purpose>) -> Result<HttpResponse, PageFail
         asked: notice::Asked::of(browser),
         origin: origin::of(&browser.http),
     };
-    // Not beside the answers to those who ask next: the work for a registered name would show in their time.
+    // Later than the answers to the next requests: the work for a registered name would show in their time.
     let [wait] = random::bytes::<1>(&*browser.service.random)?;
     let wait = Duration::from_millis(u64::from(wait) * 4);
     let network = sign_in::widest_network(address);

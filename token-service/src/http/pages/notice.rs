@@ -9,7 +9,7 @@ use domain::clock::Timestamp;
 use domain::{Notice, SessionPlace, User};
 use lettre::Address;
 
-/// What changed, of which a message tells the person.
+/// What changed, for the message to the person.
 pub(super) enum Changed<'a> {
     Password,
     /// The first one, of a person who could not sign in before.

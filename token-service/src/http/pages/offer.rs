@@ -16,7 +16,7 @@ pub(super) struct Offer<'a> {
 }
 
 impl<'a> Offer<'a> {
-    /// The offer for `username`, as typed or suggested. Depends on the name and the configuration alone, so it does not tell who is
+    /// The offer for `username`, as typed or suggested. Depends only on the name and the configuration, so it does not reveal who is
     /// registered. `keeps_form`: the person has just sent the form.
     pub(super) fn of(
         providers: &[&'a IdentityProvider],

@@ -16,7 +16,7 @@ use protocol::oauth::authorize::Step;
 pub(super) async fn own(browser: Browser) -> Result<HttpResponse, PageFailure> {
     let purpose = Purpose::Password(browser);
     match purpose.next_step().await? {
-        // Whoever signs in with a provider alone has none.
+        // People who sign in only with a provider have no password.
         Step::OwnPage(signed_in) if signed_in.user().password_hash.is_none() => {
             Ok(response::redirect(StatusCode::FOUND, paths::HOME))
         }

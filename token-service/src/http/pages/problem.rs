@@ -75,7 +75,7 @@ impl Problem<'_> {
         }
     }
 
-    /// True if the problem stands beside the password in a form with password and code.
+    /// True if a form with password and code shows the problem at the password.
     pub(super) const fn concerns_password(self) -> bool {
         match self {
             Self::PasswordRefused

@@ -85,8 +85,8 @@ pub(super) async fn leave(
     }
 }
 
-/// Sends a person whom a provider has signed in there once more, before a change for which others give their password. `None` if the
-/// sign-in is at most this old, or was with a password.
+/// Before a sensitive change, sends a person whom a provider has signed in back to the provider to sign in again. Other people give
+/// their password. `None` if the sign-in is at most this old, or was with a password.
 pub(super) async fn again(
     purpose: &Purpose,
     session: &Session,
@@ -160,7 +160,7 @@ pub(super) async fn back(
         Ok(attempt) => attempt,
         Err(wait) => return show(&purpose, Problem::Wait(wait)),
     };
-    // After the throttle: whoever has to wait writes nothing, and may come back with the same address.
+    // After the throttle: a browser that has to wait writes nothing, and may come back with the same address.
     if departure.come_back(&context).await? == Use::Again {
         return Err(PageFailure::ProviderAnswer);
     }
@@ -180,7 +180,7 @@ pub(super) async fn back(
 }
 
 /// The address of this request at the host of the legacy flow from which the browser left, if this is another one. The service sends
-/// browsers to registered hosts alone, whatever `Host` a request had.
+/// browsers only to registered hosts, whatever `Host` a request had.
 fn elsewhere(browser: &Browser, departure: &Departure) -> Option<String> {
     let http = &browser.http;
     let mut instances = browser.context().summary.legacy_instances.iter();
@@ -204,7 +204,7 @@ async fn answered(
     use ProviderProblem::{Cancelled, Failed, Unavailable};
     let unavailable = |why: &str| (Unavailable, why.to_owned());
     let providers = &browser.service.providers;
-    // For all requests together, each of which says itself that it ended there.
+    // For all requests together. Each says in the log that it ended there.
     let until = deadline();
     let endpoints = providers.endpoints(provider).await;
     let endpoints = endpoints.map_err(|_| unavailable("it does not answer"))?;

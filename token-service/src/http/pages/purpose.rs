@@ -124,7 +124,7 @@ impl Purpose {
         }
     }
 
-    /// The identity providers by which the person may sign in, in the order of the configuration: those of the application, or all.
+    /// The identity providers by which the person may sign in, in the order of the configuration: the application's, or all.
     pub(super) fn providers(&self) -> impl Iterator<Item = &IdentityProvider> {
         let own = self.journey().map(|journey| journey.request.client());
         let own = own.map(|client| client.identity_providers.as_slice());

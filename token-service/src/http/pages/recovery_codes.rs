@@ -76,7 +76,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
     show(&purpose, &admitted, Some(problem))
 }
 
-/// The person, if an app is set up and nothing is due; otherwise the way on. Whoever signs in with a provider has no password here: a
+/// The person, if an app is set up and nothing is due; otherwise the way on. People who sign in with a provider have no password here: a
 /// recent sign-in there takes its place.
 async fn admitted(
     purpose: &Purpose,

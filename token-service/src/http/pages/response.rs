@@ -4,7 +4,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use askama::Template;
 
-/// Without `form-action`: Chromium and Safari apply the directive to each redirect after a form, also to those of the client's
+/// Without `form-action`: Chromium and Safari apply the directive to each redirect after a form, also to redirects of the client's
 /// redirect URI, which the service cannot know. Pages have no markup of others, so the only
 /// forms are ours. The only scripts are files of the service.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \

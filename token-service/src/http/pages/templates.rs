@@ -726,8 +726,9 @@ pub(super) struct NewRecoveryCodesPage<'a> {
 
 impl NewRecoveryCodesPage<'_> {
     fn code_problem(&self) -> Option<Problem<'_>> {
-        let beside = |problem: &Problem<'_>| !self.has_password || !problem.concerns_password();
-        self.problem.filter(beside)
+        let concerns_code =
+            |problem: &Problem<'_>| !self.has_password || !problem.concerns_password();
+        self.problem.filter(concerns_code)
     }
 
     fn password_problem(&self) -> Option<Problem<'_>> {
