@@ -344,7 +344,8 @@ async fn hostile_answers_are_bounded_and_named() {
         assert!(error.why.starts_with(why) || is_late, "{why}: {error}");
         assert!(error.why.len() < 400, "{why}");
     };
-    let handlers: [(&str, fn(&mut TcpStream)); 7] = [
+    type Answers = fn(&mut TcpStream);
+    let handlers: [(&str, Answers); 7] = [
         (NO_ANSWER, wait),
         ("metadata: ", |_| {}),
         ("metadata: ", |stream| {
